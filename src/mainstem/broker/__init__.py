@@ -1,0 +1,1 @@
+"""What can be done with topics: publish, read, cursors, groups, overload."""

@@ -1,0 +1,1 @@
+"""Commands; every one speaks the Stem interface."""

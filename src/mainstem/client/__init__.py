@@ -1,0 +1,1 @@
+"""The Python API: one ``Stem`` interface, in process or over the network."""

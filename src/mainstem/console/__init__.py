@@ -1,0 +1,1 @@
+"""Web pages that show the log, the cursors and the redeliveries."""

@@ -1,0 +1,125 @@
+"""Everything the core can refuse to do, in the words of the domain.
+
+One class per fact. Each carries the values it speaks of, and its text says what happened, where,
+and what to do next. Heads translate the classes into their protocol's codes, one table each.
+"""
+
+
+class MainstemError(Exception):
+    """Root of every error raised on purpose; anything else that escapes is a bug."""
+
+    retriable = False
+
+
+class UnknownTopic(MainstemError):
+    """The topic does not exist, and may not be created by naming it."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"there is no topic {topic!r}; create it (mainstem topic create {topic}) "
+            "or list what exists (mainstem topic ls)"
+        )
+        self.topic = topic
+
+
+class UnknownPartition(MainstemError):
+    """The topic exists, but has no such partition."""
+
+    def __init__(self, topic: str, partition: int, partitions: int = 0) -> None:
+        count = f"; it has {partitions} (0 to {partitions - 1})" if partitions else ""
+        super().__init__(f"topic {topic!r} has no partition {partition}{count}")
+        self.topic, self.partition = topic, partition
+
+
+class TopicExists(MainstemError):
+    """A topic of that name is there already."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic!r} exists already; alter it, or choose another name")
+        self.topic = topic
+
+
+class UnknownGroup(MainstemError):
+    """Nobody has ever committed under that group name."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"there is no group {group!r}; list what exists (mainstem group ls)")
+        self.group = group
+
+
+class InvalidName(MainstemError):
+    """A topic or group name that is not allowed."""
+
+    def __init__(self, kind: str, name: str, reason: str) -> None:
+        super().__init__(f"{name!r:.300} cannot name a {kind}: {reason}")
+        self.kind, self.name = kind, name
+
+
+class InvalidSetting(MainstemError):
+    """A setting, or a combination of settings, that means nothing."""
+
+
+class OffsetOutOfRange(MainstemError):
+    """The offset is before the first event kept, or after the end."""
+
+    def __init__(self, place: str, offset: int, start: int, tail: int) -> None:
+        super().__init__(
+            f"{place} holds offsets {start} to {tail} (exclusive), not {offset}; "
+            "start at 'earliest' or 'latest', or at an offset in that range"
+        )
+        self.offset, self.start, self.tail = offset, start, tail
+
+
+class CorruptBatch(MainstemError):
+    """Bytes that are not a record batch, or one that was damaged."""
+
+
+class DamagedLog(MainstemError):
+    """The log's own files are damaged: named, kept, and not served."""
+
+
+class EventTooLarge(MainstemError):
+    """The event or batch is over the topic's limit."""
+
+    def __init__(self, topic: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"{size} bytes for topic {topic!r}, whose max_batch_bytes is {limit}; "
+            "send less at once, or raise the limit"
+        )
+        self.topic, self.size, self.limit = topic, size, limit
+
+
+class InvalidEvent(MainstemError):
+    """The event cannot be stored in this topic, such as one without a key in a compacted topic."""
+
+
+class Overloaded(MainstemError):
+    """The topic's backlog is full, and its overload policy refuses or held long enough."""
+
+    retriable = True
+
+
+class Fenced(MainstemError):
+    """The request comes from a member, generation or epoch that has been replaced."""
+
+
+class StorageFull(MainstemError):
+    """No space is left; nothing of the request was kept, and trying again later may work."""
+
+    retriable = True
+
+
+class StorageFailed(MainstemError):
+    """The disk failed a write or a sync; nothing more is acknowledged until the log is reopened."""
+
+
+class DirectoryInUse(MainstemError):
+    """Another process holds the data directory."""
+
+
+class FormatTooNew(MainstemError):
+    """The data directory was written by a newer version."""
+
+
+class Closed(MainstemError):
+    """The log, stem or subscription has been closed."""

@@ -1,0 +1,117 @@
+"""What a topic promises: how durable, how long kept, and what happens when producers outrun."""
+
+from enum import StrEnum
+
+import msgspec
+
+from mainstem.core.errors import InvalidSetting
+
+
+class Durability(StrEnum):
+    """What an acknowledged event survives."""
+
+    MEMORY = "memory"
+    """Nothing: it is gone when the process ends."""
+    DISK = "disk"
+    """The end of the process, also by kill -9; not a power cut."""
+    FSYNC = "fsync"
+    """A power cut."""
+
+
+class Overload(StrEnum):
+    """What happens when the slowest live cursor is ``max_backlog`` events behind the tail."""
+
+    BUFFER = "buffer"
+    """Nothing: the log grows until retention or the disk ends it."""
+    DROP_OLDEST = "drop=oldest"
+    """The start moves on, and what each reader missed is counted."""
+    DROP_NEWEST = "drop=newest"
+    """The event is refused and counted; it was never acknowledged."""
+    BACKPRESSURE = "backpressure"
+    """The producer is held for a bounded time, then refused with a retriable error."""
+
+
+class Validate(StrEnum):
+    """How much of a record batch is checked before it is appended."""
+
+    HEADER = "header"
+    DEEP = "deep"
+
+
+class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The settings of a topic, every one with its default."""
+
+    partitions: int = 1
+    """How many partitions; may grow, never shrink."""
+    durability: Durability = Durability.FSYNC
+    """What an acknowledged event survives: memory, disk (kill -9), fsync (power cut)."""
+    overload: Overload = Overload.BUFFER
+    """What happens at max_backlog: buffer, drop=oldest, drop=newest, backpressure."""
+    max_backlog: int | None = None
+    """Events between the slowest live cursor and the tail of a partition before overload acts."""
+    hold_ms: int = 5_000
+    """How long backpressure holds a producer before it answers with a retriable error."""
+    retention_ms: int | None = None
+    """Segments whose newest event is older than this are deleted; none keeps them."""
+    retention_bytes: int | None = None
+    """Oldest segments are deleted while a partition is larger than this; none keeps them."""
+    compact: bool = False
+    """Keep only the latest event of each key."""
+    tombstone_ms: int = 86_400_000
+    """How long compaction keeps an event without value (a deletion) after it was written."""
+    segment_bytes: int = 128 * 1024 * 1024
+    """A segment is closed, and a new one begun, at this size."""
+    segment_ms: int | None = None
+    """A segment older than this is closed at the next upkeep, so that retention may reach it."""
+    max_batch_bytes: int = 1_048_588
+    """The largest record batch accepted."""
+    validate: Validate | None = None
+    """What is checked on append: header, or deep (every record; the default if compacted)."""
+
+    @property
+    def deep(self) -> bool:
+        """Whether the records inside a batch are checked before it is appended."""
+        return (self.validate or (Validate.DEEP if self.compact else Validate.HEADER)) == "deep"
+
+    def altered(self, **changes: object) -> "TopicSettings":
+        """Return these settings with some changed; what means nothing is refused by name."""
+        unknown = sorted(set(changes) - set(self.__struct_fields__))
+        if unknown:
+            known = ", ".join(self.__struct_fields__)
+            raise InvalidSetting(f"no setting {', '.join(unknown)}; there are {known}")
+        merged = {name: getattr(self, name) for name in self.__struct_fields__} | changes
+        try:
+            settings = msgspec.convert(merged, TopicSettings, strict=False)
+        except msgspec.ValidationError as error:
+            raise InvalidSetting(str(error)) from None
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Refuse values and combinations that mean nothing."""
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InvalidSetting(f"{name} must be at least {least}, not {value}")
+        if self.partitions > 1_000_000:
+            raise InvalidSetting(f"partitions must be at most 1000000, not {self.partitions}")
+        if (self.max_backlog is None) != (self.overload is Overload.BUFFER):
+            raise InvalidSetting(
+                "max_backlog goes with overload drop=oldest, drop=newest or backpressure: "
+                "give both or neither"
+            )
+        if self.compact and self.overload is Overload.DROP_OLDEST:
+            raise InvalidSetting("a compacted topic cannot drop=oldest: its state would be lost")
+
+
+_LEAST = {
+    "partitions": 1,
+    "max_backlog": 1,
+    "hold_ms": 0,
+    "retention_ms": 1,
+    "retention_bytes": 1,
+    "tombstone_ms": 0,
+    "segment_bytes": 1024,
+    "segment_ms": 1,
+    "max_batch_bytes": 1024,
+}

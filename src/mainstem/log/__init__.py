@@ -1,0 +1,1 @@
+"""Partitions, durable: append, read, wait at the tail, recover, retain, compact."""

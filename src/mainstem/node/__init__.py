@@ -1,0 +1,1 @@
+"""The composition root: builds a log and a broker from one configuration, and closes them."""

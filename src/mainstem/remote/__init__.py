@@ -1,0 +1,1 @@
+"""A Kafka address as a client sees it: producing, consuming, administering."""
