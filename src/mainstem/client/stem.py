@@ -84,16 +84,16 @@ class GroupInfo(msgspec.Struct, frozen=True):
 class Topics(Protocol):
     """What can be done with topics."""
 
-    def create(self, name: str, *, exist_ok: bool = False, **settings: Any) -> TopicInfo:
+    def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:
         """Create a topic; settings are those of ``TopicSettings``."""
 
-    def list(self, pattern: str = "*", *, internal: bool = False) -> list[TopicInfo]:
+    def list(self, pattern: str = "*", *, internal: bool = False) -> tuple[TopicInfo, ...]:
         """Return the topics whose names match a pattern such as ``orders.*``."""
 
     def show(self, name: str) -> TopicInfo:
         """Return one topic."""
 
-    def alter(self, name: str, **settings: Any) -> TopicInfo:
+    def alter(self, name: str, **settings: object) -> TopicInfo:
         """Change settings; partitions may only grow."""
 
     def delete(self, name: str) -> None:
@@ -106,7 +106,7 @@ class Topics(Protocol):
 class Groups(Protocol):
     """What can be done with groups."""
 
-    def list(self) -> list[GroupInfo]:
+    def list(self) -> tuple[GroupInfo, ...]:
         """Return every group that is live or has cursors."""
 
     def show(self, name: str) -> GroupInfo:
@@ -120,7 +120,7 @@ class Groups(Protocol):
         *,
         partition: int | None = None,
         dry_run: bool = False,
-    ) -> list[Lag]:
+    ) -> tuple[Lag, ...]:
         """Move the cursors of a group that has no live members; return where they are then."""
 
     def delete(self, name: str) -> None:
