@@ -1,0 +1,137 @@
+"""The Kafka v2 record batch as bytes: its header, its checksum, and where it stands in the log.
+
+Every batch begins with 61 bytes, big-endian:
+
+    0  base offset       int64    written by the log, outside the checksum
+    8  batch length      int32    bytes after this field, outside the checksum
+    12 leader epoch      int32    written by the log, outside the checksum
+    16 magic             int8     2
+    17 crc               uint32   CRC-32C of everything from byte 21 on
+    21 attributes        int16    codec (3 bits), log append time, transactional, control, horizon
+    23 last offset delta int32    base offset + this = last offset (also if compaction took it out)
+    27 base timestamp    int64
+    35 max timestamp     int64
+    43 producer id       int64    -1: none
+    51 producer epoch    int16
+    53 base sequence     int32
+    57 count             int32    records that follow, compressed as a whole if a codec is set
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from mainstem.core.checksum import crc32c
+from mainstem.core.errors import CorruptBatch
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_SIZE = 61
+MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+"""The base timestamp is the time after which compaction may drop tombstones."""
+
+HEADER = Struct(">qiibIhiqqqhii")
+_BASE_OFFSET = Struct(">q")
+_EPOCH = Struct(">i")
+_CRC = Struct(">I")
+_LENGTH_BEFORE = 12
+"""Base offset and batch length, which the batch length does not count."""
+_CRC_AT = 17
+CHECKED_FROM = 21
+"""The first byte under the checksum."""
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a batch's header; ``size`` is the whole batch in bytes, header included."""
+
+    base_offset: int
+    size: int
+    epoch: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset the batch stands for, whether or not compaction kept that record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> int:
+        """The number of the compression codec, 0 for none."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def log_append_time(self) -> bool:
+        """Whether every record's timestamp is the max timestamp, set when it was appended."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a transaction's marker instead of events."""
+        return bool(self.attributes & CONTROL)
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Return the header of the batch at a position; only its shape is checked, not its checksum."""
+    if len(buffer) - position < HEADER_SIZE:
+        raise CorruptBatch(
+            f"a record batch needs {HEADER_SIZE} bytes of header; "
+            f"{max(len(buffer) - position, 0)} are there"
+        )
+    offset, length, epoch, magic, a, b, c, d, e, f, g, h, i = HEADER.unpack_from(buffer, position)
+    if magic != MAGIC:
+        raise CorruptBatch(f"record batch with magic {magic}; only magic {MAGIC} is known")
+    if length < HEADER_SIZE - _LENGTH_BEFORE:
+        raise CorruptBatch(
+            f"record batch with batch length {length}; "
+            f"the header alone is {HEADER_SIZE - _LENGTH_BEFORE}"
+        )
+    return BatchHeader(offset, length + _LENGTH_BEFORE, epoch, a, b, c, d, e, f, g, h, i)
+
+
+def checksum_matches(buffer: Buffer, position: int, size: int) -> bool:
+    """Tell whether the batch of that size at that position has the checksum it claims."""
+    end = position + size
+    if size < HEADER_SIZE or end > len(buffer):
+        return False
+    (crc,) = _CRC.unpack_from(buffer, position + _CRC_AT)
+    return bool(crc32c(memoryview(buffer)[position + CHECKED_FROM : end]) == crc)
+
+
+def place(batch: bytearray | memoryview, base_offset: int, epoch: int) -> None:
+    """Write where the batch stands in the log: its first offset and the leader epoch."""
+    _BASE_OFFSET.pack_into(batch, 0, base_offset)
+    _EPOCH.pack_into(batch, 12, epoch)
+
+
+def batches(buffer: Buffer) -> Iterator[memoryview]:
+    """Cut a run of whole batches into its batches; a piece of one at the end is refused."""
+    view = memoryview(buffer)
+    position = 0
+    while position < len(view):
+        size = read_header(view, position).size
+        if size > len(view) - position:
+            raise CorruptBatch(
+                f"record batch of {size} bytes at byte {position}; "
+                f"only {len(view) - position} are there"
+            )
+        yield view[position : position + size]
+        position += size
