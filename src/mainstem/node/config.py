@@ -1,0 +1,117 @@
+"""Everything about a node that can be set, and where the settings come from.
+
+A setting is a field of ``Config``: its name, default, bounds and sentence stand here once, and the
+``MAINSTEM_…`` variables, the file ``mainstem.toml`` and the reference page are derived from it.
+A keyword or flag wins over the environment, which wins over the file.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from mainstem.core.errors import InvalidSetting
+from mainstem.core.policies import Durability
+
+FILE_NAME = "mainstem.toml"
+PREFIX = "MAINSTEM_"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a node, every one with its default."""
+
+    auto_create: Annotated[
+        bool, Meta(description="Whether publishing to a topic that does not exist creates it.")
+    ] = True
+    partitions: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000, description="Partitions of a topic that is created without any."),
+    ] = 1
+    durability: Annotated[
+        Durability,
+        Meta(description="Durability of a topic that is created without: memory, disk or fsync."),
+    ] = Durability.FSYNC
+    fetch_bytes: Annotated[
+        int,
+        Meta(ge=1024, description="Bytes that a subscription reads ahead at once per partition."),
+    ] = 1024 * 1024
+    batch_bytes: Annotated[
+        int, Meta(ge=1024, description="Bytes of events that publish_many puts into one batch.")
+    ] = 768 * 1024
+    pending_bytes: Annotated[
+        int,
+        Meta(ge=1024, description="Bytes that publish_many appends before it waits for the disk."),
+    ] = 16 * 1024 * 1024
+    commit_ms: Annotated[
+        int,
+        Meta(ge=0, description="Milliseconds between automatic commits of a group's cursors."),
+    ] = 1000
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One setting as a reference page shows it."""
+
+    name: str
+    variable: str
+    default: str
+    sentence: str
+
+
+def settings() -> tuple[Setting, ...]:
+    """Return every setting, in the order of ``Config``."""
+    return tuple(
+        Setting(field.name, PREFIX + field.name.upper(), _shown(field.default), _sentence(field))
+        for field in msgspec.structs.fields(Config)
+    )
+
+
+def load_config(
+    directory: Path | None, environ: Mapping[str, str], given: Mapping[str, object]
+) -> Config:
+    """Return the settings in force: those given, else the environment's, else the file's."""
+    names = Config.__struct_fields__
+    file = directory / FILE_NAME if directory else None
+    found = {name: (value, str(file)) for name, value in _read(file).items()}
+    for name in names:
+        variable = PREFIX + name.upper()
+        if variable in environ:
+            found[name] = (environ[variable], f"the variable {variable}")
+    found |= {name: (value, "the arguments") for name, value in given.items()}
+    checked: dict[str, object] = {}
+    for name, (value, source) in found.items():
+        if name not in names:
+            raise InvalidSetting(f"no setting {name!r} (in {source}); there are {', '.join(names)}")
+        checked[name] = _checked(name, value, source)
+    return Config(**checked)  # type: ignore[arg-type]  # each was checked against its field
+
+
+def _read(file: Path | None) -> dict[str, object]:
+    if file is None or not file.exists():
+        return {}
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f"{file} is not TOML: {error}; mend it, or take it away") from None
+
+
+def _checked(name: str, value: object, source: str) -> object:
+    """Return the value in its field's type; text is read as that type, as variables are text."""
+    try:
+        whole = msgspec.convert({name: value}, Config, strict=False)
+    except msgspec.ValidationError as error:
+        reason = str(error).removesuffix(f" - at `$.{name}`")
+        raise InvalidSetting(f"{name} = {value!r} in {source}: {reason}") from None
+    checked: object = getattr(whole, name)
+    return checked
+
+
+def _sentence(field: msgspec.structs.FieldInfo) -> str:
+    (meta,) = (note for note in field.type.__metadata__ if isinstance(note, Meta))
+    return meta.description or ""
+
+
+def _shown(default: object) -> str:
+    return str(default).lower() if isinstance(default, bool) else str(default)

@@ -1,0 +1,77 @@
+"""The settings of a node: what they may be, and which source wins."""
+
+from pathlib import Path
+
+import pytest
+
+from mainstem.core.errors import InvalidSetting
+from mainstem.core.policies import Durability
+from mainstem.node.config import Config, load_config, settings
+
+
+def test_without_any_source_every_setting_has_its_default(tmp_path: Path) -> None:
+    config = load_config(tmp_path, {}, {})
+
+    assert config == Config()
+    assert config.durability is Durability.FSYNC
+
+
+def test_an_argument_wins_over_the_environment_which_wins_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "mainstem.toml").write_text("partitions = 2\ncommit_ms = 20\nfetch_bytes = 2048\n")
+    environ = {"MAINSTEM_PARTITIONS": "3", "MAINSTEM_COMMIT_MS": "30"}
+
+    config = load_config(tmp_path, environ, {"partitions": 4})
+
+    assert (config.partitions, config.commit_ms, config.fetch_bytes) == (4, 30, 2048)
+
+
+def test_variables_of_other_things_are_passed_over() -> None:
+    environ = {"MAINSTEM_AT": "elsewhere", "PARTITIONS": "7"}
+
+    config = load_config(None, environ, {})
+
+    assert config == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("partitons = 2", "no setting 'partitons'"),
+        ("partitions = 0", "partitions = 0"),
+        ("partitions = 'many'", "partitions = 'many'"),
+        ("durability = 'some'", "durability = 'some'"),
+        ("partitions = ", "is not TOML"),
+    ],
+)
+def test_what_means_nothing_is_refused_by_name_and_place(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    file = tmp_path / "mainstem.toml"
+    file.write_text(text)
+
+    with pytest.raises(InvalidSetting) as refused:
+        load_config(tmp_path, {}, {})
+
+    assert words in str(refused.value)
+    assert str(file) in str(refused.value)
+
+
+def test_a_bad_variable_is_named_in_the_refusal() -> None:
+    with pytest.raises(InvalidSetting, match="MAINSTEM_COMMIT_MS"):
+        load_config(None, {"MAINSTEM_COMMIT_MS": "soon"}, {})
+
+
+def test_booleans_in_the_environment_are_read_as_words() -> None:
+    config = load_config(None, {"MAINSTEM_AUTO_CREATE": "false"}, {})
+
+    assert config.auto_create is False
+
+
+def test_every_setting_has_a_variable_a_default_and_a_sentence() -> None:
+    described = settings()
+
+    assert [each.name for each in described] == list(Config.__struct_fields__)
+    for each in described:
+        assert each.variable == f"MAINSTEM_{each.name.upper()}"
+        assert each.default
+        assert each.sentence.endswith(".")
