@@ -1,0 +1,71 @@
+"""What a program hands over (text, JSON, mappings, times) as the bytes that an event holds."""
+
+import json
+from collections.abc import Mapping
+
+import msgspec
+
+from mainstem.client.stem import HeadersLike, Key, Value
+from mainstem.core.errors import InvalidEvent
+from mainstem.core.event import Headers
+
+_to_json = msgspec.json.Encoder().encode
+_check_numbers = json.JSONEncoder(allow_nan=False, default=msgspec.to_builtins).encode
+
+
+def value_bytes(value: Value) -> bytes | None:
+    """Return a value as bytes: bytes as they are, text as UTF-8, None as None, the rest as JSON."""
+    if type(value) is bytes or value is None:
+        return value
+    if isinstance(value, str):
+        return _utf8(value, "value")
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    return _json_bytes(value)
+
+
+def key_bytes(key: Key) -> bytes | None:
+    """Return a key as bytes: bytes as they are, text as UTF-8, None as None."""
+    if type(key) is bytes or key is None:
+        return key
+    if isinstance(key, str):
+        return _utf8(key, "key")
+    if isinstance(key, bytes | bytearray | memoryview):
+        return bytes(key)
+    raise InvalidEvent(f"a key is text or bytes, not {type(key).__name__}: use str() or encode it")
+
+
+def header_pairs(headers: HeadersLike) -> Headers:
+    """Return headers as ordered pairs of text and bytes."""
+    if not headers:
+        return ()
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        return tuple((_name(name), key_bytes(value)) for name, value in pairs)
+    except (TypeError, ValueError) as error:
+        raise InvalidEvent(f"headers are a mapping, or pairs of name and value: {error}") from None
+
+
+def _name(name: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidEvent(f"a header's name is text, not {type(name).__name__}")
+    _utf8(name, "header name")
+    return name
+
+
+def _utf8(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidEvent(f"the {what} is not valid Unicode: {error}") from None
+
+
+def _json_bytes(value: object) -> bytes:
+    try:
+        encoded = _to_json(value)
+        # The quick encoder writes NaN and infinities as null, which would change the event.
+        if b"null" in encoded:
+            _check_numbers(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidEvent(f"the value cannot be written as JSON: {error}") from None
+    return encoded
