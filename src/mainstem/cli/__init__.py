@@ -1,1 +1,23 @@
 """Commands; every one speaks the Stem interface."""
+
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """Run the command line as a program: end by signal where a shell expects that."""
+    # A pipe's reader or a Ctrl-C ends us with the log closed first, then by the signal itself, so
+    # that shells see what they see from any other tool.
+    from mainstem.cli.commands import run  # noqa: PLC0415 - importing the package stays cheap
+    from mainstem.cli.exits import by_signal, one_line  # noqa: PLC0415
+
+    sys.excepthook = one_line
+    signal.signal(signal.SIGTERM, by_signal)
+    code = run(sys.argv[1:])
+    if code > 128:
+        # What is still buffered has no reader.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        signal.signal(code - 128, signal.SIG_DFL)
+        os.kill(os.getpid(), code - 128)
+    sys.exit(code)

@@ -1,0 +1,42 @@
+"""Help texts that begin with examples."""
+
+import inspect
+
+import click
+
+
+class Command(click.Command):
+    """A command whose help shows its examples (the epilog) before anything else."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write summary, examples, usage, details, options."""
+        examples_first(self, ctx, formatter)
+
+
+class Group(click.Group):
+    """A group whose help shows its examples (the epilog) before anything else."""
+
+    command_class = Command
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write summary, examples, usage, details, commands, options."""
+        examples_first(self, ctx, formatter)
+
+
+def examples_first(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    """Write a command's help in the order in which it is read."""
+    summary, _, details = inspect.cleandoc(command.help or "").partition("\n\n")
+    formatter.write_text(" ".join(summary.split()))
+    if command.epilog:
+        with formatter.section("Examples"):
+            for line in command.epilog.strip().splitlines():
+                formatter.write(f"  {line.strip()}\n")
+    formatter.write_paragraph()
+    command.format_usage(ctx, formatter)
+    if details:
+        formatter.write_paragraph()
+        formatter.write_text(details)
+    # A group writes its commands here, too.
+    command.format_options(ctx, formatter)

@@ -1,0 +1,82 @@
+"""Where to begin, as it is written on the command line, in kcat's words and a few more."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+import click
+
+from mainstem.cli.units import parse_time
+from mainstem.client.stem import Start, TopicInfo
+
+WORDS = "beginning|end|N|-N|@TIME"
+MEANING = (
+    "N is an offset, -N the last N of each partition, "
+    "TIME is ms since 1970, a date-time such as 2026-11-15T08:00:00Z, or -1h (ago)"
+)
+
+
+class FromEnd(NamedTuple):
+    """The last so many offsets of each partition."""
+
+    events: int
+
+
+class Until(NamedTuple):
+    """A time at which to stop (kcat's ``e@``)."""
+
+    time: datetime
+
+
+Where = Start | FromEnd | Until | Literal["stored"]
+
+
+def parse(text: str) -> Where:
+    """Read beginning, end, stored, N, -N, @TIME (kcat: s@TIME), or e@TIME."""
+    if text in ("beginning", "earliest"):
+        return "earliest"
+    if text in ("end", "latest"):
+        return "latest"
+    if text == "stored":
+        return "stored"
+    if text.startswith("e@"):
+        return Until(parse_time(text[2:]))
+    if text.startswith(("@", "s@")):
+        return parse_time(text.partition("@")[2])
+    if text.isascii() and text.removeprefix("-").isdecimal():
+        return FromEnd(int(text[1:])) if text.startswith("-") else int(text)
+    raise ValueError(f"{text!r} is not a position; write {WORDS}, where {MEANING}")
+
+
+def one_of(words: str) -> Callable[[click.Context, click.Parameter, str], Where]:
+    """Read an option's position; ``words`` are those that mean something there."""
+
+    def read(ctx: click.Context, param: click.Parameter, text: str) -> Where:
+        try:
+            where = parse(text)
+        except (ValueError, OverflowError) as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+        word = where if isinstance(where, str) else "e@TIME" if isinstance(where, Until) else ""
+        if word in ("stored", "e@TIME") and word not in words:
+            raise click.BadParameter(f"{text!r} means nothing here; write {words}", ctx, param)
+        return where
+
+    return read
+
+
+def several_of(
+    words: str,
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[Where, ...]]:
+    """Read the positions of an option that may be repeated."""
+    read = one_of(words)
+    return lambda ctx, param, texts: tuple(read(ctx, param, text) for text in texts)
+
+
+def in_topic(where: Where, topic: TopicInfo) -> Start:
+    """Turn a position into one that the log knows."""
+    if isinstance(where, FromEnd):
+        return {
+            each.partition: max(each.start, each.tail - where.events) for each in topic.partitions
+        }
+    assert not isinstance(where, Until)
+    return "earliest" if where == "stored" else where

@@ -1,0 +1,280 @@
+"""``mainstem sub``: events from topics to stdout."""
+
+import os
+import select
+import stat
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from threading import Thread
+from typing import BinaryIO
+
+import click
+
+from mainstem.cli.exits import TimedOut, say
+from mainstem.cli.formats import Render, as_json, by_delimiter, by_template, unescape
+from mainstem.cli.help import Command
+from mainstem.cli.positions import FromEnd, Until, Where, in_topic, several_of
+from mainstem.cli.screen import shown_bytes, shown_json
+from mainstem.cli.target import at_option, open_target
+from mainstem.client.stem import Start, Stem, Subscription
+from mainstem.core.event import Event
+
+AT_ONCE = 2000
+WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
+
+
+@click.command(
+    cls=Command,
+    epilog="""
+    mainstem sub orders                             print values and wait for more
+    mainstem sub orders -e                          stop at the end
+    mainstem sub orders -o -10 -e                   the last 10 of each partition
+    mainstem sub orders -o @-1h -f '%T %k %s\\n'     since an hour ago, with time and key
+    mainstem sub orders -g billing                  share with the group, go on where it stopped
+    mainstem sub 'orders.*' -J | jq .payload        topics by pattern, as JSON
+    """,
+)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=int,
+    multiple=True,
+    help="Only this partition; may be repeated.",
+)
+@click.option(
+    "-o",
+    "--offset",
+    "wheres",
+    multiple=True,
+    metavar=WORDS,
+    callback=several_of(WORDS),
+    help="Where to begin; e@TIME is where to stop.  [default: beginning, or where the "
+    "group stopped]",
+)
+@click.option("-c", "--count", type=click.IntRange(1), help="Stop after so many events.")
+@click.option("-e", "--exit", "end", is_flag=True, help="Stop at the end instead of waiting.")
+@click.option("-g", "-G", "--group", help="Read as a member of this group; its cursor is stored.")
+@click.option(
+    "-f",
+    "--template",
+    metavar="FORMAT",
+    help="%s value, %k key, %h headers, %t topic, %p partition, %o offset, %T time (ms), "
+    "%S and %K length of value and key (-1: absent), %R length of value in 4 bytes, %%; "
+    "\\n \\t \\x1f.",
+)
+@click.option(
+    "-J",
+    "--json",
+    "envelopes",
+    is_flag=True,
+    help="Print JSON envelopes with everything, one per line; what is not UTF-8 is "
+    "base64, and key_encoding, payload_encoding or headers_encoding says so.",
+)
+@click.option("-K", "--key-delimiter", metavar="DELIM", help="Print key and DELIM before values.")
+@click.option(
+    "-D",
+    "--delimiter",
+    default="\\n",
+    metavar="DELIM",
+    show_default=True,
+    help="What is printed after each event.",
+)
+@click.option("-Z", "--null", "nulls", is_flag=True, help="Print NULL for an absent key or value.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Stop if nothing comes for so long; exit code 4 if nothing came at all, or "
+    "fewer than --count.",
+)
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Show control characters of events on a terminal as they are; in a pipe they always are.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@at_option
+def sub(
+    *,
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    wheres: tuple[Where, ...],
+    count: int | None,
+    end: bool,
+    group: str | None,
+    template: str | None,
+    envelopes: bool,
+    key_delimiter: str | None,
+    delimiter: str,
+    nulls: bool,
+    timeout: float | None,
+    raw: bool,
+    quiet: bool,
+    at: str | None,
+) -> None:
+    """Print the values of events, one per line, and wait for more.
+
+    Topics are names, or patterns in which * stands for anything. Without a group, nothing is
+    stored and everything from the beginning is printed.
+    """
+    render = _render(
+        template=template,
+        envelopes=envelopes,
+        key_delimiter=key_delimiter,
+        delimiter=delimiter,
+        nulls=nulls,
+        raw=raw,
+    )
+    if group and partitions:
+        raise click.UsageError("a group shares out the partitions itself: -g or -p, not both")
+    begin, until = _span(wheres, group)
+    with (
+        open_target(at) as stem,
+        stem.subscribe(
+            *topics,
+            group=group,
+            start=_start(stem, begin, topics),
+            follow=not end,
+            partitions=partitions or None,
+        ) as subscription,
+    ):
+        printing = Printing(subscription, render, until=until, quiet=quiet)
+        printed = printing.run(count=count, timeout=timeout, end=end)
+        missed = subscription.missed
+    if missed and not quiet:
+        say(f"{missed:,} events had been deleted before they could be read")
+    if printing.timed_out and (not printed or count):
+        raise TimedOut(f"{printed} events came, and then none for {timeout:g} s")
+
+
+class Printing:
+    """One run of ``sub``: takes what is there, prints it, and only then asks for more."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        render: Render,
+        *,
+        until: datetime | None = None,
+        quiet: bool = False,
+        out: BinaryIO | None = None,
+    ) -> None:
+        self.timed_out = False
+        """Whether it ended because nothing came."""
+        self._subscription = subscription
+        self._render = render
+        self._until_ms = until and round(until.timestamp() * 1000)
+        self._passed: set[tuple[str, int]] = set()
+        self._quiet = quiet or not sys.stderr.isatty()
+        self._out = out or sys.stdout.buffer
+
+    def run(self, *, count: int | None, timeout: float | None, end: bool) -> int:
+        """Print until the end, the count, the time-out or the reader's end; return how many."""
+        printed = 0
+        if not end:
+            self._end_with_the_reader()
+        while count is None or printed < count:
+            limit = AT_ONCE if count is None else min(AT_ONCE, count - printed)
+            events = self._next(limit, timeout, end=end)
+            if not events:
+                break
+            kept = self._before_until(events) if self._until_ms else events
+            self._out.write(self._render(kept))
+            printed += len(kept)
+            if self._until_ms and self._passed.issuperset(self._subscription.assignment):
+                break
+        # Before the group's cursor is stored: what was not written was not read.
+        self._out.flush()
+        return printed
+
+    def _next(self, limit: int, timeout: float | None, *, end: bool) -> Sequence[Event]:
+        if end:
+            return self._subscription.poll_many(limit)
+        events = self._subscription.poll_many(limit, 0)
+        if events:
+            return events
+        self._out.flush()
+        if not self._quiet:
+            self._quiet = True
+            say("at the end; waiting for more (Ctrl-C ends, -e would have ended here)")
+        events = self._subscription.poll_many(limit, timeout)
+        self.timed_out = not events and timeout is not None
+        return events
+
+    def _before_until(self, events: Sequence[Event]) -> list[Event]:
+        kept = []
+        for event in events:
+            place = (event.topic, event.partition)
+            if self._until_ms and event.timestamp_ms >= self._until_ms:
+                self._passed.add(place)
+            if place not in self._passed:
+                kept.append(event)
+        return kept
+
+    def _end_with_the_reader(self) -> None:
+        # Waiting at the tail, we write nothing and so would not notice that `| head -1` is gone.
+        try:
+            descriptor = self._out.fileno()
+        except OSError:
+            return
+        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return
+
+        def watch() -> None:
+            gone = select.poll()
+            gone.register(descriptor, 0)
+            gone.poll()
+            self._subscription.close()
+
+        Thread(target=watch, name="mainstem-sub-reader", daemon=True).start()
+
+
+def _render(
+    *,
+    template: str | None,
+    envelopes: bool,
+    key_delimiter: str | None,
+    delimiter: str,
+    nulls: bool,
+    raw: bool,
+) -> Render:
+    if sum((template is not None, envelopes, key_delimiter is not None)) > 1:
+        raise click.UsageError("give one of -f, -J and -K")
+    plain = raw or not sys.stdout.isatty()
+    null = b"NULL" if nulls else b""
+    if envelopes:
+        return as_json if plain else lambda events: shown_json(as_json(events))
+    clean = None if plain else shown_bytes
+    if template is None and key_delimiter is None:
+        return by_delimiter(unescape(delimiter), null=null, clean=clean)
+    if template is None:
+        literal = [text.replace("%", "%%") for text in (key_delimiter or "", delimiter)]
+        template = f"%k{literal[0]}%s{literal[1]}"
+    try:
+        return by_template(template, null=null, clean=clean)
+    except ValueError as error:
+        raise click.UsageError(f"-f: {error}") from None
+
+
+def _span(wheres: tuple[Where, ...], group: str | None) -> tuple[Where, datetime | None]:
+    begins = [where for where in wheres if not isinstance(where, Until)]
+    ends = [where.time for where in wheres if isinstance(where, Until)]
+    if len(begins) > 1 or len(ends) > 1:
+        raise click.UsageError("give one -o to begin, and at most one -o e@TIME to stop")
+    if ends and group:
+        raise click.UsageError("-o e@TIME goes without -g: the group would lose what comes after")
+    if begins == ["stored"] and not group:
+        raise click.UsageError("-o stored needs -g: only a group has a stored cursor")
+    return (begins[0] if begins else "earliest"), (ends[0] if ends else None)
+
+
+def _start(stem: Stem, where: Where, topics: tuple[str, ...]) -> Start:
+    if not isinstance(where, FromEnd):
+        assert not isinstance(where, Until)
+        return "earliest" if where == "stored" else where
+    if len(topics) > 1 or "*" in topics[0]:
+        raise click.UsageError("-o -N counts from the end of one topic; name just one")
+    return in_topic(where, stem.topics.show(topics[0]))

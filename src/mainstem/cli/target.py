@@ -1,0 +1,71 @@
+"""Which log a command works on: a directory opened here, or a server's address."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from mainstem.cli.exits import NotFound, Refused
+
+if TYPE_CHECKING:
+    from mainstem.client.stem import Stem
+
+DEFAULT_DIRECTORY = "mainstem-data"
+IN_MEMORY = ":memory:"
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+
+def at_option(command: Decorated) -> Decorated:
+    """Add ``--at`` to a command."""
+    return click.option(
+        "--at",
+        metavar="DIR|HOST:PORT",
+        help="Data directory or server address.  [default: $MAINSTEM_AT, else ./mainstem-data]",
+    )(command)
+
+
+def target_of(at: str | None) -> str:
+    """Return what was chosen: at the command, before it, by $MAINSTEM_AT, else the default."""
+    context = click.get_current_context(silent=True)
+    return at or (context and context.find_root().obj) or DEFAULT_DIRECTORY
+
+
+def is_address(target: str) -> bool:
+    """Whether this is host:port; a directory of that name, or any path with a slash, is not."""
+    return bool(_ADDRESS.fullmatch(target)) and not Path(target).is_dir()
+
+
+def directory_of(at: str | None) -> Path:
+    """Return the data directory chosen; offline commands cannot work on an address."""
+    target = target_of(at)
+    if is_address(target):
+        raise Refused(f"this needs the data directory itself, not an address ({target})")
+    if not Path(target).is_dir():
+        raise NotFound(_nothing_at(target))
+    return Path(target)
+
+
+def open_target(at: str | None, *, create: bool = False) -> "Stem":
+    """Open the log that was chosen; only ``create`` may make a new directory."""
+    target = target_of(at)
+    if is_address(target):
+        raise Refused(
+            f"cannot connect to {target}: this version has no network yet; "
+            "give --at a data directory on this machine"
+        )
+    if target != IN_MEMORY and not create and not Path(target).exists():
+        raise NotFound(_nothing_at(target))
+    import mainstem  # noqa: PLC0415 - the log is only loaded when it is used
+
+    return mainstem.open(target)
+
+
+def _nothing_at(target: str) -> str:
+    return (
+        f"there is no data directory {target}; publish something to make one "
+        "(mainstem pub TOPIC VALUE), or name another with --at or MAINSTEM_AT"
+    )

@@ -1,0 +1,71 @@
+"""Sizes, durations and times as people write and read them."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_SIZES = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_SIZES |= {f"{unit}ib": size for unit, size in _SIZES.items() if unit not in ("", "b")}
+_SIZES |= {"kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4}
+_DURATIONS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+
+
+def parse_bytes(text: str) -> int:
+    """Read 1048576, 64MiB, 64M (the same), 64MB (decimal) or 1.5G as bytes."""
+    match = _NUMBER.fullmatch(text)
+    if not match or match[2].lower() not in _SIZES:
+        raise ValueError(f"{text!r} is not a size; write bytes, or such as 64KiB, 64MiB, 10GB")
+    return round(float(match[1]) * _SIZES[match[2].lower()]) if match[2] else _whole(match[1], text)
+
+
+def parse_ms(text: str, *, bare: bool = False) -> int:
+    """Read 250ms, 90s, 15m, 12h, 7d or 2w as milliseconds; a bare number only if ``bare``."""
+    match = _NUMBER.fullmatch(text)
+    if match and not match[2] and (bare or float(match[1]) == 0):
+        return _whole(match[1], text)
+    if not match or match[2].lower() not in _DURATIONS:
+        raise ValueError(
+            f"{text!r} is not a duration; write a number and a unit: 250ms, 90s, 15m, 12h, 7d, 2w"
+        )
+    return round(float(match[1]) * _DURATIONS[match[2].lower()])
+
+
+def parse_time(text: str, now: datetime | None = None) -> datetime:
+    """Read ms since 1970, an ISO date or date-time (local unless it says), or -1h (ago)."""
+    if text.isdecimal():
+        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=int(text))
+    if text.startswith("-"):
+        ago = timedelta(milliseconds=parse_ms(text[1:]))
+        return (now or datetime.now(UTC)) - ago
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a time; write ms since 1970, 2026-11-15T08:00:00Z, or -1h (ago)"
+        ) from None
+
+
+def human_bytes(size: int) -> str:
+    """Write a size with three digits and a binary unit."""
+    if size < 1024:
+        return f"{size} B"
+    amount = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        amount /= 1024
+        if amount < 1023.5 or unit == "TiB":
+            break
+    return f"{amount:.3g} {unit}" if amount < 1000 else f"{amount:.0f} {unit}"
+
+
+def human_ms(duration_ms: int) -> str:
+    """Write a duration exactly, in the largest unit that divides it."""
+    for unit in ("d", "h", "m", "s"):
+        if duration_ms and duration_ms % _DURATIONS[unit] == 0:
+            return f"{duration_ms // _DURATIONS[unit]}{unit}"
+    return f"{duration_ms}ms"
+
+
+def _whole(number: str, text: str) -> int:
+    if not number.isdecimal():
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(number)
