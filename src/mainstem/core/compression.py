@@ -140,7 +140,7 @@ def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> by
 
 
 def _compress_lz4(data: Buffer) -> bytes:
-    from lz4 import frame  # noqa: PLC0415
+    from lz4 import frame  # type: ignore[import-untyped]  # noqa: PLC0415
 
     # The Java client reads independent blocks only.
     return bytes(frame.compress(data, block_linked=False, store_size=False))

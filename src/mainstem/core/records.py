@@ -1,0 +1,249 @@
+"""Events as record batches, and record batches as events.
+
+``build`` packs events; ``events`` and ``keys`` read what is stored; ``check_records`` is the deep
+check of what producers send; ``retain`` is what compaction does to a batch. The layout of a
+record, and the reading of hostile bytes, is in ``walk``.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from mainstem.core import compression as codecs
+from mainstem.core.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_BEFORE,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+    read_whole,
+    seal,
+)
+from mainstem.core.errors import CorruptBatch, InvalidEvent
+from mainstem.core.event import NO_TIMESTAMP, Event, Headers
+from mainstem.core.walk import MAX_HEADERS, unpack, walk
+
+_MAX_INT32 = 2**31 - 1
+_MAX_INT64 = 2**63 - 1
+
+
+def _varint(number: int) -> bytes:
+    """Return a number as a zigzag varint."""
+    rest = number << 1 if number >= 0 else ~(number << 1)
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+_CACHED = 2048
+_VARINTS = tuple(_varint(number) for number in range(_CACHED))
+_ABSENT = _varint(-1)
+
+
+def build(
+    events: Sequence[Event],
+    *,
+    now_ms: int,
+    compression: str = "none",
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> bytearray:
+    """Build one record batch of events; those without a timestamp get ``now_ms``."""
+    if not events:
+        raise InvalidEvent("a record batch needs at least one event")
+    codec = codecs.number(compression)
+    first = events[0].timestamp_ms
+    if first < 0:
+        first = _timestamp(first, now_ms)
+    if len(events) == 1:
+        top, data = first, _encode_one(events[0])
+    else:
+        top, data = _encode(events, first, now_ms)
+    body = codecs.compress(codec, data) if codec else data
+    count = len(events)
+    length = HEADER_SIZE - LENGTH_BEFORE + len(body)
+    if length > _MAX_INT32:
+        raise InvalidEvent(f"{count} events of {length} bytes are too large for one record batch")
+    attributes = codec | TRANSACTIONAL if transactional else codec
+    producer = (producer_id, producer_epoch, base_sequence)
+    head = HEADER.pack(0, length, 0, MAGIC, 0, attributes, count - 1, first, top, *producer, count)
+    batch = bytearray().join((head, body))
+    seal(batch)
+    return batch
+
+
+def _encode_one(event: Event) -> bytes:
+    """Return the only record of a batch: both its deltas are 0."""
+    key, value, headers = event.key, event.value, event.headers
+    if key is None:
+        key_length, key = _ABSENT, b""
+    else:
+        size = len(key)
+        key_length = _VARINTS[size] if size < _CACHED else _varint(size)
+    if value is None:
+        value_length, value = _ABSENT, b""
+    else:
+        size = len(value)
+        value_length = _VARINTS[size] if size < _CACHED else _varint(size)
+    end = _encode_headers(headers) if headers else b"\x00"
+    size = 3 + len(key_length) + len(key) + len(value_length) + len(value) + len(end)
+    length = _VARINTS[size] if size < _CACHED else _varint(size)
+    return b"".join((length, b"\x00\x00\x00", key_length, key, value_length, value, end))
+
+
+def _encode(events: Sequence[Event], first: int, now_ms: int) -> tuple[int, bytes]:
+    """Return the largest timestamp, and all records."""
+    varints, parts = _VARINTS, list[bytes]()
+    top, previous, since = first, events[0].timestamp_ms, b"\x00"
+    for delta, event in enumerate(events):
+        key, value, headers, timestamp = event.key, event.value, event.headers, event.timestamp_ms
+        if timestamp != previous:
+            previous = timestamp
+            if timestamp < 0:
+                timestamp = _timestamp(timestamp, now_ms)
+            if timestamp > top:  # noqa: PLR1730 - max() takes three times as long
+                top = timestamp
+            size = timestamp - first
+            since = varints[size] if 0 <= size < _CACHED else _varint(size)
+        if key is None:
+            key_length, key = _ABSENT, b""
+        else:
+            size = len(key)
+            key_length = varints[size] if size < _CACHED else _varint(size)
+        if value is None:
+            value_length, value = _ABSENT, b""
+        else:
+            size = len(value)
+            value_length = varints[size] if size < _CACHED else _varint(size)
+        at = varints[delta] if delta < _CACHED else _varint(delta)
+        end = _encode_headers(headers) if headers else b"\x00"
+        size = len(since) + len(at) + len(key_length) + len(key) + len(value_length) + len(value)
+        size += 1 + len(end)
+        length = varints[size] if size < _CACHED else _varint(size)
+        parts += (length, b"\x00", since, at, key_length, key, value_length, value, end)
+    return top, b"".join(parts)
+
+
+def _timestamp(timestamp_ms: int, now_ms: int) -> int:
+    if timestamp_ms == NO_TIMESTAMP:
+        return now_ms
+    if not 0 <= timestamp_ms <= _MAX_INT64:
+        raise InvalidEvent(f"timestamp {timestamp_ms} ms: it must be 0 to {_MAX_INT64}")
+    return timestamp_ms
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    if len(headers) > MAX_HEADERS:
+        raise InvalidEvent(f"{len(headers)} headers on one event; at most {MAX_HEADERS} are kept")
+    parts = [_varint(len(headers))]
+    for name, value in headers:
+        try:
+            key = name.encode()
+        except UnicodeEncodeError:
+            raise InvalidEvent(f"header name {name!r:.100} cannot be written as UTF-8") from None
+        parts += (_varint(len(key)), key)
+        parts += (_ABSENT,) if value is None else (_varint(len(value)), value)
+    return b"".join(parts)
+
+
+def events(
+    batch: Buffer,
+    *,
+    topic: str = "",
+    partition: int = -1,
+    from_offset: int = 0,
+    max_bytes: int | None = None,
+) -> Iterator[Event]:
+    """Return the events of one batch, in order, from an offset on; a control batch has none.
+
+    The checksum is checked before this returns; a damaged record raises CorruptBatch when its
+    turn comes. ``max_bytes`` bounds what a compressed batch may unpack to.
+    """
+    header = read_whole(batch)
+    if header.is_control:
+        return iter(())
+    data, start = unpack(header, batch, max_bytes)
+    return (
+        Event(value, key, headers, timestamp_ms, topic, partition, offset)
+        for offset, timestamp_ms, key, value, headers, _, _ in walk(header, data, start)
+        if offset >= from_offset
+    )
+
+
+def keys(
+    batch: Buffer, *, max_bytes: int | None = None
+) -> Iterator[tuple[int, bytes | None, bool, int]]:
+    """Return offset, key, whether there is a value, and timestamp of every event of a batch."""
+    header = read_whole(batch)
+    if header.is_control:
+        return iter(())
+    data, start = unpack(header, batch, max_bytes)
+    return (
+        (offset, key, value is not None, timestamp_ms)
+        for offset, timestamp_ms, key, value, _, _, _ in walk(header, data, start)
+    )
+
+
+def check_records(batch: Buffer, *, max_bytes: int | None = None, needs_keys: bool = False) -> None:
+    """Check every record of a batch from a producer; InvalidEvent if one lacks a needed key."""
+    header = read_whole(batch)
+    data, start = unpack(header, batch, max_bytes)
+    records = walk(header, data, start, "strict")
+    for delta, (offset, timestamp_ms, key, _, _, _, _) in enumerate(records):
+        if offset - header.base_offset != delta:
+            raise CorruptBatch(
+                f"record {delta} of the batch has offset delta {offset - header.base_offset}"
+            )
+        if timestamp_ms > header.max_timestamp:
+            raise CorruptBatch(
+                f"record {delta} of the batch has timestamp {timestamp_ms}, "
+                f"over the batch's max timestamp {header.max_timestamp}"
+            )
+        if needs_keys and key is None:
+            raise InvalidEvent(
+                f"event {delta} of the batch has no key, and the topic is compacted by key: "
+                "give every event one"
+            )
+
+
+def retain(
+    batch: Buffer,
+    keep: Callable[[int, bytes | None, bool], bool],
+    *,
+    max_bytes: int | None = None,
+) -> Buffer | None:
+    """Return the batch with only the events for which ``keep(offset, key, has_value)`` is true.
+
+    Offsets, producer and compression stay as they are. The batch itself is returned if nothing
+    goes (a control batch always), None if nothing stays.
+    """
+    header = read_whole(batch)
+    if header.is_control:
+        return batch
+    data, start = unpack(header, batch, max_bytes)
+    parts, top = list[bytes](), NO_TIMESTAMP
+    for offset, timestamp_ms, key, value, _, begin, end in walk(header, data, start):
+        if keep(offset, key, value is not None):
+            parts.append(data[begin:end])
+            top = max(top, timestamp_ms)
+    if len(parts) == header.count:
+        return batch
+    return _thinned(header, parts, top) if parts else None
+
+
+def _thinned(header: BatchHeader, parts: list[bytes], max_timestamp: int) -> bytearray:
+    body = codecs.compress(header.codec, b"".join(parts))
+    length = HEADER_SIZE - LENGTH_BEFORE + len(body)
+    base_offset, _, epoch, _, attributes, delta, first, _, *producer, _ = header
+    head = HEADER.pack(
+        *(base_offset, length, epoch, MAGIC, 0, attributes, delta, first, max_timestamp),
+        *(*producer, len(parts)),
+    )
+    batch = bytearray().join((head, body))
+    seal(batch)
+    return batch

@@ -1,0 +1,204 @@
+"""Walking over the records of a batch, whatever the bytes are.
+
+How this works: a record is a run of zigzag varints and bytes,
+
+    length, attributes (1 byte), timestamp delta, offset delta, key length, key, value length,
+    value, header count, and for each header: key length, key, value length, value
+
+where a length of -1 stands for an absent key or value. Nothing in there is believed. A slice
+never copies more than there is; an index past the end raises; and every record must end exactly
+where its length says, the last one where the batch ends. So the outcome is records or
+CorruptBatch, in no more memory than the unpacked batch.
+
+The loop is long because it is hot: varints of one and two bytes, which most are, cost no call.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from mainstem.core import compression
+from mainstem.core.batch import HEADER_SIZE, BatchHeader, Buffer
+from mainstem.core.errors import CorruptBatch
+from mainstem.core.event import Headers
+
+UNPACKED_BYTES = 32 * 1024 * 1024
+"""What a batch may unpack to where nothing else is said, unless four times its size is more."""
+MAX_HEADERS = 10_000
+"""Headers of one event: written with two bytes each, they take a hundred in memory."""
+
+Record = tuple[int, int, bytes | None, bytes | None, Headers, int, int]
+"""Offset, timestamp, key, value, headers, and where the record begins and ends in the data."""
+Malformed = Literal["replace", "strict"]
+"""What to do with a header name that is not UTF-8: read it as well as possible, or refuse it."""
+
+_MAX_INT64 = 2**63 - 1
+
+
+def unpack(header: BatchHeader, batch: Buffer, max_bytes: int | None) -> tuple[bytes, int]:
+    """Return bytes that hold the records uncompressed, and where in them the records begin."""
+    if not header.codec or not header.count:
+        return bytes(batch), HEADER_SIZE
+    if max_bytes is None:
+        max_bytes = max(UNPACKED_BYTES, 4 * len(batch))
+    data = memoryview(batch)[HEADER_SIZE:]
+    return bytes(compression.decompress(header.codec, data, max_bytes)), 0
+
+
+def walk(  # noqa: C901, PLR0912, PLR0915 - one hot loop
+    header: BatchHeader, data: bytes, position: int, malformed: Malformed = "replace"
+) -> Iterator[Record]:
+    """Go over the records that begin at a position of the data and must end with it."""
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    last_delta, timestamp, appended = header.last_offset_delta, 0, header.log_append_time
+    if appended:
+        base_timestamp = header.max_timestamp
+    previous, end, index = -1, len(data), 0
+    no_headers: Headers = ()
+    try:
+        for index in range(header.count):  # noqa: B007 - named in the error
+            start = position
+            number = data[position]
+            position += 1
+            if number > 127:
+                more = data[position]
+                if more < 128:
+                    number += (more << 7) - 128
+                    position += 1
+                else:
+                    number, position = _varint(data, start)
+            stop = position + (number >> 1)
+            if number & 1 or stop > end:
+                raise ValueError(f"length {_signed(number)}, with {end - position} bytes left")
+
+            number = data[position + 1]
+            position += 2
+            if number > 127:
+                more = data[position]
+                if more < 128:
+                    number += (more << 7) - 128
+                    position += 1
+                else:
+                    number, position = _varint(data, position - 1, 10)
+            timestamp = base_timestamp
+            if number and not appended:
+                timestamp += number >> 1 ^ -(number & 1)
+                if not -1 <= timestamp <= _MAX_INT64:
+                    raise ValueError(f"timestamp {timestamp}")
+
+            number = data[position]
+            position += 1
+            if number > 127:
+                more = data[position]
+                if more < 128:
+                    number += (more << 7) - 128
+                    position += 1
+                else:
+                    number, position = _varint(data, position - 1)
+            delta = number >> 1
+            if number & 1 or not previous < delta <= last_delta:
+                raise ValueError(
+                    f"offset delta {_signed(number)}, expected {previous + 1} to {last_delta}"
+                )
+            previous = delta
+
+            number = data[position]
+            position += 1
+            if number > 127:
+                more = data[position]
+                if more < 128:
+                    number += (more << 7) - 128
+                    position += 1
+                else:
+                    number, position = _varint(data, position - 1)
+            if number & 1:
+                if number != 1:
+                    raise ValueError(f"key length {_signed(number)}")
+                key = None
+            else:
+                begin = position
+                position += number >> 1
+                key = data[begin:position]
+
+            number = data[position]
+            position += 1
+            if number > 127:
+                more = data[position]
+                if more < 128:
+                    number += (more << 7) - 128
+                    position += 1
+                else:
+                    number, position = _varint(data, position - 1)
+            if number & 1:
+                if number != 1:
+                    raise ValueError(f"value length {_signed(number)}")
+                value = None
+            else:
+                begin = position
+                position += number >> 1
+                value = data[begin:position]
+
+            if data[position]:
+                headers, position = _headers(data, position, stop, malformed)
+            else:
+                headers = no_headers
+                position += 1
+            if position != stop:
+                raise ValueError(f"fields end {position - stop} bytes past the record's end")
+            yield base_offset + delta, timestamp, key, value, headers, start, stop
+    except (IndexError, ValueError) as error:
+        reason = "cut off" if isinstance(error, IndexError) else error
+        raise CorruptBatch(
+            f"record {index} of {header.count} in the batch at offset {base_offset}: {reason}"
+        ) from None
+    if position != end:
+        raise CorruptBatch(
+            f"{end - position} bytes are left after the {header.count} records of the batch "
+            f"at offset {base_offset}"
+        )
+
+
+def _varint(data: bytes, position: int, most: int = 5) -> tuple[int, int]:
+    """Return the unsigned number at a position, and the position after it."""
+    number = 0
+    for index in range(most):
+        byte = data[position + index]
+        number |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            break
+    else:
+        raise ValueError(f"a number of more than {most} bytes")
+    if number >> (32 if most == 5 else 64):
+        raise ValueError(f"number {number} is out of range")
+    return number, position + index + 1
+
+
+def _signed(number: int) -> int:
+    return number >> 1 ^ -(number & 1)
+
+
+def _headers(data: bytes, position: int, stop: int, malformed: Malformed) -> tuple[Headers, int]:
+    """Return the headers whose count is at a position, and the position after them."""
+    number, position = _varint(data, position)
+    count = _signed(number)
+    if not 0 <= count <= min(MAX_HEADERS, (stop - position) // 2):
+        raise ValueError(
+            f"{count} headers in {stop - position} bytes; at most {MAX_HEADERS} are read"
+        )
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        number, position = _varint(data, position)
+        begin = position
+        position += number >> 1
+        if number & 1 or position > stop:
+            raise ValueError(f"header key length {_signed(number)}")
+        name = data[begin:position].decode(errors=malformed)
+        number, position = _varint(data, position)
+        if number == 1:
+            headers.append((name, None))
+            continue
+        begin = position
+        position += number >> 1
+        if number & 1 or position > stop:
+            raise ValueError(f"header value length {_signed(number)}")
+        headers.append((name, data[begin:position]))
+    return tuple(headers), position
