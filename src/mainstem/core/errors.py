@@ -47,6 +47,17 @@ class UnknownGroup(MainstemError):
         self.group = group
 
 
+class GroupIsLive(MainstemError):
+    """The group has members, and what was asked would pull the rug from under them."""
+
+    def __init__(self, group: str, holders: str, deed: str) -> None:
+        super().__init__(
+            f"group {group!r} is live ({holders}), so it cannot be {deed}; "
+            "try again when its members have left"
+        )
+        self.group = group
+
+
 class InvalidName(MainstemError):
     """A topic or group name that is not allowed."""
 
