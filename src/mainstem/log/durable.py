@@ -1,0 +1,91 @@
+"""The promise that ``append`` returns: kept at once, or by a group commit that many share."""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from mainstem.core.errors import MainstemError
+
+Call = Callable[[MainstemError | None], None]
+
+
+class Commit:
+    """A promise that one thread settles and any number wait for; it is settled only once."""
+
+    __slots__ = ("_calls", "_error", "_lock", "done")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: list[Call] = []
+        self._error: MainstemError | None = None
+        self.done = False
+        """Whether it has been decided, for good or bad."""
+
+    def settle(self, error: MainstemError | None = None) -> None:
+        """Decide: durable, or never because of ``error``; whoever waits is told from this thread.
+
+        What was decided stays: a second call changes nothing. Calls that were registered by
+        ``then`` must not raise.
+        """
+        with self._lock:
+            if self.done:
+                return
+            self._error = error
+            self.done = True
+            calls, self._calls = self._calls, []
+        for call in calls:
+            call(error)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until durable; False on time-out; raises the error if it will never be."""
+        if not self.done and not self._wait(timeout):
+            return False
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        return True
+
+    def then(self, call: Call) -> None:
+        """Call back once decided: at once in this thread, or later in the one that settles."""
+        with self._lock:
+            if not self.done:
+                self._calls.append(call)
+                return
+        call(self._error)
+
+    def _wait(self, timeout: float | None) -> bool:
+        # A lock as a gate: an Event costs four times as much, and most commits have one waiter.
+        gate = threading.Lock()
+        gate.acquire()
+
+        def open_gate(_: MainstemError | None) -> None:
+            gate.release()
+
+        self.then(open_gate)
+        seconds = -1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
+        if gate.acquire(timeout=seconds):
+            return True
+        with self._lock:
+            # A caller that asks again and again must not leave a gate behind each time.
+            if open_gate in self._calls:
+                self._calls.remove(open_gate)
+            return self.done
+
+
+class _AtOnce:
+    """What is as durable as its policy says before ``append`` returns."""
+
+    __slots__ = ()
+
+    @property
+    def done(self) -> bool:
+        return True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return True
+
+    def then(self, call: Call) -> None:
+        call(None)
+
+
+AT_ONCE: Final = _AtOnce()
+"""The promise that is kept already."""

@@ -1,0 +1,346 @@
+"""The log in memory: for tests, and for topics that need to survive nothing.
+
+How this works: a partition is a list of batches in offset order with two lists beside it, to
+bisect by offset and by time. Dropping the oldest moves a first index on and cleans the lists up
+now and then, so that it costs the same however many batches there are. ``MemoryPartition`` has no
+lock and calls nobody: it is used under its log's lock, and hands the watches that have become due
+to its log, which calls them without the lock.
+"""
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+
+from mainstem.core.batch import place, read_header
+from mainstem.core.errors import Closed, OffsetOutOfRange, StorageFull, UnknownPartition
+from mainstem.core.policies import TopicSettings
+from mainstem.core.records import build, events
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import (
+    Appended,
+    Bounds,
+    PartitionId,
+    Slice,
+    TimedOffset,
+    WritableBatch,
+)
+from mainstem.log.watches import Wake, Watches, call
+
+MAX_BYTES = 1024 * 1024 * 1024
+"""What a memory log holds unless told otherwise; an append beyond it is refused."""
+_NOTHING = Slice(0)
+_CLEAN_UP_AFTER = 1024
+"""So many dropped batches may stay in the lists as empty places."""
+
+
+class MemoryPartition:
+    """The batches of one partition, without a lock and without a clock."""
+
+    def __init__(
+        self, place: str, settings: TopicSettings, *, start: int = 0, epoch: int = 0
+    ) -> None:
+        self.place = place
+        """How messages name the partition."""
+        self.settings = settings
+        self.start = self.tail = self.end = start
+        self.epoch = epoch
+        self.size_bytes = 0
+        self._batches: list[bytes] = []
+        self._bases: list[int] = []
+        self._peaks: list[int] = []
+        """The latest time in this batch and all before it: never falls, so it can be bisected."""
+        self._first = 0
+        self.watches = Watches()
+
+    def bounds(self) -> Bounds:
+        """Return what the partition holds now."""
+        return Bounds(self.start, self.tail, self.end, self.size_bytes, self.epoch)
+
+    def append(self, batch: WritableBatch) -> int:
+        """Give the batch its offsets and keep a copy; readers see it after ``advance``."""
+        base = self.end
+        place(batch, base, self.epoch)
+        self._keep(bytes(batch))
+        return base
+
+    def advance(self, tail: int) -> list[Wake]:
+        """Let readers see what is before ``tail``; return the watches to call."""
+        self.tail = max(self.tail, tail)
+        self._shrink()
+        return self.watches.due(self.tail)
+
+    def read(self, offset: int, max_bytes: int) -> Slice:
+        """Return whole batches from the one that holds ``offset`` (or the next one kept) on."""
+        if not self.start <= offset <= self.tail:
+            raise OffsetOutOfRange(self.place, offset, self.start, self.tail)
+        first = self._index(offset)
+        last = bisect_left(self._bases, self.tail, first)
+        if offset == self.tail or first == last:
+            return _NOTHING
+        length = len(self._batches[first])
+        stop = first + 1
+        while stop < last and length + len(self._batches[stop]) <= max_bytes:
+            length += len(self._batches[stop])
+            stop += 1
+        taken = self._batches[first:stop]
+        return Slice(length, taken[0] if len(taken) == 1 else b"".join(taken))
+
+    def offset_at(self, timestamp_ms: int) -> TimedOffset | None:
+        """Return the first visible event at or after a time, None if there is none."""
+        # The peaks may come from batches that are gone; so this is where the search begins.
+        index = bisect_left(self._peaks, timestamp_ms, self._first)
+        while index < len(self._batches) and self._bases[index] < self.tail:
+            batch = self._batches[index]
+            header = read_header(batch)
+            if header.max_timestamp >= timestamp_ms and not header.is_control:
+                for event in events(batch):
+                    if event.timestamp_ms >= timestamp_ms and event.offset >= self.start:
+                        return TimedOffset(event.offset, event.timestamp_ms)
+            index += 1
+        return None
+
+    def close(self) -> list[Wake]:
+        """Let go of everything; return every watch, to be called."""
+        self._forget_all()
+        return self.watches.all()
+
+    def cut(self, *, start: int | None = None, end: int | None = None) -> Bounds:
+        """Delete what is before ``start``, and what is at ``end`` or after (a new epoch begins)."""
+        highest = self.tail if end is None else min(self.tail, end)
+        if end is not None and not self.start <= end <= self.end:
+            raise OffsetOutOfRange(self.place, end, self.start, self.tail)
+        if start is not None and start > highest:
+            raise OffsetOutOfRange(self.place, start, self.start, self.tail)
+        if end is not None:
+            self._cut_end(end)
+        if start is not None and start > self.start:
+            self._cut_start(start)
+        return self.bounds()
+
+    def expire(self, now_ms: int) -> None:
+        """Drop what is older than the topic's retention, except what readers cannot see yet."""
+        if self.settings.retention_ms is None:
+            return
+        oldest = now_ms - self.settings.retention_ms
+        while self._droppable() and read_header(self._batches[self._first]).max_timestamp < oldest:
+            self._drop_first()
+        self._clean_up()
+
+    def _keep(self, batch: bytes) -> None:
+        header = read_header(batch)
+        peak = header.max_timestamp
+        if len(self._peaks) > self._first:
+            peak = max(peak, self._peaks[-1])
+        self._batches.append(batch)
+        self._bases.append(header.base_offset)
+        self._peaks.append(peak)
+        self.size_bytes += len(batch)
+        self.end = header.last_offset + 1
+
+    def _index(self, offset: int) -> int:
+        """Find the batch that holds an offset, or the first one after it."""
+        index = bisect_right(self._bases, offset, self._first) - 1
+        if index < self._first:
+            return self._first
+        return index if read_header(self._batches[index]).last_offset >= offset else index + 1
+
+    def _shrink(self) -> None:
+        limit = self.settings.retention_bytes
+        if limit is None or self.size_bytes <= limit:
+            return
+        # The newest batch stays, or a limit below one batch would keep nothing at all.
+        while self.size_bytes > limit and self._first + 1 < len(self._bases) and self._droppable():
+            self._drop_first()
+        self._clean_up()
+
+    def _droppable(self) -> bool:
+        if self._first == len(self._bases):
+            return False
+        return read_header(self._batches[self._first]).last_offset < self.tail
+
+    def _drop_first(self) -> None:
+        first = self._first
+        self.size_bytes -= len(self._batches[first])
+        self._batches[first] = b""
+        self._first = first + 1
+        follows = self._bases[first + 1] if first + 1 < len(self._bases) else self.end
+        self.start = max(self.start, follows)
+
+    def _clean_up(self) -> None:
+        if self._first == len(self._bases):
+            self._forget_all()
+        elif self._first > _CLEAN_UP_AFTER and self._first * 2 > len(self._bases):
+            kept = self._batches[self._first :]
+            self._forget_all()
+            end = self.end
+            for batch in kept:
+                self._keep(batch)
+            self.end = end
+
+    def _forget_all(self) -> None:
+        self._batches, self._bases, self._peaks = [], [], []
+        self._first = self.size_bytes = 0
+
+    def _cut_start(self, start: int) -> None:
+        while self._first < len(self._bases):
+            if read_header(self._batches[self._first]).last_offset >= start:
+                break
+            self._drop_first()
+        self.start = start
+        self._clean_up()
+
+    def _cut_end(self, end: int) -> None:
+        removed: list[bytes] = []
+        while len(self._bases) > self._first:
+            if read_header(self._batches[-1]).last_offset < end:
+                break
+            removed.append(self._batches.pop())
+            self.size_bytes -= len(removed[-1])
+            self._bases.pop()
+            self._peaks.pop()
+        if removed and read_header(removed[-1]).base_offset < end:
+            self._keep(_first_part(removed[-1], end))
+        self.end = end
+        self.tail = min(self.tail, end)
+        self.epoch += 1
+        self._clean_up()
+
+
+class MemoryLog:
+    """Partitions in memory; an append is durable at once, as nothing more is promised."""
+
+    def __init__(
+        self, *, max_bytes: int = MAX_BYTES, now_ms: Callable[[], int] | None = None
+    ) -> None:
+        self._lock = threading.Lock()
+        self._partitions: dict[PartitionId, MemoryPartition] = {}
+        self._max_bytes = max_bytes
+        self._size_bytes = 0
+        self._now_ms = now_ms
+        self._closed = False
+
+    def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
+        """Create the partition, or give it new settings; ``topic`` is its name in messages."""
+        with self._lock:
+            self._check_open()
+            known = self._partitions.get(partition)
+            if known is None:
+                place = f"partition {partition.number} of topic {topic!r}"
+                self._partitions[partition] = MemoryPartition(place, settings)
+            else:
+                known.settings = settings
+
+    def delete(self, partitions: Sequence[PartitionId]) -> None:
+        """Delete partitions and all they hold; unknown ones are passed over."""
+        wakes: list[Wake] = []
+        with self._lock:
+            self._check_open()
+            for partition in partitions:
+                gone = self._partitions.pop(partition, None)
+                if gone is not None:
+                    self._size_bytes -= gone.size_bytes
+                    wakes += gone.close()
+        call(wakes)
+
+    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+        """Append checked batches, all or nothing, and make them visible together."""
+        with self._lock:
+            found = [(self._partition(partition), batch) for partition, batch in batches]
+            self._make_room(found)
+            offsets = [partition.append(batch) for partition, batch in found]
+            wakes: list[Wake] = []
+            for partition, _ in found:
+                before = partition.size_bytes
+                wakes += partition.advance(partition.end)
+                self._size_bytes += partition.size_bytes - before
+        call(wakes)
+        return Appended(offsets, AT_ONCE)
+
+    def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
+        """Return whole batches from the one that holds ``offset`` (or the next one kept) on."""
+        with self._lock:
+            return self._partition(partition).read(offset, max_bytes)
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        """Return what the partition holds now."""
+        with self._lock:
+            return self._partition(partition).bounds()
+
+    def offset_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
+        """Return the first visible event at or after a time, None if there is none."""
+        with self._lock:
+            return self._partition(partition).offset_at(timestamp_ms)
+
+    def watch(self, partition: PartitionId, offset: int, wake: Wake) -> Callable[[], None]:
+        """Call ``wake`` once, from any thread, as soon as the tail is past ``offset``."""
+        with self._lock:
+            watched = self._partition(partition)
+            token = watched.watches.add(offset, wake)
+            due = watched.watches.due(watched.tail)
+        call(due)
+
+        def take_back() -> None:
+            with self._lock:
+                watched.watches.remove(token)
+
+        return take_back
+
+    def cut(
+        self, partition: PartitionId, *, start: int | None = None, end: int | None = None
+    ) -> Bounds:
+        """Delete what is before ``start``, and what is at ``end`` or after (a new epoch begins)."""
+        with self._lock:
+            found = self._partition(partition)
+            before = found.size_bytes
+            bounds = found.cut(start=start, end=end)
+            self._size_bytes += bounds.size_bytes - before
+            return bounds
+
+    def upkeep(self) -> None:
+        """Drop what is older than its topic's retention; needs the clock the log was given."""
+        if self._now_ms is None:
+            return
+        now_ms = self._now_ms()
+        with self._lock:
+            for partition in self._partitions.values():
+                before = partition.size_bytes
+                partition.expire(now_ms)
+                self._size_bytes += partition.size_bytes - before
+
+    def close(self) -> None:
+        """Forget everything; whoever waits is woken."""
+        with self._lock:
+            self._closed = True
+            wakes = [wake for each in self._partitions.values() for wake in each.close()]
+            self._partitions.clear()
+            self._size_bytes = 0
+        call(wakes)
+
+    def _partition(self, partition: PartitionId) -> MemoryPartition:
+        try:
+            return self._partitions[partition]
+        except KeyError:
+            self._check_open()
+            raise UnknownPartition(partition.topic_id, partition.number) from None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the memory log has been closed")
+
+    def _make_room(self, found: Iterable[tuple[MemoryPartition, WritableBatch]]) -> None:
+        wanted = self._size_bytes + sum(len(batch) for _, batch in found)
+        if wanted > self._max_bytes:
+            raise StorageFull(
+                f"the memory log may hold {self._max_bytes} bytes, and this append would make it "
+                f"{wanted}; trim topics, or set their retention_bytes"
+            )
+        self._size_bytes = wanted
+
+
+def _first_part(batch: bytes, end: int) -> bytes:
+    """Return the batch without its events at ``end`` and after."""
+    header = read_header(batch)
+    kept = [event for event in events(batch) if event.offset < end]
+    part = build(kept, now_ms=0)
+    place(part, header.base_offset, header.epoch)
+    return bytes(part)

@@ -1,0 +1,89 @@
+"""Every log there is, so that a law can be checked on each."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from mainstem.core.batch import batches
+from mainstem.core.event import Event
+from mainstem.core.policies import TopicSettings
+from mainstem.core.records import build, events
+from mainstem.log.memory import MemoryLog
+from mainstem.log.port import Log, PartitionId, Slice
+
+
+class OpenLog(Log, Protocol):
+    """A log that a test opened and closes again."""
+
+    def close(self) -> None: ...
+
+
+FACTORIES: dict[str, Callable[[Path], OpenLog]] = {
+    "memory": lambda _: MemoryLog(),
+}
+"""How to open each log in a directory; opening a durable one again finds what was appended."""
+
+DURABLE: frozenset[str] = frozenset()
+"""The logs that keep what they hold when they are closed and opened again."""
+
+TOPIC_ID = "0123456789abcdef0123456789abcdef"
+FIRST = PartitionId(TOPIC_ID, 0)
+SECOND = PartitionId(TOPIC_ID, 1)
+UNKNOWN = PartitionId("f" * 32, 7)
+
+
+class Calls:
+    """Counts wakes, from any thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.woken = threading.Event()
+
+    def __call__(self) -> None:
+        self.count += 1
+        self.woken.set()
+
+
+def open_partitions(
+    log: Log, *partitions: PartitionId, settings: TopicSettings | None = None
+) -> None:
+    """Create partitions of one topic, both of the usual ones unless told which."""
+    for partition in partitions or (FIRST, SECOND):
+        log.ensure(partition, "orders", settings or TopicSettings(partitions=2))
+
+
+def batch_of(*values: bytes, timestamps_ms: Sequence[int] = ()) -> bytearray:
+    """Build one record batch of events with these values."""
+    times = timestamps_ms or [1_000] * len(values)
+    written = [Event(value, timestamp_ms=time) for value, time in zip(values, times, strict=True)]
+    return build(written, now_ms=0)
+
+
+def append(log: Log, partition: PartitionId, *values: bytes) -> int:
+    """Append one batch, wait until it is durable, and return its first offset."""
+    appended = log.append([(partition, batch_of(*values))])
+    assert appended.durable.wait(30)
+    return appended.offsets[0]
+
+
+def events_in(read: Slice) -> list[tuple[int, bytes]]:
+    """Return (offset, value) of every event in a slice."""
+    return [
+        (event.offset, event.value or b"")
+        for batch in batches(read.tobytes())
+        for event in events(batch)
+    ]
+
+
+def all_events(log: Log, partition: PartitionId) -> list[tuple[int, bytes]]:
+    """Read a partition from its start to its tail, a little at a time."""
+    start, tail = log.bounds(partition)[:2]
+    found: list[tuple[int, bytes]] = []
+    offset = start
+    while offset < tail:
+        piece = events_in(log.read(partition, offset, 1))
+        assert piece, f"nothing at {offset}, though the tail is {tail}"
+        found += [each for each in piece if each[0] >= start]
+        offset = piece[-1][0] + 1
+    return found
