@@ -104,6 +104,16 @@ class InvalidEvent(MainstemError):
     """The event cannot be stored in this topic, such as one without a key in a compacted topic."""
 
 
+class UnreadableValue(MainstemError):
+    """The event's value is not what it was asked to be read as."""
+
+    def __init__(self, kind: str, place: str, reason: str) -> None:
+        super().__init__(
+            f"the value of {place} is not {kind}: {reason}; its bytes are in event.value"
+        )
+        self.kind, self.place = kind, place
+
+
 class Overloaded(MainstemError):
     """The topic's backlog is full, and its overload policy refuses or held long enough."""
 

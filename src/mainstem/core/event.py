@@ -1,9 +1,10 @@
 """The event: what every producer writes and every consumer reads, whatever the protocol."""
 
-import json
 from typing import Any, NamedTuple
 
 import msgspec
+
+from mainstem.core.errors import UnreadableValue
 
 Headers = tuple[tuple[str, bytes | None], ...]
 NO_TIMESTAMP = -1
@@ -33,9 +34,27 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return Position(self.partition, self.offset)
 
     def text(self) -> str:
-        """Return the value as UTF-8 text; an absent value is the empty string."""
-        return (self.value or b"").decode()
+        """Return the value as UTF-8 text, UnreadableValue if it is none; no value is no text."""
+        try:
+            return (self.value or b"").decode()
+        except UnicodeDecodeError as error:
+            raise UnreadableValue("UTF-8 text", self._place(), str(error)) from None
 
     def json(self) -> Any:  # noqa: ANN401 - JSON is whatever was written
-        """Return the value parsed as JSON."""
-        return json.loads(self.value or b"null")
+        """Return the value parsed as strict JSON, UnreadableValue if it is none; no value is None.
+
+        NaN, Infinity and lone surrogates are not JSON [RFC 8259]; numbers that Python cannot hold
+        (1e999, thousands of digits) and nesting too deep for it are refused. Of a name that
+        comes twice the last value counts.
+        """
+        if self.value is None:
+            return None
+        try:
+            return msgspec.json.decode(self.value)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UnreadableValue("JSON", self._place(), str(error)) from None
+        except RecursionError:
+            raise UnreadableValue("JSON", self._place(), "it is nested too deeply") from None
+
+    def _place(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}" if self.topic else "the event"
