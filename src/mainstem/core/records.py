@@ -6,6 +6,7 @@ record, and the reading of hostile bytes, is in ``walk``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from mainstem.core import compression as codecs
 from mainstem.core.batch import (
@@ -142,13 +143,25 @@ def _encode_headers(headers: Headers) -> bytes:
         raise InvalidEvent(f"{len(headers)} headers on one event; at most {MAX_HEADERS} are kept")
     parts = [_varint(len(headers))]
     for name, value in headers:
-        try:
-            key = name.encode()
-        except UnicodeEncodeError:
-            raise InvalidEvent(f"header name {name!r:.100} cannot be written as UTF-8") from None
-        parts += (_varint(len(key)), key)
-        parts += (_ABSENT,) if value is None else (_varint(len(value)), value)
+        # Only short names are remembered, so that what is remembered is small.
+        parts.append(_cached_name(name) if len(name) <= 64 else _encode_name(name))
+        if value is None:
+            parts.append(_ABSENT)
+        else:
+            size = len(value)
+            parts += (_VARINTS[size] if size < _CACHED else _varint(size), value)
     return b"".join(parts)
+
+
+def _encode_name(name: str) -> bytes:
+    try:
+        key = name.encode()
+    except UnicodeEncodeError:
+        raise InvalidEvent(f"header name {name!r:.100} cannot be written as UTF-8") from None
+    return _varint(len(key)) + key
+
+
+_cached_name = lru_cache(maxsize=512)(_encode_name)
 
 
 def events(

@@ -186,13 +186,20 @@ def _headers(data: bytes, position: int, stop: int, malformed: Malformed) -> tup
         )
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        number, position = _varint(data, position)
+        number = data[position]
+        position += 1
+        if number > 127:
+            number, position = _varint(data, position - 1)
         begin = position
         position += number >> 1
         if number & 1 or position > stop:
             raise ValueError(f"header key length {_signed(number)}")
-        name = data[begin:position].decode(errors=malformed)
-        number, position = _varint(data, position)
+        name = data[begin:position].decode("utf-8", malformed)
+
+        number = data[position]
+        position += 1
+        if number > 127:
+            number, position = _varint(data, position - 1)
         if number == 1:
             headers.append((name, None))
             continue
