@@ -61,11 +61,13 @@ CODES: dict[type[errors.MainstemError], Exit] = {
     errors.EventTooLarge: Exit.REFUSED,
     errors.Overloaded: Exit.REFUSED,
     errors.Fenced: Exit.REFUSED,
+    errors.GroupIsLive: Exit.REFUSED,
     errors.StorageFull: Exit.REFUSED,
     errors.DirectoryInUse: Exit.REFUSED,
     errors.FormatTooNew: Exit.REFUSED,
     errors.CorruptBatch: Exit.ERROR,
     errors.DamagedLog: Exit.ERROR,
+    errors.UnreadableValue: Exit.ERROR,
     errors.StorageFailed: Exit.ERROR,
     errors.Closed: Exit.ERROR,
 }

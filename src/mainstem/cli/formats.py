@@ -3,6 +3,7 @@
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -173,9 +174,9 @@ class Enclosed(msgspec.Struct):
     key: str | None = None
     headers: list[str | None] = []
     ts: int = NO_TIMESTAMP
-    headers_encoding: str = ""
-    key_encoding: str = ""
-    payload_encoding: str = ""
+    headers_encoding: Literal["", "base64"] = ""
+    key_encoding: Literal["", "base64"] = ""
+    payload_encoding: Literal["", "base64"] = ""
 
 
 _DECODER = msgspec.json.Decoder(Enclosed)
@@ -183,7 +184,10 @@ _DECODER = msgspec.json.Decoder(Enclosed)
 
 def from_json(line: bytes) -> Event:
     """Read an event from its envelope; raises ValueError if it is none."""
-    read = _DECODER.decode(line)
+    try:
+        read = _DECODER.decode(line)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if len(read.headers) % 2 or None in read.headers[::2]:
         raise ValueError("headers must be a list of names and values in turn")
     names = [name or "" for name in read.headers[::2]]

@@ -3,7 +3,7 @@
 import ast
 import inspect
 from collections.abc import Callable
-from enum import EnumType
+from enum import StrEnum
 from types import UnionType
 from typing import TypeVar, get_args
 
@@ -68,6 +68,10 @@ def read(name: str, text: str, *, bare_ms: bool = False) -> object:
     return text
 
 
+def _words(kind: type[StrEnum]) -> list[str]:
+    return [each.value for each in kind]
+
+
 def _metavar(name: str) -> str:
     unit = {"ms": "DURATION", "bytes": "SIZE"}.get(name.rpartition("_")[2], "N")
     return f"{unit}|none" if _optional(name) else unit
@@ -106,8 +110,8 @@ def settings_options(command: Decorated, *, defaults: bool = True) -> Decorated:
         option = f"--{short(name)}"
         if kind is bool:
             add = click.option(f"{option}/--no-{short(name)}", name, default=None, help=help_text)
-        elif isinstance(kind, EnumType):
-            words = [str(each) for each in kind.__members__.values()] + ["none"] * _optional(name)
+        elif isinstance(kind, type) and issubclass(kind, StrEnum):
+            words = _words(kind) + ["none"] * _optional(name)
             add = click.option(option, name, type=click.Choice(words), help=help_text)
         else:
             add = click.option(

@@ -1,0 +1,150 @@
+"""``mainstem doctor``: what this machine and this data directory need."""
+
+import os
+import platform
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import click
+import msgspec
+
+from mainstem.cli.exits import Exit
+from mainstem.cli.help import Command
+from mainstem.cli.rows import Format, format_option, print_rows
+from mainstem.cli.target import at_option, is_address, target_of
+from mainstem.cli.units import human_bytes
+
+LEAST_PYTHON = (3, 11)
+FEW_DESCRIPTORS = 4096
+LITTLE_SPACE_BYTES = 1 << 30
+SLOW_SYNC_MS = 20
+SYNCS = 20
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    check: str
+    state: Literal["ok", "warn", "fail", "none"]
+    """``none``: not there, and not needed."""
+    found: str
+    advice: str = ""
+
+
+@click.command(
+    cls=Command,
+    epilog="""
+    mainstem doctor
+    mainstem doctor --at /var/lib/mainstem
+    mainstem doctor --format json
+    """,
+)
+@format_option
+@at_option
+@click.pass_context
+def doctor(ctx: click.Context, form: Format | None, at: str | None) -> None:
+    """Check what this machine and the data directory need.
+
+    Exit code 1 if something is broken; a warning is none. Nothing is changed: the directory is
+    not opened, and the sync is timed with a temporary file beside it.
+    """
+    target = target_of(at)
+    checks = [*machine(), *([] if is_address(target) else storage(Path(target)))]
+    print_rows([msgspec.to_builtins(each) for each in checks], form)
+    if any(each.state == "fail" for each in checks):
+        ctx.exit(Exit.ERROR)
+
+
+def machine() -> Iterator[Check]:
+    """Look at Python, the packages, the limits, and Java."""
+    version = platform.python_version()
+    old = sys.version_info < LEAST_PYTHON
+    advice = f"install Python {'.'.join(map(str, LEAST_PYTHON))} or newer" if old else ""
+    yield Check("python", "fail" if old else "ok", f"{version} ({sys.executable})", advice)
+    yield from packages()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = soft != resource.RLIM_INFINITY and soft < FEW_DESCRIPTORS
+    advice = f"ulimit -n {min(hard, 65536)}, if there are many topics" if few else ""
+    yield Check("file descriptors", "warn" if few else "ok", _limits(soft, hard), advice)
+    yield java()
+
+
+def _limits(soft: int, hard: int) -> str:
+    words = ["no limit" if each == resource.RLIM_INFINITY else f"{each:,}" for each in (soft, hard)]
+    return f"{words[0]} (at most {words[1]})"
+
+
+def packages() -> Iterator[Check]:
+    """Look at mainstem and what it requires."""
+    yield Check("mainstem", "ok", metadata.version("mainstem"))
+    for requirement in metadata.requires("mainstem") or ():
+        if "extra ==" in requirement:
+            continue
+        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+        try:
+            yield Check(name, "ok", f"{metadata.version(name)} ({requirement})")
+        except metadata.PackageNotFoundError:
+            yield Check(name, "fail", "not installed", f"pip install '{requirement}'")
+
+
+def java() -> Check:
+    """Look for Java; only Spark pipelines need it."""
+    program = shutil.which("java")
+    if not program:
+        return Check("java", "none", "not found", "only Spark needs it (17 or newer)")
+    try:
+        answer = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (subprocess.SubprocessError, OSError) as error:
+        return Check("java", "warn", f"{program} does not run: {error}", "only Spark needs it")
+    first_line = (answer.stderr or answer.stdout).partition("\n")[0]
+    return Check("java", "ok", f"{first_line} ({program})")
+
+
+def storage(directory: Path) -> Iterator[Check]:
+    """Look at the data directory, its disk, and what a sync costs there."""
+    there = directory.absolute()
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        yield Check("data directory", "fail", f"{there} is not a directory this user can write")
+        return
+    if not directory.exists():
+        yield Check("data directory", "none", f"{directory} is not there yet")
+    free = shutil.disk_usage(there).free
+    little = free < LITTLE_SPACE_BYTES
+    advice = "make room, or set retention (mainstem topic alter)" if little else ""
+    yield Check("free space", "warn" if little else "ok", human_bytes(free), advice)
+    yield sync_latency(there)
+
+
+def sync_latency(directory: Path, now: Callable[[], float] = time.perf_counter) -> Check:
+    """Time what an acknowledged event of an ``fsync`` topic has to wait for."""
+    times_ms = []
+    with tempfile.TemporaryFile(dir=directory, prefix=".mainstem-doctor-") as file:
+        for _ in range(SYNCS):
+            began = now()
+            os.pwrite(file.fileno(), bytes(4096), 0)
+            os.fdatasync(file.fileno())
+            times_ms.append((now() - began) * 1000)
+    median, worst = statistics.median(times_ms), max(times_ms)
+    slow = median > SLOW_SYNC_MS
+    return Check(
+        "sync of 4 KiB",
+        "warn" if slow else "ok",
+        f"median {median:.2f} ms, worst of {SYNCS} {worst:.2f} ms",
+        "publish in batches, or use durability disk where a power cut may lose events"
+        if slow
+        else "",
+    )

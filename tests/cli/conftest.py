@@ -1,0 +1,70 @@
+"""A command line that runs in this process, in a directory of its own."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from mainstem.cli.commands import run as run_command
+
+
+class Ran(NamedTuple):
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.decode().splitlines()
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MAINSTEM_AT", raising=False)
+    monkeypatch.delenv("MAINSTEM_DEBUG", raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+@pytest.fixture
+def run(
+    capsysbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Run:
+    """Run ``mainstem …`` and return exit code, stdout and stderr."""
+
+    def invoke(*args: str, stdin: bytes = b"", terminal: bool = False) -> Ran:
+        source = tmp_path / ".stdin"
+        source.write_bytes(stdin)
+        capsysbinary.readouterr()
+        with source.open() as file, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", file)
+            if terminal:
+                patch.setattr(sys.stdout, "isatty", lambda: True)
+                patch.setattr(sys.stderr, "isatty", lambda: True)
+            code = run_command(args)
+            sys.stdout.flush()
+        out, err = capsysbinary.readouterr()
+        return Ran(code, out, err.decode())
+
+    return invoke
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A person at a terminal, who types this."""
+
+    def answer(text: str) -> None:
+        reader, writer = os.openpty()
+        os.write(writer, text.encode())
+        monkeypatch.setattr(sys, "stdin", os.fdopen(reader, "r"))
+
+    return answer
