@@ -143,6 +143,13 @@ def stamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
     seal(batch)
 
 
+def set_last_offset(batch: bytearray, last_offset: int) -> None:
+    """Let the batch stand for offsets up to this one only, and renew its checksum."""
+    (base,) = _BASE_OFFSET.unpack_from(batch, 0)
+    _EPOCH.pack_into(batch, 23, last_offset - base)
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
+
+
 def batches(buffer: Buffer) -> Iterator[memoryview]:
     """Cut a run of whole batches into its batches; a piece of one at the end is refused."""
     view = memoryview(buffer)

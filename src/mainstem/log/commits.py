@@ -1,0 +1,154 @@
+"""The group commit: everything that waits for durability at one moment shares one sync.
+
+How this works: an append under the ``fsync`` policy joins the current group. ``commit`` takes the
+group, writes the write-ahead log in one go, syncs it without the lock (new appends gather in the
+next group meanwhile), and only then lets readers see the events and tells whoever waits. A batch
+too large to be worth writing twice is not in the write-ahead log: its segment is synced instead.
+If a sync fails nobody can know what reached the disk, so nothing is acknowledged ever after; the
+next opening of the log finds out.
+"""
+
+import threading
+from contextlib import suppress
+
+from mainstem.core.errors import MainstemError, StorageFailed
+from mainstem.log.durable import Commit
+from mainstem.log.files import Files, OpenFile, refusal
+from mainstem.log.memory import MemoryPartition
+from mainstem.log.partition import PARTITIONS, DiskPartition
+from mainstem.log.segment import Segment
+from mainstem.log.wal import WriteAheadLog
+from mainstem.log.watches import Wake, call
+
+
+class Group:
+    """What becomes durable, and visible, together."""
+
+    def __init__(self) -> None:
+        self.commit = Commit()
+        self.empty = True
+        self.tails: dict[DiskPartition, tuple[int, Segment, int]] = {}
+        """The tail each partition gets, with its segment and position."""
+        self.memory_tails: dict[MemoryPartition, int] = {}
+        self.deferred: list[tuple[Segment, int, bytes]] = []
+        """Batches written into their segments only once the write-ahead log has them durably."""
+        self.direct: dict[str, OpenFile] = {}
+        """Segments that are synced themselves."""
+        self.renamed: dict[str, DiskPartition] = {}
+        """Partitions whose directories are synced, as new segments must be found again."""
+        self.wal_files: list[OpenFile] = []
+        """Write-ahead files to sync: two, if a checkpoint began a new one meanwhile."""
+
+
+class Committer:
+    """Owns the write-ahead log and the current group; shares the log's lock."""
+
+    def __init__(self, files: Files, lock: threading.Lock, wal: WriteAheadLog) -> None:
+        self._files = files
+        self._lock = lock
+        self._work = threading.Condition(lock)
+        self._committing = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self.wal = wal
+        self.group = Group()
+        self.failed: StorageFailed | None = None
+        self.syncs = 0
+        """How many commits were made, for those who count."""
+
+    def start(self) -> None:
+        """Commit in a thread of its own from now on."""
+        self._thread = threading.Thread(target=self._run, name="mainstem-commit", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commit what is left and end the thread."""
+        with self._lock:
+            self._stopping = True
+            self._work.notify()
+        if self._thread is not None:
+            self._thread.join()
+        self.commit()
+
+    def gather(self) -> Group:
+        """Return the group to join, and see to it that it is committed; under the lock."""
+        group = self.group
+        if group.empty:
+            group.empty = False
+            self._work.notify()
+        return group
+
+    def flush(self) -> None:
+        """Write the write-ahead log into the page cache, where it survives kill -9; under lock."""
+        if self.wal.pending:
+            try:
+                self.wal.flush()
+            except OSError as error:
+                raise self._fail_locked(error, "writing the write-ahead log") from error
+            if self.wal.file not in self.group.wal_files:
+                self.group.wal_files.append(self.wal.file)
+
+    def commit(self) -> None:
+        """Make the current group durable, visible, and known to whoever waits for it."""
+        with self._committing:
+            with self._lock:
+                if self.group.empty and not self.wal.pending and not self.group.wal_files:
+                    return
+                with suppress(StorageFailed):
+                    self.flush()
+                group, self.group = self.group, Group()
+                for partition in group.renamed.values():
+                    partition.names_changed = False
+                failed = self.failed
+            if failed is None:
+                failed = self._sync(group)
+            if failed is None:
+                self._finish(group)
+            group.commit.settle(failed)
+
+    def fail(self, error: OSError, what: str) -> StorageFailed:
+        """Stop acknowledging, for good."""
+        with self._lock:
+            return self._fail_locked(error, what)
+
+    def _fail_locked(self, error: OSError, what: str) -> StorageFailed:
+        if self.failed is None:
+            problem: MainstemError = refusal(error, what)
+            self.failed = StorageFailed(str(problem))
+        return self.failed
+
+    def _sync(self, group: Group) -> StorageFailed | None:
+        try:
+            if group.renamed:
+                self._files.sync_dir(PARTITIONS)
+                for partition in group.renamed.values():
+                    self._files.sync_dir(partition.directory)
+            for file in group.direct.values():
+                file.sync()
+            for file in group.wal_files:
+                file.sync()
+            self.syncs += 1
+            for segment, position, batch in group.deferred:
+                segment.file.pwrite(batch, position)
+        except OSError as error:
+            return self.fail(error, "syncing the log")
+        return None
+
+    def _finish(self, group: Group) -> None:
+        wakes: list[Wake] = []
+        with self._lock:
+            for partition, (tail, segment, position) in group.tails.items():
+                partition.reveal_at(tail, segment, position)
+                wakes += partition.watches.due(tail)
+            for memory, tail in group.memory_tails.items():
+                wakes += memory.advance(tail)
+        call(wakes)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                while self.group.empty and not self._stopping:
+                    self._work.wait()
+                if self._stopping:
+                    return
+            self.commit()

@@ -1,0 +1,113 @@
+"""Compaction: keep the latest event of each key, and forget deletions after a while.
+
+How this works: the keys of segments not compacted yet are read into a map from key to latest
+offset (keys longer than a digest by their digest, and at most so many that memory stays bounded),
+then all segments up to there are written anew without the events that the map outdates. Offsets
+never change, a batch keeps the range of offsets it stood for, and the segment being appended to is
+never touched. Several small segments become one.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+from mainstem.core.batch import read_header
+from mainstem.core.records import keys, retain
+from mainstem.log.files import Files
+from mainstem.log.partition import DiskPartition
+from mainstem.log.rewriting import write_segment
+from mainstem.log.segment import Segment
+
+MAX_KEYS = 1_000_000
+DIRTY_SHARE = 0.5
+_DIGEST = 16
+
+
+def worth_compacting(sealed: Sequence[Segment]) -> bool:
+    """Tell whether half of what is sealed has not been compacted yet."""
+    total = sum(segment.size for segment in sealed)
+    dirty = sum(segment.size for segment in sealed if segment.dense)
+    return dirty > 0 and dirty >= total * DIRTY_SHARE
+
+
+def compacted(
+    files: Files,
+    partition: DiskPartition,
+    sealed: Sequence[Segment],
+    now_ms: int,
+    generation: int,
+    max_keys: int = MAX_KEYS,
+) -> tuple[list[Segment], list[Segment]]:
+    """Write the sealed segments anew; return those that were replaced, and those that replace."""
+    latest, covered = _latest_offsets(sealed, max_keys)
+    forget_before = now_ms - partition.settings.tombstone_ms
+    added = []
+    for run in _runs(covered, partition.settings.segment_bytes):
+        segment = write_segment(
+            files,
+            partition,
+            run[0],
+            _kept(run, latest, forget_before),
+            next_offset=run[-1].next_offset,
+            dense=False,
+            generation=generation,
+        )
+        if segment.size:
+            added.append(segment)
+    return covered, added
+
+
+def _latest_offsets(
+    sealed: Sequence[Segment], max_keys: int
+) -> tuple[dict[bytes, int], list[Segment]]:
+    """Return the latest offset of each key, and the segments up to which that is known."""
+    latest: dict[bytes, int] = {}
+    covered: list[Segment] = []
+    for segment in sealed:
+        if segment.dense:
+            if len(latest) >= max_keys:
+                break
+            for _, batch in segment.batches():
+                for offset, key, _, _ in keys(batch):
+                    if key is not None:
+                        latest[_short(key)] = offset
+        covered.append(segment)
+    return latest, covered
+
+
+def _kept(
+    run: Sequence[Segment], latest: dict[bytes, int], forget_before: int
+) -> Iterator[bytes | bytearray]:
+    for segment in run:
+        for _, batch in segment.batches():
+            header = read_header(batch)
+            if header.is_control:
+                yield batch
+                continue
+            young = header.max_timestamp >= forget_before
+
+            def keep(offset: int, key: bytes | None, has_value: bool, young: bool = young) -> bool:
+                if key is None:
+                    return True
+                return latest.get(_short(key), -1) <= offset and (has_value or young)
+
+            kept = retain(batch, keep)
+            if kept is not None:
+                yield kept if isinstance(kept, bytearray) else bytes(kept)
+
+
+def _runs(segments: Sequence[Segment], max_bytes: int) -> list[list[Segment]]:
+    """Cut segments into runs that together are not larger than one may be."""
+    runs: list[list[Segment]] = []
+    size = 0
+    for segment in segments:
+        if runs and size + segment.size <= max_bytes:
+            runs[-1].append(segment)
+        else:
+            runs.append([segment])
+            size = 0
+        size += segment.size
+    return runs
+
+
+def _short(key: bytes) -> bytes:
+    return key if len(key) <= _DIGEST else blake2b(key, digest_size=_DIGEST).digest() + b"+"

@@ -1,0 +1,401 @@
+"""The log on disk: partitions of segments, one write-ahead log, one lock.
+
+The life of an append under the ``fsync`` policy: space is reserved in the write-ahead log, the
+batch is stamped with its offset and written into its segment (page cache only), an entry joins
+the write-ahead log's next write, and the group commit makes it durable and visible. Under ``disk``
+the segment is written and that is all; only the first write since a checkpoint leaves a note in
+the write-ahead log, so that recovery knows where to look. ``upkeep`` checkpoints, retains and
+compacts; ``recovery`` brings the directory back after an unclean end.
+
+Files: ``manifest`` (and its copy), ``wal/``, ``partitions/<topic id>-<number>/`` with segments and
+their indexes, ``quarantine/`` with what recovery could not use, ``lock``.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from mainstem.core.errors import Closed, InvalidSetting, UnknownPartition
+from mainstem.core.policies import Durability, TopicSettings
+from mainstem.log.commits import Committer
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.files import Files, RealFiles, refusal
+from mainstem.log.handles import Handles
+from mainstem.log.memory import MemoryPartition
+from mainstem.log.partition import DiskPartition
+from mainstem.log.port import (
+    Appended,
+    Bounds,
+    PartitionId,
+    Slice,
+    TimedOffset,
+    WritableBatch,
+)
+from mainstem.log.recovery import Recovered, Report, recover
+from mainstem.log.segment import EMPTY, Segment
+from mainstem.log.upkeep import Upkeep
+from mainstem.log.wal import PART_OVERHEAD, Kind, Part, encode_parts
+from mainstem.log.watches import Wake, call, nothing_to_take_back
+
+Partition = DiskPartition | MemoryPartition
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How the log on disk works; the defaults suit one machine with an SSD."""
+
+    max_open_files: int = 4096
+    """Segments kept open at most; more are opened again when needed."""
+    large_batch_bytes: int = 256 * 1024
+    """A batch of this size syncs its segment instead of being written twice."""
+    wal_step_bytes: int = 1024 * 1024
+    """Space that the write-ahead log reserves at a time."""
+    checkpoint_wal_bytes: int = 32 * 1024 * 1024
+    """A checkpoint is made when the write-ahead log reaches this size,"""
+    checkpoint_bytes: int = 512 * 1024 * 1024
+    """or when this much was appended,"""
+    checkpoint_batches: int = 200_000
+    """or so many batches, since reading them again is what recovery costs."""
+    upkeep_ms: int = 1000
+    """How often retention, compaction and the checkpoint are looked at."""
+    max_memory_bytes: int = 1024 * 1024 * 1024
+    """What topics with durability ``memory`` may hold together."""
+    background: bool = True
+    """Whether threads commit and keep up; without them whoever opened the log calls both."""
+
+
+class DiskLog:
+    """Implements the port ``Log`` in a directory that this process alone may use."""
+
+    def __init__(
+        self, files: Files, now_ms: Callable[[], int], options: Options, recovered: Recovered
+    ) -> None:
+        self._files = files
+        self._now_ms = now_ms
+        self._options = options
+        self._lock = threading.Lock()
+        self._handles = recovered.handles
+        self._partitions: dict[PartitionId, Partition] = dict(recovered.partitions)
+        self._closed = False
+        self.recovery: Report = recovered.report
+        """What opening found."""
+        self.committer = Committer(files, self._lock, recovered.wal)
+        self.upkeep = Upkeep(
+            files, self._lock, now_ms, self.committer, self._partitions, self._handles
+        )
+        self.upkeep.limits(
+            options.checkpoint_wal_bytes, options.checkpoint_bytes, options.checkpoint_batches
+        )
+        if options.background:
+            self.committer.start()
+            self.upkeep.start(options.upkeep_ms)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | None = None,
+        *,
+        now_ms: Callable[[], int],
+        files: Files | None = None,
+        options: Options | None = None,
+        listens: str | None = None,
+    ) -> "DiskLog":
+        """Take the directory, recover what is in it, and be ready."""
+        options = options or Options()
+        if files is None:
+            assert path is not None, "a log needs a directory, or files to stand for one"
+            path.mkdir(parents=True, exist_ok=True)
+            files = RealFiles(path)
+        files.lock(listens)
+        try:
+            handles = Handles(files, options.max_open_files)
+            recovered = recover(files, handles, now_ms, options.wal_step_bytes)
+            return cls(files, now_ms, options, recovered)
+        except BaseException:
+            files.unlock()
+            raise
+
+    def close(self) -> None:
+        """Commit, checkpoint and let go of the directory; whoever waits is woken."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            wakes = [wake for each in self._partitions.values() for wake in each.close()]
+        self.upkeep.stop()
+        self.committer.stop()
+        call(wakes)
+        try:
+            if self.committer.failed is None:
+                self.upkeep.checkpoint()
+        finally:
+            with self._lock:
+                self._partitions.clear()
+            self._handles.clear()
+            self._files.unlock()
+
+    def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
+        """Create the partition, or give it new settings; ``topic`` is its name in messages."""
+        with self._lock:
+            self._check_writable()
+            known = self._partitions.get(partition)
+            memory = settings.durability is Durability.MEMORY
+            if known is not None and isinstance(known, MemoryPartition) != memory:
+                raise InvalidSetting(
+                    f"topic {topic!r} cannot move between memory and disk; create another topic "
+                    f"with durability {settings.durability} and copy the events"
+                )
+            if known is not None and known.settings == settings:
+                return
+            if memory:
+                known = known or MemoryPartition(_place(partition, topic), settings)
+            else:
+                self._note(Kind.ENSURE, msgspec.msgpack.encode((partition, topic, settings)))
+                if not isinstance(known, DiskPartition):
+                    known = DiskPartition(self._files, self._handles, partition, topic, settings)
+                self.upkeep.changed(known)
+            known.settings = settings
+            self._partitions[partition] = known
+
+    def delete(self, partitions: Sequence[PartitionId]) -> None:
+        """Delete partitions and all they hold; unknown ones are passed over."""
+        wakes: list[Wake] = []
+        with self._lock:
+            self._check_writable()
+            known = [each for each in partitions if each in self._partitions]
+            if not known:
+                return
+            self._note(Kind.DELETE, msgspec.msgpack.encode(known))
+            for each in known:
+                partition = self._partitions.pop(each)
+                wakes += partition.close()
+                if isinstance(partition, DiskPartition):
+                    self.upkeep.discard(partition)
+            self.committer.gather()
+        call(wakes)
+
+    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+        """Append checked batches, all or nothing, and make them visible together."""
+        if len(batches) == 1:
+            return self._append_one(*batches[0])
+        return self._append_together(batches)
+
+    def _append_one(self, partition_id: PartitionId, batch: WritableBatch) -> Appended:
+        with self._lock:
+            self._check_writable()
+            partition = self._find(partition_id)
+            if isinstance(partition, MemoryPartition):
+                offset = partition.append(batch)
+                wakes = partition.advance(partition.end)
+            else:
+                header = partition.stamp(batch)
+                offset = partition.end
+                synced = partition.settings.durability is Durability.FSYNC or (
+                    partition.tail < partition.end
+                )
+                logged = synced and header.size < self._options.large_batch_bytes
+                try:
+                    if logged:
+                        self.committer.wal.reserve(header.size + PART_OVERHEAD)
+                    elif not partition.touched:
+                        self._touch(partition)
+                    segment = partition.room_for(header.size, self._now_ms)
+                    segment.write(batch)
+                except OSError as error:
+                    raise refusal(error, f"appending to {partition.place}") from error
+                position = segment.size
+                partition.accept(segment, header, batch)
+                self.upkeep.appended(partition, header.size)
+                if synced:
+                    return self._promise(partition, segment, position, offset, batch, logged)
+                partition.reveal_at(partition.end, segment, segment.size)
+                wakes = partition.watches.due(partition.end)
+        if wakes:
+            call(wakes)
+        return Appended([offset], AT_ONCE)
+
+    def _promise(
+        self,
+        partition: DiskPartition,
+        segment: Segment,
+        position: int,
+        offset: int,
+        batch: WritableBatch,
+        logged: bool,
+    ) -> Appended:
+        """Leave durability and visibility to the group commit."""
+        group = self.committer.gather()
+        if logged:
+            part = Part(partition.key, segment.base, segment.generation, position, batch)
+            self.committer.wal.add(Kind.APPEND, encode_parts([part]))
+        else:
+            group.direct[segment.path] = segment.file
+            if partition.names_changed:
+                group.renamed[partition.directory] = partition
+        group.tails[partition] = (partition.end, segment, segment.size)
+        return Appended([offset], group.commit)
+
+    def _append_together(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+        with self._lock:
+            self._check_writable()
+            found = [(self._find(partition), batch) for partition, batch in batches]
+            try:
+                segments = self._reserve_together(found)
+            except OSError as error:
+                raise refusal(error, f"appending {len(batches)} batches together") from error
+            group = self.committer.gather()
+            offsets: list[int] = []
+            parts: list[Part] = []
+            for partition, batch in found:
+                offsets.append(partition.end)
+                if isinstance(partition, MemoryPartition):
+                    partition.append(batch)
+                    group.memory_tails[partition] = partition.end
+                    continue
+                segment = segments[partition]
+                header = partition.stamp(batch)
+                position = segment.size
+                partition.accept(segment, header, batch)
+                self.upkeep.appended(partition, header.size)
+                part = Part(partition.key, segment.base, segment.generation, position, bytes(batch))
+                parts.append(part)
+                group.deferred.append((segment, position, bytes(batch)))
+                group.tails[partition] = (partition.end, segment, segment.size)
+            if parts:
+                self.committer.wal.add(Kind.APPEND, encode_parts(parts))
+            synced = any(each.settings.durability is Durability.FSYNC for each, _ in found)
+            # Without fsync the note in the page cache is enough, but becoming visible together
+            # still goes through the group: one way to do it, not two.
+            durable = group.commit
+        if not synced and not self._options.background:
+            self.committer.commit()
+        return Appended(offsets, durable)
+
+    def _reserve_together(
+        self, found: Sequence[tuple[Partition, WritableBatch]]
+    ) -> dict[DiskPartition, Segment]:
+        """Make sure of all the space that an append needs, before anything of it is accepted."""
+        sizes: dict[DiskPartition, int] = {}
+        for partition, batch in found:
+            if isinstance(partition, DiskPartition):
+                sizes[partition] = sizes.get(partition, 0) + len(batch)
+        self.committer.wal.reserve(sum(sizes.values()) + PART_OVERHEAD * (len(found) + 1))
+        segments: dict[DiskPartition, Segment] = {}
+        for partition, size in sizes.items():
+            segments[partition] = partition.room_for(size, self._now_ms)
+            segments[partition].reserve(size)
+        return segments
+
+    def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
+        """Return whole batches from the one that holds ``offset`` (or the next one kept) on."""
+        with self._lock:
+            found = self._find(partition)
+            if isinstance(found, MemoryPartition):
+                return found.read(offset, max_bytes)
+            readable = found.readable(offset)
+        for segment, limit in readable:
+            data = segment.read(offset, limit, max_bytes)
+            if data.length:
+                return data
+        return EMPTY
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        """Return what the partition holds now."""
+        with self._lock:
+            return self._find(partition).bounds()
+
+    def offset_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
+        """Return the first visible event at or after a time, None if there is none."""
+        with self._lock:
+            found = self._find(partition)
+            if isinstance(found, MemoryPartition):
+                return found.offset_at(timestamp_ms)
+            start = found.start
+            readable = found.all_readable()
+        for segment, limit in readable:
+            if segment.newest_ms >= timestamp_ms:
+                answer = segment.find_time(timestamp_ms, limit, start)
+                if answer is not None:
+                    return answer
+        return None
+
+    def watch(self, partition: PartitionId, offset: int, wake: Wake) -> Callable[[], None]:
+        """Call ``wake`` once, from any thread, as soon as the tail is past ``offset``."""
+        with self._lock:
+            watched = self._find(partition)
+            if offset >= watched.tail:
+                watches = watched.watches
+                token = watches.add(offset, wake)
+
+                def take_back() -> None:
+                    with self._lock:
+                        watches.remove(token)
+
+                return take_back
+        wake()
+        return nothing_to_take_back
+
+    def cut(
+        self, partition: PartitionId, *, start: int | None = None, end: int | None = None
+    ) -> Bounds:
+        """Delete what is before ``start``, and what is at ``end`` or after (a new epoch begins)."""
+        if end is not None:
+            self._cut_end(partition, end)
+        with self._lock:
+            self._check_writable()
+            found = self._find(partition)
+            if start is not None:
+                if isinstance(found, MemoryPartition):
+                    found.cut(start=start)
+                else:
+                    self.upkeep.cut_start(found, start)
+            return found.bounds()
+
+    def _cut_end(self, partition: PartitionId, end: int) -> None:
+        while True:
+            self.committer.commit()
+            with self._lock:
+                self._check_writable()
+                found = self._find(partition)
+                if isinstance(found, MemoryPartition):
+                    found.cut(end=end)
+                    return
+                if found.tail == found.end:
+                    self.upkeep.cut_end(found, end)
+                    break
+        self.committer.commit()
+
+    def _find(self, partition: PartitionId) -> Partition:
+        found = self._partitions.get(partition)
+        if found is None:
+            if self._closed:
+                raise Closed("the log has been closed")
+            raise UnknownPartition(partition.topic_id, partition.number)
+        return found
+
+    def _check_writable(self) -> None:
+        if self.committer.failed is not None:
+            raise self.committer.failed
+        if self._closed:
+            raise Closed("the log has been closed")
+
+    def _touch(self, partition: DiskPartition) -> None:
+        """Tell recovery, before it is needed, that this partition's end must be looked at."""
+        self.committer.wal.reserve(PART_OVERHEAD)
+        self.committer.wal.add(Kind.TOUCH, [partition.key])
+        self.committer.flush()
+        partition.touched = True
+
+    def _note(self, kind: Kind, payload: bytes) -> None:
+        """Put a change of the partitions themselves into the write-ahead log."""
+        try:
+            self.committer.wal.reserve(len(payload))
+        except OSError as error:
+            raise refusal(error, "noting a change of topics") from error
+        self.committer.wal.add(kind, [payload])
+        self.committer.flush()
+
+
+def _place(partition: PartitionId, topic: str) -> str:
+    return f"partition {partition.number} of topic {topic!r}"

@@ -1,0 +1,234 @@
+"""The file-system port: everything the log asks of a disk, so that a test can be the disk.
+
+Paths are relative to the data directory. A write either happens whole or raises; what a failed
+write left behind is never read, since the log's own sizes say where data ends.
+"""
+
+import errno
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Protocol
+
+from mainstem.core.errors import DirectoryInUse, StorageFailed, StorageFull
+
+Buffer = bytes | bytearray | memoryview
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class OpenFile(Protocol):
+    """One open file; closed when nothing refers to it any more."""
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Read up to ``length`` bytes; fewer only at the end of the file."""
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of ``data`` at ``position``, or raise OSError."""
+
+    def allocate(self, position: int, length: int) -> None:
+        """Reserve space, which reads as zeros, or raise OSError with nothing changed."""
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or lengthen it by zeros."""
+
+    def sync(self) -> None:
+        """Make all that was written durable."""
+
+
+class Files(Protocol):
+    """A directory tree."""
+
+    def open(self, path: str, *, create: bool = False) -> OpenFile:
+        """Open for reading and writing; raises FileNotFoundError unless created."""
+
+    def make_dir(self, path: str) -> None:
+        """Make a directory, and those above it; no error if it is there."""
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a directory; none if there is no such directory."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file, replacing what was there."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file or an empty directory; no error if it is gone already."""
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+
+    def free_bytes(self) -> int:
+        """Return how much space is left for us."""
+
+    def lock(self, listens: str | None) -> None:
+        """Take the directory for this process, or raise DirectoryInUse naming the holder."""
+
+    def unlock(self) -> None:
+        """Let go of the directory."""
+
+
+def refusal(error: OSError, what: str) -> StorageFull | StorageFailed:
+    """Turn an operating-system error into what the caller can act on."""
+    if error.errno in _FULL:
+        return StorageFull(
+            f"no space left while {what} ({error.strerror}): nothing of it was kept; "
+            "free some space or shorten retention, then try again"
+        )
+    return StorageFailed(
+        f"the disk failed while {what} ({error}): nothing more is acknowledged; "
+        "check the disk, then reopen the log, which verifies itself"
+    )
+
+
+class RealFile:
+    """A file descriptor that is closed with its last reference."""
+
+    __slots__ = ("__weakref__", "_fd")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+        return self._fd
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Read up to ``length`` bytes; fewer only at the end of the file."""
+        data = os.pread(self._fd, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        # One call returns at most 2 GiB, and may be cut short by a signal.
+        while got < length and (data := os.pread(self._fd, length - got, position + got)):
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of ``data`` at ``position``, or raise OSError."""
+        written = os.pwrite(self._fd, data, position)
+        if written != len(data):
+            rest = memoryview(data)
+            while written < len(rest):
+                written += os.pwrite(self._fd, rest[written:], position + written)
+
+    def allocate(self, position: int, length: int) -> None:
+        """Reserve space, which reads as zeros."""
+        os.posix_fallocate(self._fd, position, length)
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or lengthen it by zeros."""
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """Make all that was written durable."""
+        os.fdatasync(self._fd)
+
+
+class RealFiles:
+    """A directory of the operating system."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.fspath(root)
+        self._lock_fd = -1
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """Open for reading and writing."""
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        return RealFile(os.open(self._path(path), flags, 0o640))
+
+    def make_dir(self, path: str) -> None:
+        """Make a directory, and those above it."""
+        os.makedirs(self._path(path), mode=0o750, exist_ok=True)  # noqa: PTH103 - hot with many topics
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a directory."""
+        try:
+            return sorted(os.listdir(self._path(path)))  # noqa: PTH208 - hot with many topics
+        except FileNotFoundError:
+            return []
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file, replacing what was there."""
+        Path(self._path(old)).replace(self._path(new))
+
+    def remove(self, path: str) -> None:
+        """Remove a file or an empty directory."""
+        full = Path(self._path(path))
+        try:
+            full.unlink(missing_ok=True)
+        except (IsADirectoryError, PermissionError):
+            full.rmdir()
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        fd = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self) -> int:
+        """Return how much space is left for us."""
+        stat = os.statvfs(self._root)
+        return stat.f_bavail * stat.f_frsize
+
+    def lock(self, listens: str | None) -> None:
+        """Take the directory for this process.
+
+        The kernel drops the lock with its holder, so a lock file without a lock is stale.
+        """
+        fd = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(fd, 4096, 0)
+            os.close(fd)
+            raise DirectoryInUse(_in_use(self._root, holder)) from None
+        about = {"pid": os.getpid(), "listens": listens}
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(about).encode(), 0)
+        self._lock_fd = fd
+
+    def unlock(self) -> None:
+        """Let go of the directory."""
+        if self._lock_fd >= 0:
+            os.ftruncate(self._lock_fd, 0)
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+
+def _in_use(root: str, holder: bytes) -> str:
+    try:
+        about = json.loads(holder)
+        pid, listens = int(about["pid"]), about["listens"]
+    except (ValueError, KeyError, TypeError):
+        return f"{root} is held by another process; stop it, or use another directory"
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    except (OSError, UnicodeDecodeError):
+        command = "a process of another container or machine"
+    instead = (
+        f"connect to it at {listens} instead"
+        if listens
+        else "it does not listen on the network: stop it, or work within it"
+    )
+    return f"{root} is held by process {pid} ({command:.100}); {instead}"

@@ -1,0 +1,142 @@
+"""The index of a segment: blocks of batches, found by offset, position or time, each checked.
+
+A block is a run of whole batches of at least BLOCK_BYTES (a larger batch is a block by itself).
+Its entry holds the offset and position of its first batch, its newest timestamp, and a checksum
+over the first 21 bytes of each of its batches. Those hold what Kafka's own CRC leaves out: base
+offset and leader epoch (a flipped bit there would otherwise go unnoticed). The last block is open
+until it is large enough; it is kept in the manifest, the closed ones in the ``.idx`` file.
+"""
+
+import struct
+from array import array
+from bisect import bisect_right
+
+import msgspec
+
+from mainstem.core.checksum import crc32c
+
+BLOCK_BYTES = 16 * 1024
+COVERED = 21
+
+_ENTRY = struct.Struct(">qqIII")
+ENTRY_SIZE = _ENTRY.size
+
+
+class OpenBlock(msgspec.Struct, frozen=True, array_like=True):
+    """The last block of a segment, still growing."""
+
+    offset: int
+    position: int
+    newest_ms: int
+    check: int
+
+
+class Index:
+    """The blocks of one segment, in order."""
+
+    __slots__ = (
+        "checks",
+        "newest",
+        "offsets",
+        "open_check",
+        "open_newest",
+        "open_position",
+        "positions",
+        "trusted",
+    )
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.positions = array("I")
+        self.newest = array("q")
+        self.checks = array("I")
+        """Checksums of the closed blocks; one fewer than there are blocks."""
+        self.trusted = bytearray()
+        """1 for each block that was written or verified by this process."""
+        self.open_position = 0
+        self.open_check = 0
+        self.open_newest = -1
+
+    def add(self, offset: int, position: int, newest_ms: int, head: memoryview | bytes) -> None:
+        """Enter a batch that was written at ``position``; ``head`` is its first 21 bytes."""
+        if position - self.open_position >= BLOCK_BYTES or not self.offsets:
+            if self.offsets:
+                self._close()
+            self._begin(offset, position)
+        self.open_check = crc32c(head, self.open_check)
+        self.open_newest = max(newest_ms, self.open_newest)
+
+    def _begin(self, offset: int, position: int) -> None:
+        self.offsets.append(offset)
+        self.positions.append(position)
+        self.trusted.append(1)
+        self.open_position, self.open_check, self.open_newest = position, 0, -1
+
+    def _close(self) -> None:
+        self.newest.append(self.open_newest)
+        self.checks.append(self.open_check)
+
+    def block_of(self, offset: int) -> int:
+        """Return the number of the last block that begins at or before ``offset``."""
+        return max(bisect_right(self.offsets, offset) - 1, 0)
+
+    def block_at(self, position: int) -> int:
+        """Return the number of the last block that begins at or before ``position``."""
+        return max(bisect_right(self.positions, position) - 1, 0)
+
+    def check_of(self, block: int) -> int:
+        """Return the checksum a block must have."""
+        return self.checks[block] if block < len(self.checks) else self.open_check
+
+    def newest_of(self, block: int) -> int:
+        """Return the newest timestamp of a block."""
+        return self.newest[block] if block < len(self.newest) else self.open_newest
+
+    @property
+    def closed(self) -> int:
+        """How many blocks will not change any more."""
+        return len(self.checks)
+
+    def open_block(self) -> OpenBlock | None:
+        """Return the open block as the manifest keeps it."""
+        if not self.offsets:
+            return None
+        return OpenBlock(self.offsets[-1], self.open_position, self.open_newest, self.open_check)
+
+    def encode(self, first: int, last: int) -> bytes:
+        """Return the entries of closed blocks ``first`` to ``last`` (exclusive) for the file."""
+        parts = []
+        for block in range(first, last):
+            entry = _ENTRY.pack(
+                self.offsets[block],
+                self.newest[block],
+                self.positions[block],
+                self.checks[block],
+                0,
+            )
+            parts.append(entry[:-4] + crc32c(entry[:-4]).to_bytes(4, "big"))
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes, open_block: OpenBlock | None) -> "Index | None":
+        """Read entries back, none of them trusted yet; None if any is damaged."""
+        if len(data) % ENTRY_SIZE:
+            return None
+        index = cls()
+        for start in range(0, len(data), ENTRY_SIZE):
+            entry = data[start : start + ENTRY_SIZE]
+            offset, newest, position, check, own = _ENTRY.unpack(entry)
+            if crc32c(entry[:-4]) != own:
+                return None
+            index.offsets.append(offset)
+            index.newest.append(newest)
+            index.positions.append(position)
+            index.checks.append(check)
+        if open_block is not None:
+            index.offsets.append(open_block.offset)
+            index.positions.append(open_block.position)
+            index.open_position = open_block.position
+            index.open_check = open_block.check
+            index.open_newest = open_block.newest_ms
+        index.trusted = bytearray(len(index.offsets))
+        return index

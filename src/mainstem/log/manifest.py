@@ -1,0 +1,108 @@
+"""The manifest: every partition and its recovery point, as of the last checkpoint.
+
+It is written whole, twice (two names, each replaced by renaming), so that one damaged file costs
+nothing. Opening reads it instead of looking into ten thousand directories.
+"""
+
+import struct
+
+import msgspec
+
+from mainstem.core.checksum import crc32c
+from mainstem.core.errors import DamagedLog, FormatTooNew
+from mainstem.log.files import Files
+from mainstem.log.partition import PartitionRecord
+
+FORMAT = 1
+"""The version of everything in the data directory."""
+NAMES = ("manifest", "manifest.copy")
+
+_HEAD = struct.Struct(">8sII")
+_MAGIC = b"mainstem"
+
+
+class Manifest(msgspec.Struct, frozen=True, array_like=True):
+    """What a checkpoint leaves behind."""
+
+    wal_number: int
+    """The first write-ahead file that is not yet part of the segments."""
+    wal_sequence: int
+    """The number of its first entry."""
+    partitions: tuple[PartitionRecord, ...]
+
+
+class _Encoded(msgspec.Struct, frozen=True, array_like=True):
+    """A manifest whose partitions are encoded already."""
+
+    wal_number: int
+    wal_sequence: int
+    partitions: list[msgspec.Raw]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Manifest)
+
+
+def encode_partition(record: PartitionRecord) -> msgspec.Raw:
+    """Encode one partition, to be kept while it does not change."""
+    return msgspec.Raw(_encoder.encode(record))
+
+
+def write(files: Files, wal_number: int, wal_sequence: int, parts: list[msgspec.Raw]) -> None:
+    """Replace the manifest; durable on return."""
+    body = _encoder.encode(_Encoded(wal_number, wal_sequence, parts))
+    data = _HEAD.pack(_MAGIC, FORMAT, _check(FORMAT, body)) + body
+    for name in NAMES:
+        fresh = f"{name}.new"
+        file = files.open(fresh, create=True)
+        file.truncate(0)
+        file.pwrite(data, 0)
+        file.sync()
+        files.rename(fresh, name)
+        # Between the two, so that at any moment one of them is whole on the disk.
+        files.sync_dir("")
+
+
+def read(files: Files) -> tuple[Manifest | None, list[str]]:
+    """Return the newest whole manifest, None in a fresh directory, and what was damaged."""
+    found: list[Manifest] = []
+    damage: list[str] = []
+    present = [name for name in NAMES if name in files.names("")]
+    for name in present:
+        file = files.open(name)
+        try:
+            found.append(_decode(name, file.pread(file.size(), 0)))
+        except DamagedLog as error:
+            damage.append(str(error))
+    if present and not found:
+        raise DamagedLog(
+            f"{'; '.join(damage)}: no whole manifest is left, so the log cannot tell what it "
+            "holds; restore one from a backup, or run mainstem repair"
+        )
+    newest = max(found, key=lambda manifest: manifest.wal_sequence, default=None)
+    return newest, damage
+
+
+def _decode(name: str, data: bytes) -> Manifest:
+    if len(data) < _HEAD.size:
+        raise DamagedLog(f"{name}: {len(data)} bytes are too few for a manifest")
+    magic, version, check = _HEAD.unpack_from(data)
+    if magic != _MAGIC:
+        raise DamagedLog(f"{name}: does not begin like a manifest")
+    body = data[_HEAD.size :]
+    # The version is under the checksum: a flipped bit must not read as "made by a newer version".
+    if _check(version, body) != check:
+        raise DamagedLog(f"{name}: its checksum does not match")
+    if version > FORMAT:
+        raise FormatTooNew(
+            f"the data directory has format {version}; this version of mainstem knows up to "
+            f"{FORMAT}: open it with a newer mainstem, nothing was changed"
+        )
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise DamagedLog(f"{name}: {error}") from None
+
+
+def _check(version: int, body: bytes) -> int:
+    return crc32c(body, crc32c(version.to_bytes(4, "big")))

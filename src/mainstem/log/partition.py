@@ -1,0 +1,240 @@
+"""A partition on disk: its segments in order, its bounds, and who waits at its tail.
+
+Everything here is called under the log's lock and does no more than it must; ``DiskLog`` decides
+when a batch becomes visible, and writes what recovery needs to the write-ahead log.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable
+
+import msgspec
+
+from mainstem.core.batch import BatchHeader, place, read_header
+from mainstem.core.errors import OffsetOutOfRange
+from mainstem.core.policies import TopicSettings
+from mainstem.log.files import Files
+from mainstem.log.handles import Handles
+from mainstem.log.port import Bounds, PartitionId, WritableBatch
+from mainstem.log.segment import Segment, SegmentRecord
+from mainstem.log.watches import Wake, Watches
+
+PARTITIONS = "partitions"
+
+
+class PartitionRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A partition as the manifest knows it: its recovery point."""
+
+    topic_id: str
+    number: int
+    topic: str
+    settings: TopicSettings
+    start: int
+    end: int
+    generation: int
+    epochs: tuple[tuple[int, int], ...]
+    segments: tuple[SegmentRecord, ...]
+
+
+class DiskPartition:
+    """The segments of one partition; the last one is appended to."""
+
+    def __init__(
+        self,
+        files: Files,
+        handles: Handles,
+        partition: PartitionId,
+        topic: str,
+        settings: TopicSettings,
+    ) -> None:
+        self._files = files
+        self._handles = handles
+        self.id = partition
+        self.topic = topic
+        self.settings = settings
+        self.directory = f"{PARTITIONS}/{partition.topic_id}-{partition.number}"
+        self.start = self.tail = self.end = 0
+        self.key = bytes.fromhex(partition.topic_id) + partition.number.to_bytes(4, "big")
+        """The partition's identity in the write-ahead log."""
+        self.generation = 0
+        """Part of the names of new segments; grows when segments are replaced, so that no name is
+        ever used twice."""
+        self.epochs: list[tuple[int, int]] = [(0, 0)]
+        """Every leader epoch with the offset it began at."""
+        self.segments: list[Segment] = []
+        self.tail_segment: Segment | None = None
+        self.tail_position = 0
+        self.touched = False
+        """Whether the write-ahead log says since the last checkpoint that this one has changed."""
+        self.names_changed = False
+        """Whether files were made or renamed since the directory was last synced."""
+        self.saved: msgspec.Raw | None = None
+        """The recovery point that the manifest has; what came later is in the write-ahead log."""
+        self.watches = Watches()
+
+    @classmethod
+    def load(cls, files: Files, handles: Handles, record: PartitionRecord) -> "DiskPartition":
+        """Bring back what the manifest describes; no file is opened yet."""
+        partition_id = PartitionId(record.topic_id, record.number)
+        partition = cls(files, handles, partition_id, record.topic, record.settings)
+        partition.start = record.start
+        partition.generation = record.generation
+        partition.epochs = list(record.epochs)
+        partition.segments = [
+            Segment.load(handles, partition.directory, segment) for segment in record.segments
+        ]
+        partition.end = record.end
+        partition.reveal(record.end)
+        return partition
+
+    def record(self) -> PartitionRecord:
+        """Describe the partition for the manifest."""
+        return PartitionRecord(
+            self.id.topic_id,
+            self.id.number,
+            self.topic,
+            self.settings,
+            self.start,
+            self.end,
+            self.generation,
+            tuple(self.epochs),
+            tuple(segment.record() for segment in self.segments),
+        )
+
+    @property
+    def epoch(self) -> int:
+        """The current leader epoch."""
+        return self.epochs[-1][0]
+
+    @property
+    def place(self) -> str:
+        """How messages name the partition."""
+        return f"partition {self.id.number} of topic {self.topic!r}"
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    def bounds(self) -> Bounds:
+        """Return what the partition holds now."""
+        return Bounds(self.start, self.tail, self.end, self.size_bytes, self.epoch)
+
+    def room_for(self, size: int, now_ms: Callable[[], int]) -> Segment:
+        """Return the segment to append to, a new one if the last is full."""
+        if self.segments:
+            active = self.segments[-1]
+            if active.dense and (
+                active.size == 0 or active.size + size <= self.settings.segment_bytes
+            ):
+                return active
+        return self.roll(now_ms())
+
+    def roll(self, now_ms: int) -> Segment:
+        """Begin a new segment."""
+        self._files.make_dir(self.directory)
+        active = self.empty_segment(self.end, now_ms, self.generation)
+        self.segments.append(active)
+        self.names_changed = True
+        return active
+
+    def empty_segment(self, base: int, created_ms: int, generation: int) -> Segment:
+        """Return a segment of this partition that is not part of it yet."""
+        return Segment(self._handles, self.directory, base, created_ms, generation)
+
+    def stamp(self, batch: WritableBatch) -> BatchHeader:
+        """Write the batch's place in the log into it."""
+        header = read_header(batch)
+        place(batch, self.end, self.epoch)
+        return header
+
+    def accept(self, segment: Segment, header: BatchHeader, batch: WritableBatch | bytes) -> None:
+        """Count a batch as part of the log, though readers do not see it yet."""
+        segment.accept(header, self.end, batch)
+        self.end = segment.next_offset
+
+    def reveal(self, tail: int) -> None:
+        """Let readers see everything before ``tail``, which must be the border of a batch."""
+        self.tail = tail
+        segment = self.segments[-1] if self.segments else None
+        if segment is not None and tail == self.end:
+            self.tail_segment, self.tail_position = segment, segment.size
+        else:
+            self.tail_segment, self.tail_position = None, 0
+
+    def reveal_at(self, tail: int, segment: Segment, position: int) -> None:
+        """Let readers see everything before ``tail``, which is at ``position`` of ``segment``."""
+        self.tail, self.tail_segment, self.tail_position = tail, segment, position
+
+    def readable(self, offset: int) -> list[tuple[Segment, int]]:
+        """Return the next segments that may hold ``offset``, each with its readable length."""
+        self.check_offset(offset)
+        if offset == self.tail:
+            return []
+        first = bisect_right(self.segments, offset, key=_base) - 1
+        found = []
+        for segment in self.segments[max(first, 0) :]:
+            if segment is self.tail_segment:
+                found.append((segment, self.tail_position))
+                break
+            if segment.next_offset > offset:
+                found.append((segment, segment.size))
+                # One more is enough: only a compacted segment can turn out to hold nothing.
+                if segment.dense:
+                    break
+        return found
+
+    def all_readable(self) -> list[tuple[Segment, int]]:
+        """Return all segments, each with its readable length."""
+        found = []
+        for segment in self.segments:
+            if segment is self.tail_segment:
+                found.append((segment, self.tail_position))
+                break
+            found.append((segment, segment.size))
+        return found
+
+    def check_offset(self, offset: int) -> None:
+        """Refuse an offset that readers could not ask for."""
+        if not self.start <= offset <= self.tail:
+            raise OffsetOutOfRange(self.place, offset, self.start, self.tail)
+
+    def drop_before(self, start: int) -> list[Segment]:
+        """Move the start on; return the segments that hold nothing any more."""
+        self.start = start
+        keep = 0
+        last = len(self.segments) - 1
+        for segment in self.segments:
+            # The last segment goes only if all of it is visible and nothing is left in it.
+            if segment.next_offset > start or (keep == last and self.tail < self.end):
+                break
+            keep += 1
+        dropped, self.segments = self.segments[:keep], self.segments[keep:]
+        if not self.segments:
+            self.tail_segment, self.tail_position = None, 0
+        return dropped
+
+    def replace(self, removed: Collection[Segment], added: Iterable[Segment]) -> None:
+        """Put segments in the place of others that hold the same offsets."""
+        kept = [each for each in self.segments if each not in removed]
+        self.segments = sorted([*kept, *added], key=_base)
+
+    def take_back(self, end: int) -> None:
+        """Let the log end at ``end``, where its last segment ends now, and begin a new epoch."""
+        self.end = end
+        self.epochs.append((self.epoch + 1, end))
+        self.reveal(end)
+
+    def close(self) -> list[Wake]:
+        """Return every watch, to be called, since nothing will come any more."""
+        return self.watches.all()
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Mark that the end of the log may have been taken back: appends carry a new epoch."""
+        if self.epochs[-1][1] == self.end:
+            self.epochs[-1] = (epoch, self.end)
+        else:
+            self.epochs.append((epoch, self.end))
+
+
+def _base(segment: Segment) -> int:
+    return segment.base

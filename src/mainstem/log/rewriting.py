@@ -1,0 +1,53 @@
+"""Writing a segment anew from some of the batches of others: for compaction, cutting, repair.
+
+The new segment is durable before anything refers to it; nothing is ever changed in place.
+"""
+
+from collections.abc import Iterable
+
+from mainstem.core.batch import read_header, set_last_offset
+from mainstem.core.records import retain
+from mainstem.log.files import Files
+from mainstem.log.partition import DiskPartition
+from mainstem.log.segment import Segment
+
+
+def write_segment(
+    files: Files,
+    partition: DiskPartition,
+    like: Segment,
+    batches: Iterable[bytes | bytearray],
+    *,
+    next_offset: int,
+    dense: bool,
+    generation: int,
+) -> Segment:
+    """Write batches as a segment that begins where ``like`` does; durable on return."""
+    segment = partition.empty_segment(like.base, like.created_ms, generation)
+    segment.dense = dense
+    for batch in batches:
+        header = read_header(batch)
+        segment.write(batch)
+        segment.accept(header, header.base_offset, batch)
+    segment.next_offset = next_offset
+    if segment.created:
+        segment.save_index()
+        segment.sync()
+        files.sync_dir(partition.directory)
+    return segment
+
+
+def batches_before(segment: Segment, end: int) -> Iterable[bytes | bytearray]:
+    """Yield the batches before an offset, and of one across it the part before it."""
+    for _, batch in segment.batches():
+        header = read_header(batch)
+        if header.base_offset >= end:
+            return
+        if header.last_offset >= end:
+            part = retain(batch, lambda offset, _key, _has_value: offset < end)
+            if part is not None:
+                shorter = bytearray(part)
+                set_last_offset(shorter, end - 1)
+                yield shorter
+            return
+        yield batch

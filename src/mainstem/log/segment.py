@@ -1,0 +1,358 @@
+"""A segment: one file of record batches, appended at its end, found through its index.
+
+How this works: ``size`` says where the data ends, whatever the file's own length is: a write that
+failed half-way lies beyond it and is written over. Writers hold the log's lock; readers do not:
+they are given the position up to which they may read, and everything before that never changes.
+A block that this process has neither written nor seen before is verified at its first read.
+"""
+
+import threading
+from collections.abc import Iterator
+
+import msgspec
+
+from mainstem.core.batch import HEADER_SIZE, BatchHeader, read_header
+from mainstem.core.checksum import crc32c
+from mainstem.core.errors import CorruptBatch, DamagedLog
+from mainstem.core.records import events
+from mainstem.log.files import OpenFile
+from mainstem.log.handles import Handles
+from mainstem.log.index import COVERED, ENTRY_SIZE, Index, OpenBlock
+from mainstem.log.port import Slice, TimedOffset, WritableBatch
+
+MAX_HINTS = 16
+EMPTY = Slice(0)
+
+_LOADING = threading.Lock()
+"""Two readers must not load an index at once: the writer would go on with only one of the two."""
+
+
+class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A segment as the manifest knows it."""
+
+    base: int
+    generation: int
+    size: int
+    next_offset: int
+    newest_ms: int
+    created_ms: int
+    dense: bool
+    blocks: int
+    open_block: OpenBlock | None
+
+
+class Segment:
+    """The batches from ``base`` to ``next_offset``; ``dense`` unless compaction took some out."""
+
+    def __init__(
+        self, handles: Handles, directory: str, base: int, created_ms: int, generation: int
+    ) -> None:
+        self._handles = handles
+        name = f"{base:020d}-{generation}"
+        self.path = f"{directory}/{name}.seg"
+        self.index_path = f"{directory}/{name}.idx"
+        self.base = base
+        self.generation = generation
+        self.size = 0
+        self.next_offset = base
+        self.newest_ms = -1
+        self.created_ms = created_ms
+        self.dense = True
+        self.created = False
+        """Whether the file is there: it is made by the first write."""
+        self.synced_size = 0
+        """How much of it is durable for sure."""
+        self.saved_blocks = 0
+        """How many closed blocks are in the index file."""
+        self._index: Index | None = Index()
+        self._open_block: OpenBlock | None = None
+        self._hints: dict[int, int] = {}
+
+    @classmethod
+    def load(cls, handles: Handles, directory: str, record: SegmentRecord) -> "Segment":
+        """Bring back a segment that the manifest describes; nothing is read yet."""
+        segment = cls(handles, directory, record.base, record.created_ms, record.generation)
+        segment.size = record.size
+        segment.next_offset = record.next_offset
+        segment.newest_ms = record.newest_ms
+        segment.dense = record.dense
+        segment.created = record.size > 0
+        segment.synced_size = record.size
+        segment.saved_blocks = record.blocks
+        segment._open_block = record.open_block
+        if record.size > 0:
+            segment._index = None
+        return segment
+
+    def record(self) -> SegmentRecord:
+        """Describe the segment for the manifest."""
+        loaded = self._index is not None
+        return SegmentRecord(
+            self.base,
+            self.generation,
+            self.size,
+            self.next_offset,
+            self.newest_ms,
+            self.created_ms,
+            self.dense,
+            self.index.closed if loaded else self.saved_blocks,
+            self.index.open_block() if loaded else self._open_block,
+        )
+
+    @property
+    def file(self) -> OpenFile:
+        """The open file."""
+        return self._handles.get(self.path, create=not self.created)
+
+    @property
+    def index(self) -> Index:
+        """The index, read from its file when first needed."""
+        index = self._index
+        if index is None:
+            with _LOADING:
+                index = self._index
+                if index is None:
+                    index = self._index = self._load_index()
+        return index
+
+    def write(self, batch: WritableBatch | bytes) -> None:
+        """Write a batch after the last; it counts only once it is accepted."""
+        file = self.file
+        if not self.created:
+            # A file may be left from before a crash: nothing of it may come back.
+            file.truncate(0)
+            self.created = True
+        file.pwrite(batch, self.size)
+
+    def reserve(self, length: int) -> None:
+        """Make sure of the space for a batch that is written later."""
+        file = self.file
+        if not self.created:
+            file.truncate(0)
+            self.created = True
+        file.allocate(self.size, length)
+
+    def accept(self, header: BatchHeader, base_offset: int, batch: WritableBatch | bytes) -> None:
+        """Count a batch that was written (or has its space reserved) as part of the segment."""
+        newest = header.max_timestamp
+        if self.size and not self.index.trusted[-1]:
+            # What is added to an open block becomes part of its check, so look at it before.
+            self._verify(self.index.open_position, self.size)
+        self.index.add(base_offset, self.size, newest, memoryview(batch)[:COVERED])
+        self.size += header.size
+        self.next_offset = base_offset + header.last_offset_delta + 1
+        self.newest_ms = max(newest, self.newest_ms)
+
+    def read(self, offset: int, limit: int, max_bytes: int) -> Slice:
+        """Return whole batches below position ``limit``, from the one that holds ``offset`` on."""
+        position = self._hints.get(offset, -1)
+        if position < 0 or position > limit:
+            position = self._find(offset, limit)
+        if position >= limit:
+            return EMPTY
+        end = self._end_of_read(position, limit, max_bytes)
+        self._verify(position, end)
+        return Slice(end - position, file=self.file, position=position)
+
+    def find_time(self, timestamp_ms: int, limit: int, start: int) -> TimedOffset | None:
+        """Return the first event at or after both a time and an offset, below ``limit``."""
+        index = self.index
+        for block in range(len(index.offsets)):
+            if index.newest_of(block) < timestamp_ms or index.positions[block] >= limit:
+                continue
+            begin, end = self._block_range(block, limit)
+            self._verify(begin, end)
+            for header, batch in walk(self.file.pread(end - begin, begin)):
+                if header.max_timestamp < timestamp_ms or header.is_control:
+                    continue
+                for event in events(batch):
+                    if event.timestamp_ms >= timestamp_ms and event.offset >= start:
+                        return TimedOffset(event.offset, event.timestamp_ms)
+        return None
+
+    def sync(self) -> None:
+        """Make the batches written so far durable."""
+        size = self.size
+        self.file.sync()
+        self.synced_size = size
+
+    def save_index(self) -> bool:
+        """Write the blocks closed since the last time to the index file; tell if there were any."""
+        if self._index is None or self._index.closed == self.saved_blocks:
+            return False
+        closed = self._index.closed
+        file = self._handles.get(self.index_path, create=True)
+        entries = self._index.encode(self.saved_blocks, closed)
+        file.pwrite(entries, self.saved_blocks * ENTRY_SIZE)
+        file.truncate(closed * ENTRY_SIZE)
+        file.sync()
+        self.saved_blocks = closed
+        return True
+
+    def forget_index(self) -> None:
+        """Free the memory of an index that is saved whole; it is read again when needed."""
+        if self._index is not None and self._index.closed == self.saved_blocks and self.size:
+            self._open_block = self._index.open_block()
+            self._index = None
+            self._hints.clear()
+
+    def batches(self, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yield (position, batch) of verified blocks, a few blocks in memory at a time."""
+        limit = self.size if end is None else end
+        position = begin
+        while position < limit:
+            stop = self._end_of_read(position, limit, 4 * 1024 * 1024)
+            self._verify(position, stop)
+            data = self.file.pread(stop - position, position)
+            for header, batch in walk(data):
+                yield position, bytes(batch)
+                position += header.size
+
+    def place(self, position: int) -> str:
+        """Name a place in this segment for a person."""
+        return f"{self.path} at byte {position}"
+
+    def _find(self, offset: int, limit: int) -> int:
+        """Return the position of the first batch whose last offset is at or after ``offset``."""
+        index = self.index
+        if not index.offsets:
+            return limit
+        block = index.block_of(offset)
+        while block < len(index.offsets) and index.positions[block] < limit:
+            begin, end = self._block_range(block, limit)
+            self._verify(begin, end)
+            position = begin
+            for header, _ in walk(self.file.pread(end - begin, begin)):
+                if header.last_offset >= offset:
+                    return position
+                position += header.size
+            block += 1
+        return limit
+
+    def _end_of_read(self, position: int, limit: int, max_bytes: int) -> int:
+        """Return the last batch border within ``max_bytes``, but at least one batch further."""
+        target = position + max_bytes
+        if target >= limit:
+            return limit
+        index = self.index
+        block = index.block_at(target)
+        border = index.positions[block]
+        if border > position:
+            self._remember(index.offsets[block], border)
+            return border
+        # The target is in the block we start in: walk to the last batch that fits.
+        end = position
+        _, block_end = self._block_range(block, limit)
+        for header, _ in walk(self.file.pread(block_end - position, position)):
+            if end > position and end + header.size > target:
+                break
+            end += header.size
+            self._remember(header.last_offset + 1, end)
+        return end
+
+    def _remember(self, offset: int, position: int) -> None:
+        """Keep where the next read of a sequential reader begins."""
+        if len(self._hints) >= MAX_HINTS:
+            self._hints.clear()
+        self._hints[offset] = position
+
+    def _block_range(self, block: int, limit: int) -> tuple[int, int]:
+        positions = self.index.positions
+        end = positions[block + 1] if block + 1 < len(positions) else self.size
+        return positions[block], min(end, limit)
+
+    def _verify(self, begin: int, end: int) -> None:
+        """Check the blocks of a stretch that this process has not written or seen before."""
+        index = self.index
+        last = index.block_at(end - 1) + 1
+        block = index.trusted.find(0, index.block_at(begin), last)
+        while block >= 0:
+            self._verify_block(index, block)
+            index.trusted[block] = 1
+            block = index.trusted.find(0, block, last)
+
+    def _verify_block(self, index: Index, block: int) -> None:
+        begin, end = self._block_range(block, self.size)
+        data = self.file.pread(end - begin, begin)
+        if len(data) < end - begin:
+            raise DamagedLog(
+                f"{self.place(begin + len(data))}: {end - begin - len(data)} bytes are missing; "
+                "run mainstem verify, then restore the file or run mainstem repair"
+            )
+        check = 0
+        for header, batch in self._walk_or_name(data, begin):
+            check = crc32c(batch[:COVERED], check)
+            last = header.last_offset
+        # A block that became trusted meanwhile has been verified, and may have grown since.
+        if check != index.check_of(block) and not index.trusted[block]:
+            raise DamagedLog(
+                f"{self.place(begin)}: a batch header between offsets {index.offsets[block]} and "
+                f"{last} is damaged; run mainstem verify, then restore the file or run "
+                "mainstem repair"
+            )
+
+    def _walk_or_name(self, data: bytes, begin: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        try:
+            yield from walk(data)
+        except CorruptBatch as error:
+            raise DamagedLog(
+                f"{self.place(begin)}: {error}; run mainstem verify, then restore the file or "
+                "run mainstem repair"
+            ) from None
+
+    def _load_index(self) -> Index:
+        """Read the index file, or make the index again from the segment if it is damaged."""
+        try:
+            file = self._handles.get(self.index_path) if self.saved_blocks else None
+        except FileNotFoundError:
+            file = None
+        data = file.pread(self.saved_blocks * ENTRY_SIZE, 0) if file else b""
+        if len(data) == self.saved_blocks * ENTRY_SIZE:
+            index = Index.decode(data, self._open_block)
+            if index is not None:
+                return index
+        return self.rebuild_index()
+
+    def rebuild_index(self) -> Index:
+        """Make the index from the segment alone, checking all that can be checked."""
+        index = Index()
+        expected = self.base
+        position = 0
+        while position < self.size:
+            header, batch = self.checked_batch(position, self.size)
+            if header.base_offset < expected or (self.dense and header.base_offset != expected):
+                raise DamagedLog(
+                    f"{self.place(position)}: base offset {header.base_offset}, where "
+                    f"{expected} is due; run mainstem repair"
+                )
+            index.add(header.base_offset, position, header.max_timestamp, batch[:COVERED])
+            expected = header.last_offset + 1
+            position += header.size
+        self.saved_blocks = 0
+        return index
+
+    def checked_batch(self, position: int, limit: int) -> tuple[BatchHeader, bytes]:
+        """Return the batch at a position, its own checksum checked; DamagedLog names the place."""
+        file = self.file
+        try:
+            header = read_header(file.pread(HEADER_SIZE, position))
+            if position + header.size > limit:
+                raise CorruptBatch(f"{header.size} bytes long, {limit - position} are left")
+            batch = file.pread(header.size, position)
+            if len(batch) < header.size or crc32c(memoryview(batch)[COVERED:]) != header.crc:
+                raise CorruptBatch("its checksum does not match")
+        except CorruptBatch as error:
+            raise DamagedLog(f"{self.place(position)}: damaged record batch: {error}") from None
+        return header, batch
+
+
+def walk(data: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield the batches of a stretch that ends on a border, by their headers."""
+    view = memoryview(data)
+    position = 0
+    while position < len(view):
+        header = read_header(view, position)
+        if position + header.size > len(view):
+            raise CorruptBatch(f"a batch of {header.size} bytes reaches past the end of its block")
+        yield header, view[position : position + header.size]
+        position += header.size

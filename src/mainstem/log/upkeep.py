@@ -1,0 +1,349 @@
+"""What the log does on the side: checkpoints, retention, compaction, and deleting files.
+
+A checkpoint bounds what recovery has to read. Its order is what makes it safe:
+
+1. a new write-ahead file is begun, so that older files hold only what is before it;
+2. what was gathered is committed, and the segments written since the last checkpoint are synced;
+3. the manifest is replaced, and says that recovery begins at the new write-ahead file;
+4. only then are the older files given up.
+
+Files that are not part of the log any more are removed only after the write-ahead log says so
+durably: a crash in between leaves files too many, never too few.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from mainstem.core.errors import MainstemError
+from mainstem.log import manifest, wal
+from mainstem.log.commits import Committer
+from mainstem.log.compaction import compacted, worth_compacting
+from mainstem.log.files import Files, refusal
+from mainstem.log.handles import Handles
+from mainstem.log.memory import MemoryPartition
+from mainstem.log.partition import PARTITIONS, DiskPartition, PartitionRecord
+from mainstem.log.port import PartitionId
+from mainstem.log.rewriting import batches_before, write_segment
+from mainstem.log.segment import Segment
+from mainstem.log.wal import Kind
+
+_logger = logging.getLogger("mainstem.log")
+
+
+class Upkeep:
+    """Shares the log's lock; methods that say so are called under it."""
+
+    def __init__(
+        self,
+        files: Files,
+        lock: threading.Lock,
+        now_ms: Callable[[], int],
+        committer: Committer,
+        partitions: dict[PartitionId, DiskPartition | MemoryPartition],
+        handles: Handles,
+    ) -> None:
+        self._files = files
+        self._lock = lock
+        self._now_ms = now_ms
+        self._committer = committer
+        self._partitions = partitions
+        self._handles = handles
+        self._checkpointing = threading.RLock()
+        self._dirty: dict[PartitionId, DiskPartition] = {}
+        self._trash: list[str] = []
+        self._spare: str | None = None
+        self._bytes = self._batches = 0
+        self._max_wal_bytes = self._max_bytes = self._max_batches = 0
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.last_error: MainstemError | None = None
+        """Why the last round of upkeep failed, if it did; it is tried again."""
+
+    def limits(self, wal_bytes: int, appended_bytes: int, batches: int) -> None:
+        """Say after how much a checkpoint is due."""
+        self._max_wal_bytes = wal_bytes
+        self._max_bytes = appended_bytes
+        self._max_batches = batches
+
+    def start(self, every_ms: int) -> None:
+        """Keep up in a thread of its own from now on."""
+
+        def run() -> None:
+            while not self._stopping.wait(every_ms / 1000):
+                self._try_tick()
+
+        self._thread = threading.Thread(target=run, name="mainstem-upkeep", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; what it is doing is finished first."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def appended(self, partition: DiskPartition, size: int) -> None:
+        """Count what a checkpoint would save recovery from reading; under the lock."""
+        self._dirty[partition.id] = partition
+        self._bytes += size
+        self._batches += 1
+
+    def changed(self, partition: DiskPartition) -> None:
+        """Take note that the manifest is behind; under the lock."""
+        self._dirty[partition.id] = partition
+
+    def discard(self, partition: DiskPartition) -> None:
+        """Delete the files of a partition once that is durable; under the lock."""
+        self._dirty.pop(partition.id, None)
+        for segment in partition.segments:
+            self._throw_away(segment)
+        self._trash.append(partition.directory)
+
+    @property
+    def due(self) -> bool:
+        """Whether enough has gathered for a checkpoint."""
+        return (
+            self._committer.wal.used >= self._max_wal_bytes
+            or self._bytes >= self._max_bytes
+            or self._batches >= self._max_batches
+        )
+
+    def tick(self) -> None:
+        """Do whatever is due now."""
+        now_ms = self._now_ms()
+        with self._lock:
+            partitions = list(self._partitions.values())
+        for partition in partitions:
+            if isinstance(partition, MemoryPartition):
+                with self._lock:
+                    partition.expire(now_ms)
+            else:
+                self._retain(partition, now_ms)
+                self._compact(partition, now_ms)
+        if self.due:
+            self.checkpoint()
+        else:
+            self._empty_trash()
+
+    def _try_tick(self) -> None:
+        try:
+            self.tick()
+            self.last_error = None
+        except (OSError, MainstemError) as error:
+            # A full or failing disk must not end upkeep: it goes on as soon as it can.
+            reason = refusal(error, "keeping up") if isinstance(error, OSError) else error
+            if str(reason) != str(self.last_error):
+                _logger.warning("upkeep of the log: %s", reason)
+            self.last_error = reason
+
+    def checkpoint(self) -> None:
+        """Bring the manifest up to date, and give up the write-ahead log before it."""
+        with self._checkpointing:
+            number = self._committer.wal.number + 1
+            file = wal.prepare(self._files, number, self._spare)
+            self._spare = None
+            with self._lock:
+                self._committer.flush()
+                sequence = self._committer.wal.sequence
+                self._committer.wal.switch(number, file)
+                dirty, self._dirty = self._dirty, {}
+                self._bytes = self._batches = 0
+                for each in dirty.values():
+                    each.touched = False
+            try:
+                self._committer.commit()
+                if self._committer.failed is not None:
+                    return
+                self._save(dirty)
+                with self._lock:
+                    known = [getattr(each, "saved", None) for each in self._partitions.values()]
+                manifest.write(
+                    self._files, number, sequence, [each for each in known if each is not None]
+                )
+            except OSError:
+                with self._lock:
+                    self._dirty = dirty | self._dirty
+                raise
+            self._give_up_before(number)
+        self._empty_trash()
+
+    def _save(self, dirty: dict[PartitionId, DiskPartition]) -> None:
+        """Make the recovery points of changed partitions durable."""
+        renamed = False
+        for partition in dirty.values():
+            renamed |= partition.names_changed
+            record = self._capture(partition)
+            partition.saved = manifest.encode_partition(record)
+        if renamed:
+            self._files.sync_dir(PARTITIONS)
+
+    def _capture(self, partition: DiskPartition) -> PartitionRecord:
+        """Return a recovery point that is durable: described first, synced after."""
+        with self._lock:
+            record = partition.record()
+            segments = list(partition.segments)
+            renamed, partition.names_changed = partition.names_changed, False
+        if partition.id in self._partitions:
+            self._sync_segments(segments)
+            if renamed:
+                self._files.sync_dir(partition.directory)
+        return record
+
+    def _sync_segments(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            if segment.size > segment.synced_size:
+                segment.save_index()
+                segment.sync()
+        for segment in segments[:-1]:
+            segment.forget_index()
+
+    def _give_up_before(self, number: int) -> None:
+        """Remove older write-ahead files, but for one that will be used again."""
+        for name in self._files.names(wal.DIRECTORY):
+            if name.endswith(".wal") and name[:-4].isdigit() and int(name[:-4]) < number:
+                path = f"{wal.DIRECTORY}/{name}"
+                if self._spare is None:
+                    self._spare = path
+                else:
+                    self._files.remove(path)
+
+    def cut_start(self, partition: DiskPartition, start: int) -> None:
+        """Move the start of a partition on; under the lock."""
+        if start <= partition.start:
+            return
+        payload = msgspec.msgpack.encode((partition.id, start))
+        partition.check_offset(start)
+        self._note(Kind.CUT, payload)
+        for segment in partition.drop_before(start):
+            self._throw_away(segment)
+        self._dirty[partition.id] = partition
+
+    def cut_end(self, partition: DiskPartition, end: int) -> None:
+        """Let a quiet partition end earlier, and begin a new epoch; under the lock."""
+        partition.check_offset(end)
+        removed = [each for each in partition.segments if each.next_offset > end]
+        generation = partition.generation + 1
+        added = []
+        if removed and removed[0].base < end:
+            rewritten = write_segment(
+                self._files,
+                partition,
+                removed[0],
+                batches_before(removed[0], end),
+                next_offset=end,
+                dense=removed[0].dense,
+                generation=generation,
+            )
+            added.append(rewritten)
+        self._sync_segments([each for each in partition.segments if each not in removed])
+        partition.replace(removed, added)
+        partition.generation = generation
+        partition.take_back(end)
+        self._note_replaced(partition, partition.record(), removed)
+
+    def _note_replaced(
+        self, partition: DiskPartition, record: PartitionRecord, removed: Collection[Segment]
+    ) -> None:
+        """Put a new recovery point into the write-ahead log, and throw the old files away."""
+        gone = [(each.base, each.generation) for each in removed]
+        self._note(Kind.REPLACE, msgspec.msgpack.encode((record, gone)))
+        for segment in removed:
+            self._throw_away(segment)
+        self._dirty[partition.id] = partition
+
+    def _retain(self, partition: DiskPartition, now_ms: int) -> None:
+        settings = partition.settings
+        with self._lock:
+            if self._partitions.get(partition.id) is not partition or not partition.segments:
+                return
+            active = partition.segments[-1]
+            old = settings.segment_ms is not None and now_ms - active.created_ms
+            if settings.segment_ms is not None and active.size and old >= settings.segment_ms:
+                partition.roll(now_ms)
+            if settings.retention_ms is None and settings.retention_bytes is None:
+                return
+            start = _retained_start(partition, now_ms)
+            if start > partition.start:
+                self.cut_start(partition, start)
+
+    def _compact(self, partition: DiskPartition, now_ms: int) -> None:
+        if not partition.settings.compact:
+            return
+        with self._lock:
+            sealed = partition.segments[:-1]
+            if not worth_compacting(sealed):
+                return
+            generation = partition.generation = partition.generation + 1
+        removed, added = compacted(self._files, partition, sealed, now_ms, generation)
+        with self._checkpointing:
+            durable = self._capture(partition)
+            with self._lock:
+                gone = self._partitions.get(partition.id) is not partition
+                if gone or not set(removed) <= set(partition.segments):
+                    # Deleted, or retention was quicker: what was written is not needed.
+                    for segment in added:
+                        self._throw_away(segment)
+                    return
+                partition.replace(removed, added)
+                self._note_replaced(partition, _recovery_point(partition, durable), removed)
+
+    def _note(self, kind: Kind, payload: bytes) -> None:
+        try:
+            self._committer.wal.reserve(len(payload))
+        except OSError as error:
+            raise refusal(error, "noting a change of segments") from error
+        self._committer.wal.add(kind, [payload])
+        self._committer.flush()
+
+    def _throw_away(self, segment: Segment) -> None:
+        self._trash += (segment.path, segment.index_path)
+
+    def _empty_trash(self) -> None:
+        """Remove files that the write-ahead log durably says are not needed."""
+        with self._lock:
+            if not self._trash:
+                return
+            self._committer.gather()
+            trash, self._trash = self._trash, []
+        self._committer.commit()
+        if self._committer.failed is not None:
+            return
+        for path in trash:
+            self._handles.drop(path)
+            self._remove(path)
+
+    def _remove(self, path: str) -> None:
+        try:
+            self._files.remove(path)
+        except OSError as error:
+            # A file that somebody put into the directory keeps it; it is not ours to delete.
+            _logger.warning("cannot remove %s: %s", path, error)
+
+
+def _recovery_point(partition: DiskPartition, durable: PartitionRecord) -> PartitionRecord:
+    """Describe a partition's segments of now, as long as they were when last made durable."""
+    before = {(each.base, each.generation): each for each in durable.segments}
+    now = [each.record() for each in partition.segments if each.synced_size > 0]
+    segments = tuple(before.get((each.base, each.generation), each) for each in now)
+    return msgspec.structs.replace(
+        durable, start=partition.start, generation=partition.generation, segments=segments
+    )
+
+
+def _retained_start(partition: DiskPartition, now_ms: int) -> int:
+    """Return where the partition begins once old and surplus segments are gone."""
+    settings = partition.settings
+    size = partition.size_bytes
+    start = partition.start
+    for segment in partition.segments[:-1]:
+        newest = segment.newest_ms if segment.newest_ms >= 0 else segment.created_ms
+        too_old = settings.retention_ms is not None and newest < now_ms - settings.retention_ms
+        size -= segment.size
+        too_much = settings.retention_bytes is not None and size >= settings.retention_bytes
+        # What readers cannot see yet was never theirs to lose.
+        if not (too_old or too_much) or segment.next_offset > partition.tail:
+            break
+        start = max(start, segment.next_offset)
+    return start

@@ -1,0 +1,236 @@
+"""The write-ahead log: one file that all partitions share, so that one sync commits them all.
+
+How this works: entries are collected in memory and written by ``flush`` in one go; whoever needs
+them durable syncs the file afterwards. Every entry carries a sequence number that grows by one, so
+files can be used again without clearing them: what is left of an earlier use has a lower number
+and ends the scan. Space is reserved before an entry is accepted, hence a full disk refuses a
+request while it is still being decided, never when it is being committed.
+
+Applying an entry twice gives the same as once: an appended batch says where in which segment its
+bytes belong. That lets recovery write every entry since the checkpoint again without asking what
+of it had reached the segment.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from mainstem.core.checksum import crc32c
+from mainstem.core.errors import FormatTooNew
+from mainstem.log.files import Buffer, Files, OpenFile
+
+DIRECTORY = "wal"
+
+_FRAME = struct.Struct(">IIIxxxBQ")
+_MAGIC = 0x6D737431
+_MAGIC_BYTES = _MAGIC.to_bytes(4, "big")
+_CHECKED_FROM = 12
+PART_OVERHEAD = 64
+"""More than a part, its entry and its frame add to a batch."""
+_PART = struct.Struct(">20sqIII")
+_COUNT = struct.Struct(">H")
+
+
+class Kind(IntEnum):
+    """What an entry says."""
+
+    APPEND = 1
+    """Batches, each with its partition, segment and position: all of them or none."""
+    TOUCH = 2
+    """A partition is being written without its batches being in this log."""
+    ENSURE = 3
+    """A partition exists, with these settings."""
+    DELETE = 4
+    """Partitions are gone."""
+    CUT = 5
+    """A partition begins later."""
+    REPLACE = 6
+    """Segments were replaced by others: this is the partition's recovery point from now on."""
+
+
+_KINDS = frozenset(Kind)
+
+
+class Part(NamedTuple):
+    """One batch of an APPEND entry."""
+
+    key: bytes
+    """Topic id (16 bytes) and partition number (4 bytes)."""
+    base: int
+    """The segment's base offset."""
+    generation: int
+    position: int
+    batch: Buffer
+
+
+class Entry(NamedTuple):
+    """One entry as it was read back."""
+
+    kind: Kind
+    payload: memoryview
+    sequence: int
+
+
+def name_of(number: int) -> str:
+    """Return the path of a write-ahead file."""
+    return f"{DIRECTORY}/{number:010d}.wal"
+
+
+def encode_parts(parts: Sequence[Part]) -> list[Buffer]:
+    """Return the payload of an APPEND entry in pieces."""
+    pieces: list[Buffer] = [_COUNT.pack(len(parts))]
+    for key, base, generation, position, batch in parts:
+        pieces.append(_PART.pack(key, base, generation, position, len(batch)))
+        pieces.append(bytes(batch))
+    return pieces
+
+
+def decode_parts(payload: memoryview) -> Iterator[Part]:
+    """Yield the batches of an APPEND entry."""
+    (count,) = _COUNT.unpack_from(payload)
+    at = _COUNT.size
+    for _ in range(count):
+        key, base, generation, position, length = _PART.unpack_from(payload, at)
+        at += _PART.size
+        yield Part(key, base, generation, position, payload[at : at + length])
+        at += length
+
+
+class WriteAheadLog:
+    """The file being written; its methods are called under the log's lock."""
+
+    def __init__(self, files: Files, number: int, sequence: int, step_bytes: int) -> None:
+        self._files = files
+        self._step_bytes = step_bytes
+        self.number = number
+        self.sequence = sequence
+        """The number that the next entry gets."""
+        self.file = files.open(name_of(number), create=True)
+        self.written = 0
+        """Bytes of whole entries in the file."""
+        self._allocated = self.file.size()
+        self._pending: list[Buffer] = []
+        self._pending_bytes = 0
+
+    @property
+    def pending(self) -> bool:
+        """Whether entries wait to be written."""
+        return bool(self._pending)
+
+    @property
+    def used(self) -> int:
+        """Bytes written or waiting to be."""
+        return self.written + self._pending_bytes
+
+    def reserve(self, length: int) -> None:
+        """Make sure of the space for entries of ``length`` payload bytes; raises OSError if not."""
+        wanted = self.used + length + 2 * _FRAME.size
+        if wanted > self._allocated:
+            # Growing by half keeps a burst from asking for space again and again.
+            step = max(self._step_bytes, self._allocated // 2, wanted - self._allocated)
+            self.file.allocate(self._allocated, step)
+            self._allocated += step
+
+    def add(self, kind: Kind, pieces: Sequence[Buffer]) -> None:
+        """Take an entry, to be written by the next flush; its space must have been reserved."""
+        payload = b"".join(pieces)
+        frame = bytearray(_FRAME.pack(_MAGIC, len(payload), 0, kind, self.sequence))
+        check = crc32c(payload, crc32c(memoryview(frame)[_CHECKED_FROM:]))
+        struct.pack_into(">I", frame, 8, check)
+        self._pending += (frame, payload)
+        self._pending_bytes += len(frame) + len(payload)
+        self.sequence += 1
+
+    def flush(self) -> None:
+        """Write what was taken, in one go; it survives the process now, but not a power cut."""
+        if self._pending:
+            self.file.pwrite(b"".join(self._pending), self.written)
+            self.written += self._pending_bytes
+            self._pending, self._pending_bytes = [], 0
+
+    def switch(self, number: int, file: OpenFile) -> None:
+        """Go on in a file that was prepared; everything taken so far must have been flushed."""
+        self.number, self.file = number, file
+        self.written = 0
+        self._allocated = file.size()
+
+
+def prepare(files: Files, number: int, recycled: str | None) -> OpenFile:
+    """Make the next file, out of an old one if there is one, and make its name durable."""
+    if recycled is not None:
+        files.rename(recycled, name_of(number))
+    file = files.open(name_of(number), create=True)
+    files.sync_dir(DIRECTORY)
+    return file
+
+
+class Scan(NamedTuple):
+    """What was read back from the write-ahead log."""
+
+    entries: list[Entry]
+    last_number: int
+    """The file that holds the last entry."""
+    next_sequence: int
+    lost: str | None
+    """What is missing in the middle, None if nothing is."""
+
+
+def scan(files: Files, first_number: int, first_sequence: int) -> Scan:
+    """Read every entry since the checkpoint; what follows a damaged one is read too, and told."""
+    numbers = sorted(
+        int(name[:-4])
+        for name in files.names(DIRECTORY)
+        if name.endswith(".wal") and name[:-4].isdigit() and int(name[:-4]) >= first_number
+    )
+    entries: list[Entry] = []
+    expected = first_sequence
+    lost: str | None = None
+    last = first_number
+    for number in numbers:
+        file = files.open(name_of(number))
+        data = memoryview(file.pread(file.size(), 0))
+        position = 0
+        while (found := _next_entry(data, position, expected)) is not None:
+            at, entry, position = found
+            if entry.sequence != expected:
+                lost = lost or (
+                    f"{name_of(number)} at byte {at}: entries {expected} to "
+                    f"{entry.sequence - 1} are damaged or missing"
+                )
+            entries.append(entry)
+            expected = entry.sequence + 1
+            last = number
+    return Scan(entries, max([last, *numbers]), expected, lost)
+
+
+def _next_entry(data: memoryview, position: int, expected: int) -> tuple[int, Entry, int] | None:
+    """Return (position, entry, next position) of the next entry not older than ``expected``."""
+    whole = data.obj
+    assert isinstance(whole, bytes)
+    at = position
+    while at >= 0:
+        entry = _entry_at(data, at)
+        skip = 1
+        if entry is not None:
+            skip = _FRAME.size + len(entry.payload)
+            if entry.sequence >= expected:
+                return at, entry, at + skip
+        # Not here: the end, or damage. Only an entry further on tells the two apart.
+        at = whole.find(_MAGIC_BYTES, at + skip)
+    return None
+
+
+def _entry_at(data: memoryview, at: int) -> Entry | None:
+    if at + _FRAME.size > len(data):
+        return None
+    magic, length, check, kind, sequence = _FRAME.unpack_from(data, at)
+    end = at + _FRAME.size + length
+    if magic != _MAGIC or end > len(data) or crc32c(data[at + _CHECKED_FROM : end]) != check:
+        return None
+    if kind not in _KINDS:
+        raise FormatTooNew(
+            f"the write-ahead log holds an entry of kind {kind}, which this version of mainstem "
+            "does not know: open the directory with a newer mainstem, nothing was changed"
+        )
+    return Entry(Kind(kind), data[at + _FRAME.size : end], sequence)
