@@ -41,12 +41,13 @@ def run(
 ) -> Run:
     """Run ``mainstem …`` and return exit code, stdout and stderr."""
 
-    def invoke(*args: str, stdin: bytes = b"", terminal: bool = False) -> Ran:
+    def invoke(*args: str, stdin: bytes | None = b"", terminal: bool = False) -> Ran:
         source = tmp_path / ".stdin"
-        source.write_bytes(stdin)
+        source.write_bytes(stdin or b"")
         capsysbinary.readouterr()
         with source.open() as file, monkeypatch.context() as patch:
-            patch.setattr(sys, "stdin", file)
+            if stdin is not None:
+                patch.setattr(sys, "stdin", file)
             if terminal:
                 patch.setattr(sys.stdout, "isatty", lambda: True)
                 patch.setattr(sys.stderr, "isatty", lambda: True)
@@ -63,8 +64,8 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """A person at a terminal, who types this."""
 
     def answer(text: str) -> None:
-        reader, writer = os.openpty()
-        os.write(writer, text.encode())
-        monkeypatch.setattr(sys, "stdin", os.fdopen(reader, "r"))
+        keyboard, terminal = os.openpty()
+        os.write(keyboard, text.encode())
+        monkeypatch.setattr(sys, "stdin", os.fdopen(terminal, "r"))
 
     return answer

@@ -14,7 +14,10 @@ def main() -> None:
 
     sys.excepthook = one_line
     signal.signal(signal.SIGTERM, by_signal)
-    code = run(sys.argv[1:])
+    try:
+        code = run(sys.argv[1:])
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
     if code > 128:
         # What is still buffered has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

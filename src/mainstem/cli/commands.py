@@ -21,7 +21,6 @@ COMMANDS = {
     "group": ("mainstem.cli.group:group", "List, show, seek and remove groups; their lag."),
     "verify": ("mainstem.cli.offline:verify", "Check every byte of a data directory."),
     "repair": ("mainstem.cli.offline:repair", "Set damaged parts of a data directory aside."),
-    "bench": ("mainstem.cli.bench:bench", "Measure this machine against its raw limits."),
     "doctor": ("mainstem.cli.doctor:doctor", "Check what this machine and directory need."),
     "completion": ("mainstem.cli.completion:completion", "Print a shell's completion script."),
 }

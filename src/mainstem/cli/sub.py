@@ -19,6 +19,7 @@ from mainstem.cli.screen import shown_bytes, shown_json
 from mainstem.cli.target import at_option, open_target
 from mainstem.client.stem import Start, Stem, Subscription
 from mainstem.core.event import Event
+from mainstem.core.names import is_pattern
 
 AT_ONCE = 2000
 WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
@@ -275,6 +276,6 @@ def _start(stem: Stem, where: Where, topics: tuple[str, ...]) -> Start:
     if not isinstance(where, FromEnd):
         assert not isinstance(where, Until)
         return "earliest" if where == "stored" else where
-    if len(topics) > 1 or "*" in topics[0]:
+    if len(topics) > 1 or is_pattern(topics[0]):
         raise click.UsageError("-o -N counts from the end of one topic; name just one")
     return in_topic(where, stem.topics.show(topics[0]))

@@ -1,0 +1,109 @@
+"""The command line as a process among others: pipes, signals, exit codes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+MAINSTEM = (sys.executable, "-c", "from mainstem.cli import main; main()")
+
+
+def start(
+    *args: str, stdin: int | None = subprocess.PIPE, at: Path | None = None
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*MAINSTEM, *args],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=at,
+    )
+
+
+def finish(process: subprocess.Popen[bytes], data: bytes = b"") -> tuple[int, bytes, str]:
+    out, err = process.communicate(data, timeout=60)
+    return process.returncode, out, err.decode()
+
+
+def test_a_hundred_thousand_lines_go_through_a_pipe_in_order() -> None:
+    numbers = b"".join(b"%d\n" % number for number in range(100_000))
+
+    assert finish(start("pub", "numbers", "-q"), numbers) == (0, b"", "")
+    assert finish(start("sub", "numbers", "-e")) == (0, numbers, "")
+
+
+def test_a_reader_that_leaves_ends_us_quietly_and_the_log_is_closed() -> None:
+    numbers = b"".join(b"%d\n" % number for number in range(100_000))
+    finish(start("pub", "numbers", "-q"), numbers)
+
+    process = start("sub", "numbers", "-e")
+    assert process.stdout
+    assert process.stdout.read(2) == b"0\n"
+    process.stdout.close()
+
+    assert process.wait(60) == -signal.SIGPIPE
+    assert process.stderr
+    assert process.stderr.read() == b""
+    assert finish(start("sub", "numbers", "-c", "1")) == (0, b"0\n", "")
+
+
+def test_a_reader_that_leaves_is_noticed_while_waiting_for_more() -> None:
+    finish(start("pub", "t", "-q", "only"))
+
+    process = start("sub", "t")
+    assert process.stdout
+    # It follows, so the line comes although nothing comes after it.
+    assert process.stdout.readline() == b"only\n"
+    process.stdout.close()
+
+    assert process.wait(60) == -signal.SIGPIPE
+
+
+def test_ctrl_c_ends_a_reader_quietly_and_stores_the_groups_cursor() -> None:
+    finish(start("pub", "t", "-q", "1", "2"))
+    process = start("sub", "t", "-g", "g")
+    assert process.stdout
+    assert process.stdout.readline() == b"1\n"
+    assert process.stdout.readline() == b"2\n"
+
+    process.send_signal(signal.SIGINT)
+
+    assert finish(process) == (-signal.SIGINT, b"", "")
+    assert finish(start("sub", "t", "-g", "g", "-e")) == (0, b"", "")
+
+
+def test_a_directory_in_use_is_refused_and_its_holder_named() -> None:
+    finish(start("pub", "t", "-q", "1"))
+    holder = start("sub", "t")
+    assert holder.stdout
+    assert holder.stdout.readline() == b"1\n"
+
+    code, out, err = finish(start("pub", "t", "2"))
+
+    assert (code, out) == (6, b"")
+    assert str(holder.pid) in err
+    assert len(err.splitlines()) == 1
+    holder.send_signal(signal.SIGTERM)
+    assert finish(holder)[0] == -signal.SIGTERM
+
+
+def test_what_nobody_foresaw_is_one_line_and_no_traceback(tmp_path: Path) -> None:
+    code = (
+        "import mainstem; mainstem.open = lambda path: 1 // 0; import mainstem.cli as c; c.main()"
+    )
+    (tmp_path / "mainstem-data").mkdir()
+    environment = {**os.environ, "MAINSTEM_DEBUG": ""}
+
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "topic", "ls"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+    assert ran.returncode == 1
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("mainstem: unexpected ZeroDivisionError")
+    assert "MAINSTEM_DEBUG=1" in line
