@@ -1,0 +1,107 @@
+"""Who of a group should own which partition: evenly, and moving as few as possible.
+
+How this works: partitions that the same members may own are alike, and form a class; members that
+all read the same topics make a single one. Whoever has a partition keeps it at first. Partitions
+without an owner go to the member with the fewest. Then, class by class, partitions move from the
+member with the most to the one with the fewest until these differ by one at most, and no move that
+is not needed for that is made. Members who read different topics come as near to even as single
+moves can bring them.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+from mainstem.log.port import PartitionId
+
+Readers = frozenset[str]
+
+
+def assign(
+    topics: Mapping[str, Sequence[PartitionId]],
+    members: Mapping[str, frozenset[str]],
+    current: Mapping[PartitionId, str],
+) -> dict[PartitionId, str]:
+    """Return the member that should own each partition.
+
+    ``topics`` gives the partitions of each topic, ``members`` the topics each member reads, in
+    the order in which they joined, ``current`` who owns what now. Topics that nobody reads are
+    left out.
+    """
+    classes = _classes(topics, members)
+    rank = {member: number for number, member in enumerate(members)}
+    loads = dict.fromkeys(members, 0)
+    owners: dict[PartitionId, str] = {}
+    for readers, partitions in classes.items():
+        for partition in partitions:
+            owner = current.get(partition)
+            if owner in readers:
+                owners[partition] = owner
+                loads[owner] += 1
+    for readers in sorted(classes, key=len):
+        _place(classes[readers], readers, owners, loads, rank)
+    while any(_level(classes[each], each, owners, loads, rank) for each in classes):
+        pass
+    return owners
+
+
+def _classes(
+    topics: Mapping[str, Sequence[PartitionId]], members: Mapping[str, frozenset[str]]
+) -> dict[Readers, list[PartitionId]]:
+    """Group the partitions by who may own them, in the order of topic names and numbers."""
+    readers_of: dict[str, list[str]] = {}
+    for member, names in members.items():
+        for name in names:
+            readers_of.setdefault(name, []).append(member)
+    classes: dict[Readers, list[PartitionId]] = {}
+    for name in sorted(readers_of):
+        partitions = topics.get(name)
+        if partitions:
+            classes.setdefault(frozenset(readers_of[name]), []).extend(partitions)
+    return classes
+
+
+def _place(
+    partitions: Sequence[PartitionId],
+    readers: Readers,
+    owners: dict[PartitionId, str],
+    loads: dict[str, int],
+    rank: Mapping[str, int],
+) -> None:
+    """Give every partition that has no owner to the reader with the fewest."""
+    free = [partition for partition in partitions if partition not in owners]
+    if not free:
+        return
+    heap = [(loads[member], rank[member], member) for member in readers]
+    heapq.heapify(heap)
+    for partition in free:
+        load, number, member = heap[0]
+        owners[partition] = member
+        loads[member] = load + 1
+        heapq.heapreplace(heap, (load + 1, number, member))
+
+
+def _level(
+    partitions: Sequence[PartitionId],
+    readers: Readers,
+    owners: dict[PartitionId, str],
+    loads: dict[str, int],
+    rank: Mapping[str, int],
+) -> bool:
+    """Move partitions from the fullest reader to the emptiest; tell whether any moved."""
+    held: dict[str, list[PartitionId]] = {}
+    for partition in partitions:
+        held.setdefault(owners[partition], []).append(partition)
+    moved = False
+    while True:
+        most = max(held, key=lambda member: (loads[member], rank[member]))
+        least = min(readers, key=lambda member: (loads[member], rank[member]))
+        if loads[most] - loads[least] <= 1:
+            return moved
+        partition = held[most].pop()
+        if not held[most]:
+            del held[most]
+        held.setdefault(least, []).append(partition)
+        owners[partition] = least
+        loads[most] -= 1
+        loads[least] += 1
+        moved = True

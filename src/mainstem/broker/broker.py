@@ -1,0 +1,398 @@
+"""The one door to topics, cursors and groups: heads, connectors and the client see nothing below.
+
+How this works: a request is decided, appended and applied under one short lock (``state``), and
+never waits there: whoever answers it waits for ``durable`` afterwards. Reading, and publishing to
+topics without a backlog limit, take no lock here at all, as the log has its own. Callbacks are
+made without the lock.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from mainstem.broker.cursors import Cursor
+from mainstem.broker.groups import HAND_OVER_MS
+from mainstem.broker.lags import GroupState, Lag, group_state, lag
+from mainstem.broker.member import Member
+from mainstem.broker.overload import NO_COUNTERS, Held
+from mainstem.broker.publishing import Published, Run, check_batch, runs
+from mainstem.broker.state import OpenTopic, State
+from mainstem.broker.topics import Topic
+from mainstem.core.errors import (
+    InvalidSetting,
+    OffsetOutOfRange,
+    UnknownGroup,
+    UnknownPartition,
+    UnknownTopic,
+)
+from mainstem.core.event import Event
+from mainstem.core.names import check_topic, is_internal
+from mainstem.core.policies import TopicSettings
+from mainstem.log.port import Bounds, Durable, Log, PartitionId, Slice, TimedOffset, WritableBatch
+
+Call = Callable[[], None]
+Place = tuple[str, int]
+"""A partition as users name it: topic and number."""
+DEFAULTS = TopicSettings()
+
+
+class TopicDone(NamedTuple):
+    """A topic as it is after a change, and when that change is durable."""
+
+    topic: Topic
+    durable: Durable
+
+
+class Broker:
+    """What can be done with topics; synchronous and thread-safe."""
+
+    def __init__(
+        self,
+        log: Log,
+        now_ms: Callable[[], int],
+        *,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        hand_over_ms: int = HAND_OVER_MS,
+    ) -> None:
+        self._log = log
+        self._now_ms = now_ms
+        self._new_id = new_id
+        self._state = State(log, hand_over_ms)
+        self._state.load(now_ms())
+
+    # Topics
+
+    def create_topic(self, name: str, settings: TopicSettings = DEFAULTS) -> TopicDone:
+        """Create a topic; raises TopicExists, InvalidName, InvalidSetting."""
+        now_ms = self._now_ms()
+        with self._state.lock:
+            changes = self._state.topics.create(name, settings, self._new_id(), now_ms)
+            durable = self._state.change_topics(changes, now_ms)
+            calls = self._state.groups.topic_changed(name, now_ms)
+            done = TopicDone(self._state.topics.get(name), durable)
+        _call(calls)
+        return done
+
+    def alter_topic(self, name: str, **changes: object) -> TopicDone:
+        """Change some settings of a topic; partitions only grow."""
+        now_ms = self._now_ms()
+        with self._state.lock:
+            was = self._state.topics.get(name)
+            settings = was.settings.altered(**changes)
+            decided = self._state.topics.alter(name, settings)
+            if settings.compact and not was.settings.compact:
+                self._check_empty(was)
+            durable = self._state.change_topics(decided, now_ms)
+            calls = self._state.groups.topic_changed(name, now_ms)
+            calls += self._state.make_room(was.partitions)
+            done = TopicDone(self._state.topics.get(name), durable)
+        _call(calls)
+        return done
+
+    def delete_topic(self, name: str) -> Durable:
+        """Delete a topic, all it holds, and every group's cursors in it."""
+        now_ms = self._now_ms()
+        with self._state.lock:
+            changes = self._state.topics.delete(name)
+            gone = self._state.topics.get(name).partitions
+            calls = self._state.make_room(gone)
+            durable = self._state.change_topics(changes, now_ms)
+            self._state.change_cursors(self._state.cursors.forget(gone), now_ms)
+            self._state.finish_deletions(now_ms)
+            calls += self._state.groups.topic_changed(name, now_ms)
+        _call(calls)
+        return durable
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic; raises UnknownTopic."""
+        return self._state.topics.get(name)
+
+    def topics(self, pattern: str = "*", *, internal: bool = False) -> list[Topic]:
+        """Return the topics that a name or pattern means, by name."""
+        with self._state.lock:
+            return self._state.topics.matching(pattern, internal=internal)
+
+    def counters(self, topic: str) -> dict[str, int]:
+        """Return what overload did to a topic since the process started."""
+        with self._state.lock:
+            gate = self._state.gates.get(self._state.topics.get(topic).id)
+            return dict(NO_COUNTERS if gate is None else gate.counters)
+
+    # Events
+
+    def publish(
+        self, topic: str, events: Sequence[Event], partition: int | None = None
+    ) -> Published:
+        """Append events, all or nothing; held while the topic is full, if it says so.
+
+        By key, by the partition given, or else in turn. Raises Overloaded, EventTooLarge,
+        InvalidEvent, StorageFull; nothing was appended then.
+        """
+        opened = self._open(topic)
+        batches = runs(opened.topic, events, partition, opened.turns, self._now_ms())
+        if opened.gate is None:
+            return self._append(opened, batches)
+        answer = self._append_within_limit(opened, batches, None)
+        while isinstance(answer, Held):
+            in_time = answer.room.wait(max(0, answer.until_ms - self._now_ms()) / 1000)
+            opened = self._open(topic)
+            answer = self._append_within_limit(opened, batches, answer, last=not in_time)
+        return answer
+
+    def try_publish(
+        self,
+        topic: str,
+        events: Sequence[Event],
+        partition: int | None = None,
+        held: Held | None = None,
+    ) -> Published | Held:
+        """Publish without waiting: if held, wait for ``room`` or ``until_ms`` and try again."""
+        opened = self._open(topic)
+        batches = runs(opened.topic, events, partition, opened.turns, self._now_ms())
+        return self._append_within_limit(opened, batches, held)
+
+    def append_batch(
+        self, topic: str, partition: int, batch: WritableBatch, held: Held | None = None
+    ) -> Published | Held:
+        """Append a record batch as a producer built it, checked as the topic asks; never waits."""
+        opened = self._open(topic)
+        if not 0 <= partition < len(opened.topic.partitions):
+            raise UnknownPartition(topic, partition, len(opened.topic.partitions))
+        count = check_batch(opened.topic, batch)
+        return self._append_within_limit(opened, [Run(partition, batch, range(count))], held)
+
+    def admit(
+        self, topic: str, partition: int, count: int, held: Held | None = None
+    ) -> Held | None:
+        """Ask for room for events: None if there is, Held to wait for it, or Overloaded."""
+        gate = self._open(topic).gate
+        self._at(topic, partition)
+        if gate is None:
+            return None
+        with self._state.lock:
+            return gate.admit({partition: count}, self._now_ms(), held)
+
+    def read(self, topic: str, partition: int, offset: int, max_bytes: int) -> Slice:
+        """Return whole record batches from the one that holds ``offset`` on."""
+        try:
+            return self._log.read(self._at(topic, partition), offset, max_bytes)
+        except UnknownPartition as error:
+            raise self._gone(topic, error) from None
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        """Return what a partition holds now."""
+        try:
+            return self._log.bounds(self._at(topic, partition))
+        except UnknownPartition as error:
+            raise self._gone(topic, error) from None
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> TimedOffset | None:
+        """Return the first visible event at or after a time, None if there is none."""
+        try:
+            return self._log.offset_at(self._at(topic, partition), timestamp_ms)
+        except UnknownPartition as error:
+            raise self._gone(topic, error) from None
+
+    def watch(self, topic: str, partition: int, offset: int, wake: Call) -> Call:
+        """Call ``wake`` once the tail is past ``offset``, or the topic is deleted.
+
+        At once if it is already. Returns a function that takes the watch back.
+        """
+        try:
+            return self._log.watch(self._at(topic, partition), offset, wake)
+        except UnknownPartition as error:
+            raise self._gone(topic, error) from None
+
+    def trim(self, topic: str, partition: int, before: int) -> Bounds:
+        """Delete the events before an offset."""
+        return self._cut(topic, partition, start=before)
+
+    def truncate(self, topic: str, partition: int, end: int) -> Bounds:
+        """Delete the events at an offset and after; a new epoch begins."""
+        return self._cut(topic, partition, end=end)
+
+    # Groups and cursors
+
+    def join(self, group: str, topics: Sequence[str], changed: Call) -> Member:
+        """Join a group to read topics, by name or pattern; ``changed`` tells of new assignments.
+
+        It is called from any thread, without a lock, and must not block.
+        """
+        now_ms = self._now_ms()
+        with self._state.lock:
+            member, calls = self._state.groups.join(group, topics, changed, now_ms)
+        _call(calls)
+        return Member(self._state, self._now_ms, group, member)
+
+    def fence(self, group: str, member: str) -> None:
+        """Take a member out of its group against its will: it cannot commit any more."""
+        with self._state.lock:
+            calls = self._state.groups.leave(group, member, self._now_ms())
+        _call(calls)
+
+    def commit(self, group: str, offsets: Mapping[Place, int], metadata: str = "") -> Durable:
+        """Move cursors of a group that has no members; members commit through their place."""
+        return self._move(group, offsets, "committed to from outside", metadata)
+
+    def seek(self, group: str, offsets: Mapping[Place, int]) -> Durable:
+        """Move cursors anywhere within their partitions; refused while the group is live."""
+        for (topic, partition), offset in offsets.items():
+            start, tail = self.bounds(topic, partition)[:2]
+            if not start <= offset <= tail:
+                place = f"partition {partition} of topic {topic!r}"
+                raise OffsetOutOfRange(place, offset, start, tail)
+        return self._move(group, offsets, "moved")
+
+    def cursor(self, group: str, topic: str, partition: int) -> Cursor | None:
+        """Return a group's cursor in a partition, None if it has not committed there."""
+        return self._state.cursors.at(group, self._at(topic, partition))
+
+    def committed(self, group: str) -> dict[Place, Cursor]:
+        """Return all cursors of a group."""
+        with self._state.lock:
+            return {
+                (topic.name, at.number): cursor
+                for at, cursor in self._state.cursors.of(group).items()
+                if (topic := self._state.topics.by_id(at.topic_id)) is not None
+            }
+
+    def lag(self, group: str, topic: str | None = None) -> tuple[Lag, ...]:
+        """Return how far a group is behind wherever it has a cursor or reads; raises UnknownGroup.
+
+        With a topic: in all its partitions.
+        """
+        with self._state.lock:
+            self._check_known(group)
+            return lag(self._state, group, topic)
+
+    def group(self, name: str) -> GroupState:
+        """Return one group; raises UnknownGroup."""
+        with self._state.lock:
+            self._check_known(name)
+            return group_state(self._state, name)
+
+    def groups(self) -> list[GroupState]:
+        """Return every group that is live or has cursors, by name."""
+        with self._state.lock:
+            names = self._state.groups.live() | set(self._state.cursors.groups())
+            return [group_state(self._state, name) for name in sorted(names)]
+
+    def delete_group(self, name: str) -> Durable:
+        """Forget a group's cursors; refused while it is live."""
+        now_ms = self._now_ms()
+        with self._state.lock:
+            self._check_known(name)
+            self._state.groups.check_not_live(name, "deleted")
+            changes = self._state.cursors.remove(name)
+            partitions = list(self._state.cursors.of(name))
+            durable = self._state.change_cursors(changes, now_ms)
+            calls = self._state.make_room(partitions)
+        _call(calls)
+        return durable
+
+    def expire_cursors(self, older_than_ms: int) -> Durable:
+        """Forget cursors last committed longer ago than that, except those of live groups."""
+        now_ms = self._now_ms()
+        with self._state.lock:
+            live = self._state.groups.live()
+            changes = self._state.cursors.expire(now_ms - older_than_ms, live)
+            return self._state.change_cursors(changes, now_ms)
+
+    def tick(self) -> None:
+        """Fence members that did not release in time; members do this whenever they look."""
+        with self._state.lock:
+            calls = self._state.groups.tick(self._now_ms())
+        _call(calls)
+
+    def _open(self, topic: str) -> OpenTopic:
+        opened = self._state.opened.get(topic)
+        if opened is None:
+            if is_internal(topic):
+                check_topic(topic)
+            raise UnknownTopic(topic)
+        return opened
+
+    def _at(self, topic: str, partition: int) -> PartitionId:
+        partitions = self._state.topics.get(topic).partitions
+        if not 0 <= partition < len(partitions):
+            raise UnknownPartition(topic, partition, len(partitions))
+        return partitions[partition]
+
+    def _append(self, opened: OpenTopic, batches: Sequence[Run]) -> Published:
+        partitions = opened.topic.partitions
+        try:
+            appended = self._log.append(
+                [(partitions[number], batch) for number, batch, _ in batches]
+            )
+        except UnknownPartition as error:
+            raise self._gone(opened.topic.name, error) from None
+        return Published(batches, appended.offsets, appended.durable)
+
+    def _append_within_limit(
+        self, opened: OpenTopic, batches: Sequence[Run], held: Held | None, *, last: bool = False
+    ) -> Published | Held:
+        gate = opened.gate
+        if gate is None:
+            return self._append(opened, batches)
+        counts: dict[int, int] = {}
+        for number, _, places in batches:
+            counts[number] = counts.get(number, 0) + len(places)
+        now_ms = self._now_ms()
+        with self._state.lock:
+            again = gate.admit(counts, now_ms, held, last=last)
+            if again is not None:
+                return again
+            published = self._append(opened, batches)
+            gate.shed(counts, now_ms)
+        return published
+
+    def _cut(
+        self, topic: str, partition: int, *, start: int | None = None, end: int | None = None
+    ) -> Bounds:
+        check_topic(topic)
+        at = self._at(topic, partition)
+        try:
+            bounds = self._log.cut(at, start=start, end=end)
+        except UnknownPartition as error:
+            raise self._gone(topic, error) from None
+        with self._state.lock:
+            calls = self._state.make_room((at,))
+        _call(calls)
+        return bounds
+
+    def _move(
+        self, group: str, offsets: Mapping[Place, int], deed: str, metadata: str = ""
+    ) -> Durable:
+        now_ms = self._now_ms()
+        with self._state.lock:
+            self._state.groups.check_not_live(group, deed)
+            cursors = {
+                self._at(topic, partition): Cursor(offset, now_ms, metadata)
+                for (topic, partition), offset in offsets.items()
+            }
+            changes = self._state.cursors.commit(group, cursors)
+            durable = self._state.change_cursors(changes, now_ms)
+            calls = self._state.make_room(tuple(cursors))
+        _call(calls)
+        return durable
+
+    def _gone(self, topic: str, error: UnknownPartition) -> UnknownTopic | UnknownPartition:
+        """Say that the topic was deleted meanwhile, where the log only knows ids."""
+        return error if error.topic == topic else UnknownTopic(topic)
+
+    def _check_known(self, group: str) -> None:
+        if not self._state.groups.is_live(group) and not self._state.cursors.of(group):
+            raise UnknownGroup(group)
+
+    def _check_empty(self, topic: Topic) -> None:
+        for partition in topic.partitions:
+            if self._log.bounds(partition).start != self._log.bounds(partition).end:
+                raise InvalidSetting(
+                    f"topic {topic.name!r} holds events, so compact cannot be turned on: those "
+                    "without a key would be lost; trim it first, or create another topic"
+                )
+
+
+def _call(calls: Iterable[Call]) -> None:
+    for call in calls:
+        call()

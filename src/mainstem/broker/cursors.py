@@ -1,0 +1,162 @@
+"""How far each group has got: a fold over the topic ``__mainstem_cursors``.
+
+Cursors do not know who is a member of a group: whoever keeps the membership (``groups`` for
+consumers in this process) decides who may commit, and all kinds of groups share these cursors.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from mainstem.core.errors import InvalidSetting, UnknownGroup
+from mainstem.core.names import check_group
+from mainstem.log.port import PartitionId
+
+Outer = TypeVar("Outer")
+Inner = TypeVar("Inner")
+
+MAX_METADATA_BYTES = 4096
+MAX_CURSORS = 1_000_000
+"""Of all groups together."""
+
+
+class CursorKey(msgspec.Struct, frozen=True, array_like=True, tag="cursor"):
+    """What compaction keeps the latest of: a group's place in a partition."""
+
+    group: str
+    topic_id: str
+    partition: int
+
+
+class Cursor(msgspec.Struct, frozen=True, tag_field="kind", tag="cursor/1", omit_defaults=True):
+    """The next offset a group will read in a partition, and what it noted beside it."""
+
+    offset: int
+    committed_ms: int
+    metadata: str = ""
+    epoch: int = -1
+    """The leader epoch of the last event read, -1 if the consumer did not say."""
+
+
+class CursorChange(NamedTuple):
+    """One record of the fold."""
+
+    key: CursorKey
+    value: Cursor | None
+
+
+class Cursors:
+    """The cursors of every group."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[PartitionId, Cursor]] = {}
+        self._readers: dict[PartitionId, dict[str, Cursor]] = {}
+        self._count = 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Cursors):
+            return NotImplemented
+        return (self._groups, self._readers, self._count) == (
+            other._groups,
+            other._readers,
+            other._count,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def groups(self) -> list[str]:
+        """Return the names of all groups that have cursors."""
+        return sorted(self._groups)
+
+    def of(self, group: str) -> Mapping[PartitionId, Cursor]:
+        """Return the cursors of a group; none if it has never committed."""
+        return self._groups.get(group, {})
+
+    def at(self, group: str, partition: PartitionId) -> Cursor | None:
+        """Return a group's cursor in a partition, if it has one."""
+        return self._groups.get(group, {}).get(partition)
+
+    def partitions(self) -> list[PartitionId]:
+        """Return every partition in which some group has a cursor."""
+        return list(self._readers)
+
+    def readers(self, partition: PartitionId) -> Mapping[str, Cursor]:
+        """Return the cursors of all groups in a partition."""
+        return self._readers.get(partition, {})
+
+    def commit(self, group: str, cursors: Mapping[PartitionId, Cursor]) -> list[CursorChange]:
+        """Decide to move cursors, forward or back: who may do that was decided before."""
+        check_group(group)
+        for partition, cursor in cursors.items():
+            if cursor.offset < 0:
+                raise InvalidSetting(f"a cursor cannot be at {cursor.offset}; offsets begin at 0")
+            size = len(cursor.metadata.encode())
+            if size > MAX_METADATA_BYTES:
+                raise InvalidSetting(
+                    f"{size} bytes of metadata for a cursor of group {group!r} in partition "
+                    f"{partition.number}; at most {MAX_METADATA_BYTES} are kept"
+                )
+        if self._count + len(cursors) > MAX_CURSORS:
+            self._check_room(group, cursors)
+        return [CursorChange(_key(group, at), cursor) for at, cursor in cursors.items()]
+
+    def remove(
+        self, group: str, partitions: Iterable[PartitionId] | None = None
+    ) -> list[CursorChange]:
+        """Decide to forget some cursors of a group, or all of them."""
+        known = self._groups.get(group)
+        if known is None:
+            raise UnknownGroup(group)
+        chosen = known if partitions is None else [at for at in partitions if at in known]
+        return [CursorChange(_key(group, at), None) for at in chosen]
+
+    def forget(self, partitions: Iterable[PartitionId]) -> list[CursorChange]:
+        """Decide to forget all cursors in partitions that are gone."""
+        return [
+            CursorChange(_key(group, at), None)
+            for at in partitions
+            for group in self._readers.get(at, ())
+        ]
+
+    def expire(self, before_ms: int, live: Container[str]) -> list[CursorChange]:
+        """Decide to forget cursors last committed before a time, except those of live groups."""
+        return [
+            CursorChange(_key(group, at), None)
+            for group, cursors in self._groups.items()
+            if group not in live
+            for at, cursor in cursors.items()
+            if cursor.committed_ms < before_ms
+        ]
+
+    def apply(self, change: CursorChange) -> None:
+        """Make one change true; the only place where this state changes, live and on replay."""
+        group, topic_id, number = change.key.group, change.key.topic_id, change.key.partition
+        partition = PartitionId(topic_id, number)
+        if change.value is not None:
+            cursors = self._groups.setdefault(group, {})
+            self._count += partition not in cursors
+            cursors[partition] = change.value
+            self._readers.setdefault(partition, {})[group] = change.value
+        elif partition in self._groups.get(group, ()):
+            self._count -= 1
+            _take_out(self._groups, group, partition)
+            _take_out(self._readers, partition, group)
+
+    def _check_room(self, group: str, cursors: Mapping[PartitionId, Cursor]) -> None:
+        known = self._groups.get(group, {})
+        if self._count + sum(at not in known for at in cursors) > MAX_CURSORS:
+            raise InvalidSetting(
+                f"there are {MAX_CURSORS} cursors already; delete groups that are not used"
+            )
+
+
+def _key(group: str, partition: PartitionId) -> CursorKey:
+    return CursorKey(group, partition.topic_id, partition.number)
+
+
+def _take_out(table: dict[Outer, dict[Inner, Cursor]], outer: Outer, inner: Inner) -> None:
+    entries = table[outer]
+    del entries[inner]
+    if not entries:
+        del table[outer]

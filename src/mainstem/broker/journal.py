@@ -1,0 +1,104 @@
+"""The internal topics: where the broker's own state is written down, and read back at the start.
+
+A journal has one partition, is compacted, and survives a power cut. Its records are JSON with a
+kind and a version (``"kind":"cursor/1"``), so that an older program refuses what it does not know
+instead of guessing.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from mainstem.core.batch import batches, read_header
+from mainstem.core.errors import DamagedLog, FormatTooNew
+from mainstem.core.event import Event
+from mainstem.core.policies import Durability, TopicSettings
+from mainstem.core.records import build, events
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable, Log, PartitionId
+
+TOPICS = "__mainstem_topics"
+CURSORS = "__mainstem_cursors"
+IDS = {TOPICS: f"{0x10:032x}", CURSORS: f"{0x11:032x}"}
+"""Fixed, so that the state can be found before anything is known."""
+SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)
+
+_READ_BYTES = 1024 * 1024
+_EVENTS_PER_BATCH = 1_000
+"""A record takes less than a kilobyte, except for a few kilobytes of a cursor's metadata."""
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Key_co = TypeVar("Key_co", covariant=True)
+Value_co = TypeVar("Value_co", covariant=True)
+
+
+class Change(Protocol[Key_co, Value_co]):
+    """A record: what it is about, and what is true of it now; None if nothing any more."""
+
+    @property
+    def key(self) -> Key_co:
+        """What the record is about; compaction keeps the latest of each."""
+
+    @property
+    def value(self) -> Value_co | None:
+        """What is true of it now."""
+
+
+class Journal(Generic[Key, Value]):
+    """Changes of one kind of state, in the order in which they were decided."""
+
+    def __init__(
+        self, log: Log, topic: str, key: Callable[[bytes], Key], value: Callable[[bytes], Value]
+    ) -> None:
+        self._log = log
+        self._topic = topic
+        self._partition = PartitionId(IDS[topic], 0)
+        self._key = key
+        self._value = value
+        self._encoder = msgspec.json.Encoder()
+        log.ensure(self._partition, topic, SETTINGS)
+
+    def append(self, changes: Iterable[Change[Key, Value]], now_ms: int) -> Durable:
+        """Write changes, all or nothing; they are ordered on return and durable later."""
+        encode = self._encoder.encode
+        written = [
+            Event(None if change.value is None else encode(change.value), encode(change.key))
+            for change in changes
+        ]
+        if not written:
+            return AT_ONCE
+        return self._log.append(
+            [
+                (self._partition, build(written[at : at + _EVENTS_PER_BATCH], now_ms=now_ms))
+                for at in range(0, len(written), _EVENTS_PER_BATCH)
+            ]
+        ).durable
+
+    def replay(self, apply: Callable[[Key, Value | None], None]) -> None:
+        """Apply everything that was ever written and is still kept, in order."""
+        offset, tail = self._log.bounds(self._partition)[:2]
+        while offset < tail:
+            read = self._log.read(self._partition, offset, _READ_BYTES)
+            if not read.length:
+                return
+            for batch in batches(read.tobytes()):
+                for event in events(batch, from_offset=offset):
+                    apply(*self._decode(event))
+                offset = read_header(batch).last_offset + 1
+
+    def _decode(self, event: Event) -> tuple[Key, Value | None]:
+        try:
+            key = self._key(event.key or b"")
+            return key, None if event.value is None else self._value(event.value)
+        except msgspec.ValidationError as error:
+            raise FormatTooNew(
+                f"offset {event.offset} of {self._topic} holds a record that this version does "
+                f"not know ({error}): it was written by a newer one; open the directory with that"
+            ) from None
+        except msgspec.DecodeError as error:
+            raise DamagedLog(
+                f"offset {event.offset} of {self._topic} cannot be read: {error}; "
+                "run mainstem verify, and restore the directory from a copy"
+            ) from None

@@ -1,0 +1,85 @@
+"""How far groups are behind: in each partition, and as a whole."""
+
+from typing import Literal
+
+import msgspec
+
+from mainstem.broker.state import State
+from mainstem.log.port import PartitionId
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """How far a group is behind in one partition."""
+
+    group: str
+    topic: str
+    partition: int
+    cursor: int | None
+    """The next offset the group will read; None if it has not committed here."""
+    start: int
+    tail: int
+    lag: int
+    """Events not yet read; from the start if there is no cursor."""
+    missed: int = 0
+    """Events that were deleted before the group had committed them."""
+    member: str | None = None
+    """Who owns the partition now."""
+
+
+class GroupState(msgspec.Struct, frozen=True):
+    """A group: its live members, what they own, and how far it has got."""
+
+    name: str
+    state: Literal["empty", "live"]
+    members: dict[str, tuple[tuple[str, int], ...]]
+    """Member id to the partitions (topic, number) it owns."""
+    lags: tuple[Lag, ...]
+
+
+def lag(state: State, group: str, topic: str | None = None) -> tuple[Lag, ...]:
+    """Return how far a group is behind in one topic, or wherever it has a cursor or reads."""
+    owners = state.groups.owners(group)
+    if topic is not None:
+        partitions = set(state.topics.get(topic).partitions)
+    else:
+        partitions = owners.keys() | state.cursors.of(group).keys()
+    found = [_lag(state, group, at, owners.get(at)) for at in partitions]
+    return tuple(sorted(found, key=lambda each: (each.topic, each.partition)))
+
+
+def group_state(state: State, group: str) -> GroupState:
+    """Return a group: its members, what they own, and how far it has got."""
+    owned: dict[str, list[tuple[str, int]]] = {member: [] for member in state.groups.members(group)}
+    lags = lag(state, group)
+    for each in lags:
+        if each.member is not None:
+            owned[each.member].append((each.topic, each.partition))
+    return GroupState(
+        group,
+        "live" if state.groups.is_live(group) else "empty",
+        {member: tuple(places) for member, places in owned.items()},
+        lags,
+    )
+
+
+def _lag(state: State, group: str, partition: PartitionId, member: str | None) -> Lag:
+    topic = state.topics.by_id(partition.topic_id)
+    cursor = state.cursors.at(group, partition)
+    start, tail = state.log.bounds(partition)[:2]
+    read = start if cursor is None else max(cursor.offset, start)
+    gate = state.gates.get(partition.topic_id)
+    if gate is not None:
+        missed = gate.missed(group, partition, start)
+    else:
+        missed = 0 if cursor is None else max(0, start - cursor.offset)
+    return Lag(
+        group,
+        topic.name if topic is not None else partition.topic_id,
+        partition.number,
+        None if cursor is None else cursor.offset,
+        start,
+        tail,
+        max(0, tail - read),
+        missed,
+        member,
+    )

@@ -1,0 +1,208 @@
+"""Which topics there are, with which settings: a fold over the topic ``__mainstem_topics``.
+
+A request is decided into changes, or refused; the changes are appended; then they are applied.
+After a restart the same ``apply`` runs over the same changes, so memory and disk cannot disagree.
+
+A deletion takes two changes: ``TopicGone`` hides the topic and says what is to be deleted from the
+log, and a change without a value, once that has been done, lets the name be forgotten. A crash in
+between leaves the first, and ``going`` tells the broker what to finish.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.core.errors import InvalidSetting, TopicExists, UnknownTopic
+from mainstem.core.names import check_topic, is_internal, is_pattern, matches
+from mainstem.core.policies import Durability, TopicSettings
+from mainstem.log.port import PartitionId
+
+MAX_TOPICS = 100_000
+MAX_PARTITIONS = 1_000_000
+"""Of all topics together."""
+
+
+class TopicKey(msgspec.Struct, frozen=True, array_like=True, tag="topic"):
+    """What compaction keeps the latest of: the topic's name."""
+
+    name: str
+
+
+class TopicSet(msgspec.Struct, frozen=True, tag_field="kind", tag="topic/1"):
+    """The topic exists, with this id and these settings."""
+
+    id: str
+    settings: TopicSettings
+    created_ms: int
+
+
+class TopicGone(msgspec.Struct, frozen=True, tag_field="kind", tag="topic-gone/1"):
+    """The topic was deleted; its partitions may still have to be taken out of the log."""
+
+    id: str
+    partitions: int
+
+
+TopicValue = TopicSet | TopicGone
+
+
+class TopicChange(NamedTuple):
+    """One record of the fold."""
+
+    key: TopicKey
+    value: TopicValue | None
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A topic that exists."""
+
+    name: str
+    id: str
+    settings: TopicSettings
+    created_ms: int
+    partitions: tuple[PartitionId, ...]
+
+    @property
+    def internal(self) -> bool:
+        """Whether the topic is the broker's own."""
+        return is_internal(self.name)
+
+
+class Topics:
+    """The topics by name and by id."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[str, Topic] = {}
+        self._partitions = 0
+        self.going: dict[str, TopicGone] = {}
+        """Names whose partitions may still be in the log."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Topics):
+            return NotImplemented
+        return (self._by_name, self._by_id, self._partitions, self.going) == (
+            other._by_name,
+            other._by_id,
+            other._partitions,
+            other.going,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def get(self, name: str) -> Topic:
+        """Return a topic by its name."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise UnknownTopic(name) from None
+
+    def find(self, name: str) -> Topic | None:
+        """Return a topic by its name, if there is one."""
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: str) -> Topic | None:
+        """Return a topic by its id, if there is one."""
+        return self._by_id.get(topic_id)
+
+    def matching(self, pattern: str, *, internal: bool = False) -> list[Topic]:
+        """Return the topics whose names match, by name; internal ones only if asked for."""
+        if not is_pattern(pattern):
+            found = self._by_name.get(pattern)
+            return [found] if found is not None else []
+        # Most names fail the plain beginning already, which is a hundred times quicker to see.
+        prefix = pattern.replace("?", "*").partition("*")[0]
+        names = sorted(
+            name
+            for name in self._by_name
+            if name.startswith(prefix)
+            and matches(pattern, name)
+            and (internal or not is_internal(name))
+        )
+        return [self._by_name[name] for name in names]
+
+    def create(
+        self, name: str, settings: TopicSettings, topic_id: str, now_ms: int
+    ) -> list[TopicChange]:
+        """Decide to create a topic."""
+        check_topic(name)
+        settings = settings.altered()
+        if name in self._by_name:
+            raise TopicExists(name)
+        if len(self._by_name) >= MAX_TOPICS:
+            raise InvalidSetting(f"there are {MAX_TOPICS} topics already; delete some first")
+        self._check_room(settings.partitions)
+        return [TopicChange(TopicKey(name), TopicSet(topic_id, settings, now_ms))]
+
+    def alter(self, name: str, settings: TopicSettings) -> list[TopicChange]:
+        """Decide to give a topic other settings; what would lose or strand events is refused."""
+        topic = self._own(name)
+        settings = settings.altered()
+        was = topic.settings
+        if settings == was:
+            return []
+        if settings.partitions < was.partitions:
+            raise InvalidSetting(
+                f"topic {name!r} has {was.partitions} partitions, and they cannot become fewer "
+                f"({settings.partitions}): what they hold would be lost; create another topic"
+            )
+        if (settings.durability is Durability.MEMORY) != (was.durability is Durability.MEMORY):
+            raise InvalidSetting(
+                f"topic {name!r} has durability {was.durability}, which cannot become "
+                f"{settings.durability}: events do not move between memory and disk; "
+                "create another topic"
+            )
+        self._check_room(settings.partitions - was.partitions)
+        return [TopicChange(TopicKey(name), TopicSet(topic.id, settings, topic.created_ms))]
+
+    def delete(self, name: str) -> list[TopicChange]:
+        """Decide to delete a topic."""
+        topic = self._own(name)
+        return [TopicChange(TopicKey(name), TopicGone(topic.id, len(topic.partitions)))]
+
+    def forget(self, name: str) -> list[TopicChange]:
+        """Decide to forget a deleted topic, once the log no longer holds its partitions."""
+        return [TopicChange(TopicKey(name), None)] if name in self.going else []
+
+    def apply(self, change: TopicChange) -> None:
+        """Make one change true; the only place where this state changes, live and on replay."""
+        name, value = change.key.name, change.value
+        if isinstance(value, TopicSet):
+            self._drop(name)
+            self.going.pop(name, None)
+            ids = tuple(PartitionId(value.id, n) for n in range(value.settings.partitions))
+            topic = Topic(name, value.id, value.settings, value.created_ms, ids)
+            self._by_name[name] = self._by_id[value.id] = topic
+            self._partitions += len(ids)
+            return
+        self._drop(name)
+        if value is None:
+            self.going.pop(name, None)
+        else:
+            self.going[name] = value
+
+    def _drop(self, name: str) -> None:
+        topic = self._by_name.pop(name, None)
+        if topic is not None:
+            del self._by_id[topic.id]
+            self._partitions -= len(topic.partitions)
+
+    def _own(self, name: str) -> Topic:
+        """Return a topic that users may change."""
+        if is_internal(name):
+            check_topic(name)
+        return self.get(name)
+
+    def _check_room(self, more: int) -> None:
+        if self._partitions + more > MAX_PARTITIONS:
+            raise InvalidSetting(
+                f"{more} more partitions would be over {MAX_PARTITIONS} of all topics together "
+                f"({self._partitions} now); delete topics, or ask for fewer"
+            )
