@@ -9,6 +9,7 @@ from mainstem.core.batch import batches
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build, events
+from mainstem.log.disk import DiskLog
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import Log, PartitionId, Slice
 
@@ -21,10 +22,11 @@ class OpenLog(Log, Protocol):
 
 FACTORIES: dict[str, Callable[[Path], OpenLog]] = {
     "memory": lambda _: MemoryLog(),
+    "disk": lambda path: DiskLog.open(path, now_ms=lambda: 0),
 }
 """How to open each log in a directory; opening a durable one again finds what was appended."""
 
-DURABLE: frozenset[str] = frozenset()
+DURABLE: frozenset[str] = frozenset({"disk"})
 """The logs that keep what they hold when they are closed and opened again."""
 
 TOPIC_ID = "0123456789abcdef0123456789abcdef"

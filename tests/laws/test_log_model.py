@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings
@@ -72,6 +73,7 @@ class EveryLog(RuleBasedStateMachine):
     @initialize()
     def create(self) -> None:
         open_partitions(self.log)
+        self.ids = {FIRST: FIRST, SECOND: SECOND}
         self.models = {FIRST: Model(), SECOND: Model()}
         self.watches: dict[PartitionId, list[tuple[int, Calls]]] = {FIRST: [], SECOND: []}
 
@@ -85,7 +87,7 @@ class EveryLog(RuleBasedStateMachine):
         appended = self.log.append(
             [
                 (
-                    partition,
+                    self.ids[partition],
                     batch_of(
                         *(value for value, _ in events),
                         timestamps_ms=[time for _, time in events],
@@ -103,7 +105,7 @@ class EveryLog(RuleBasedStateMachine):
         model = self.models[partition]
         start = data.draw(st.integers(model.start, model.tail))
 
-        self.log.cut(partition, start=start)
+        self.log.cut(self.ids[partition], start=start)
 
         model.start = start
 
@@ -112,16 +114,18 @@ class EveryLog(RuleBasedStateMachine):
         model = self.models[partition]
         end = data.draw(st.integers(model.start, model.tail))
 
-        self.log.cut(partition, end=end)
+        self.log.cut(self.ids[partition], end=end)
 
         del model.events[end:]
 
     @rule(partition=partitions)
     def delete_and_create(self, partition: PartitionId) -> None:
-        self.log.delete([partition])
+        self.log.delete([self.ids[partition]])
         assert all(wake.count == 1 for _, wake in self.watches[partition])
 
-        open_partitions(self.log, partition)
+        # The id of a topic is never used again.
+        self.ids[partition] = PartitionId(uuid4().hex, partition.number)
+        open_partitions(self.log, self.ids[partition])
         self.models[partition] = Model()
         self.watches[partition] = []
 
@@ -130,10 +134,10 @@ class EveryLog(RuleBasedStateMachine):
         model = self.models[partition]
         if not model.start <= offset <= model.tail:
             with pytest.raises(OffsetOutOfRange):
-                self.log.read(partition, offset, max_bytes)
+                self.log.read(self.ids[partition], offset, max_bytes)
             return
 
-        found = events_in(self.log.read(partition, offset, max_bytes))
+        found = events_in(self.log.read(self.ids[partition], offset, max_bytes))
 
         expected = [each for each in model.visible() if each[0] >= offset]
         ahead = [each for each in found if each[0] >= offset]
@@ -142,14 +146,14 @@ class EveryLog(RuleBasedStateMachine):
 
     @rule(partition=partitions, timestamp_ms=times)
     def search(self, partition: PartitionId, timestamp_ms: int) -> None:
-        found = self.log.offset_at(partition, timestamp_ms)
+        found = self.log.offset_at(self.ids[partition], timestamp_ms)
 
         assert found == self.models[partition].at(timestamp_ms)
 
     @rule(partition=partitions, ahead=st.integers(0, 3))
     def watch(self, partition: PartitionId, ahead: int) -> None:
         offset, wake = self.models[partition].tail + ahead, Calls()
-        self.log.watch(partition, offset, wake)
+        self.log.watch(self.ids[partition], offset, wake)
         self.watches[partition].append((offset, wake))
 
     @precondition(lambda self: self.name in DURABLE)
@@ -159,14 +163,14 @@ class EveryLog(RuleBasedStateMachine):
         assert all(wake.count == 1 for each in self.watches.values() for _, wake in each)
 
         self.log = FACTORIES[self.name](self.directory)
-        open_partitions(self.log)
+        open_partitions(self.log, *self.ids.values())
         self.watches = {FIRST: [], SECOND: []}
 
     @invariant()
     def holds_what_the_model_holds(self) -> None:
         for partition, model in getattr(self, "models", {}).items():
-            assert self.log.bounds(partition)[:3] == (model.start, model.tail, model.tail)
-            assert all_events(self.log, partition) == model.visible()
+            assert self.log.bounds(self.ids[partition])[:3] == (model.start, model.tail, model.tail)
+            assert all_events(self.log, self.ids[partition]) == model.visible()
 
     @invariant()
     def every_watch_that_is_due_was_called_once(self) -> None:
