@@ -72,7 +72,7 @@ def build(
         raise InvalidEvent(f"{count} events of {length} bytes are too large for one record batch")
     attributes = codec | TRANSACTIONAL if transactional else codec
     producer = (producer_id, producer_epoch, base_sequence)
-    head = HEADER.pack(0, length, 0, MAGIC, 0, attributes, count - 1, first, top, *producer, count)
+    head = HEADER.pack(0, length, -1, MAGIC, 0, attributes, count - 1, first, top, *producer, count)
     batch = bytearray().join((head, body))
     seal(batch)
     return batch
