@@ -10,11 +10,12 @@ to its log, which calls them without the lock.
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from struct import Struct
 
-from mainstem.core.batch import place, read_header
+from mainstem.core.batch import place, read_header, set_last_offset
 from mainstem.core.errors import Closed, OffsetOutOfRange, StorageFull, UnknownPartition
 from mainstem.core.policies import TopicSettings
-from mainstem.core.records import build, events
+from mainstem.core.records import events, keys, retain
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import (
     Appended,
@@ -29,6 +30,8 @@ from mainstem.log.watches import Wake, Watches, call
 MAX_BYTES = 1024 * 1024 * 1024
 """What a memory log holds unless told otherwise; an append beyond it is refused."""
 _NOTHING = Slice(0)
+_SPAN_AT, _SPAN = 23, Struct(">i8xq")
+"""Last offset delta and max timestamp of a header: all that an append needs to know."""
 _CLEAN_UP_AFTER = 1024
 """So many dropped batches may stay in the lists as empty places."""
 
@@ -50,6 +53,7 @@ class MemoryPartition:
         self._peaks: list[int] = []
         """The latest time in this batch and all before it: never falls, so it can be bisected."""
         self._first = 0
+        self._compact_over = settings.segment_bytes
         self.watches = Watches()
 
     def bounds(self) -> Bounds:
@@ -60,13 +64,17 @@ class MemoryPartition:
         """Give the batch its offsets and keep a copy; readers see it after ``advance``."""
         base = self.end
         place(batch, base, self.epoch)
-        self._keep(bytes(batch))
+        self._keep(bytes(batch), base)
         return base
 
     def advance(self, tail: int) -> list[Wake]:
         """Let readers see what is before ``tail``; return the watches to call."""
         self.tail = max(self.tail, tail)
-        self._shrink()
+        limit = self.settings.retention_bytes
+        if limit is not None and self.size_bytes > limit:
+            self._shrink(limit)
+        if self.settings.compact and self.size_bytes > self._compact_over:
+            self._compact()
         return self.watches.due(self.tail)
 
     def read(self, offset: int, max_bytes: int) -> Slice:
@@ -126,16 +134,15 @@ class MemoryPartition:
             self._drop_first()
         self._clean_up()
 
-    def _keep(self, batch: bytes) -> None:
-        header = read_header(batch)
-        peak = header.max_timestamp
-        if len(self._peaks) > self._first:
-            peak = max(peak, self._peaks[-1])
+    def _keep(self, batch: bytes, base: int) -> None:
+        last_offset_delta, peak = _SPAN.unpack_from(batch, _SPAN_AT)
+        if len(self._peaks) > self._first and self._peaks[-1] > peak:
+            peak = self._peaks[-1]
         self._batches.append(batch)
-        self._bases.append(header.base_offset)
+        self._bases.append(base)
         self._peaks.append(peak)
         self.size_bytes += len(batch)
-        self.end = header.last_offset + 1
+        self.end = base + last_offset_delta + 1
 
     def _index(self, offset: int) -> int:
         """Find the batch that holds an offset, or the first one after it."""
@@ -144,10 +151,7 @@ class MemoryPartition:
             return self._first
         return index if read_header(self._batches[index]).last_offset >= offset else index + 1
 
-    def _shrink(self) -> None:
-        limit = self.settings.retention_bytes
-        if limit is None or self.size_bytes <= limit:
-            return
+    def _shrink(self, limit: int) -> None:
         # The newest batch stays, or a limit below one batch would keep nothing at all.
         while self.size_bytes > limit and self._first + 1 < len(self._bases) and self._droppable():
             self._drop_first()
@@ -166,16 +170,32 @@ class MemoryPartition:
         follows = self._bases[first + 1] if first + 1 < len(self._bases) else self.end
         self.start = max(self.start, follows)
 
+    def _compact(self) -> None:
+        """Keep the latest event of each key; the newest batch stays, as readers wait behind it."""
+        visible = bisect_left(self._bases, self.tail, self._first)
+        latest: dict[bytes, int] = {}
+        for batch in self._batches[self._first : visible]:
+            latest.update((key, at) for at, key, _, _ in keys(batch) if key is not None)
+        forget_before = self._peaks[-1] - self.settings.tombstone_ms
+        older = self._batches[self._first : visible - 1]
+        newer = self._batches[visible - 1 :]
+        compacted = (_latest(batch, latest, forget_before) for batch in older)
+        self._hold([batch for batch in compacted if batch is not None] + newer)
+        self._compact_over = max(self.settings.segment_bytes, 2 * self.size_bytes)
+
     def _clean_up(self) -> None:
         if self._first == len(self._bases):
             self._forget_all()
         elif self._first > _CLEAN_UP_AFTER and self._first * 2 > len(self._bases):
-            kept = self._batches[self._first :]
-            self._forget_all()
-            end = self.end
-            for batch in kept:
-                self._keep(batch)
-            self.end = end
+            self._hold(self._batches[self._first :])
+
+    def _hold(self, batches: Sequence[bytes]) -> None:
+        """Make the lists anew, with these batches and nothing else."""
+        end = self.end
+        self._forget_all()
+        for batch in batches:
+            self._keep(batch, read_header(batch).base_offset)
+        self.end = end
 
     def _forget_all(self) -> None:
         self._batches, self._bases, self._peaks = [], [], []
@@ -199,7 +219,9 @@ class MemoryPartition:
             self._bases.pop()
             self._peaks.pop()
         if removed and read_header(removed[-1]).base_offset < end:
-            self._keep(_first_part(removed[-1], end))
+            first_part = _first_part(removed[-1], end)
+            if first_part is not None:
+                self._keep(first_part, read_header(first_part).base_offset)
         self.end = end
         self.tail = min(self.tail, end)
         self.epoch += 1
@@ -244,16 +266,17 @@ class MemoryLog:
 
     def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
         """Append checked batches, all or nothing, and make them visible together."""
+        wakes: list[Wake] = []
         with self._lock:
             found = [(self._partition(partition), batch) for partition, batch in batches]
             self._make_room(found)
             offsets = [partition.append(batch) for partition, batch in found]
-            wakes: list[Wake] = []
             for partition, _ in found:
                 before = partition.size_bytes
                 wakes += partition.advance(partition.end)
                 self._size_bytes += partition.size_bytes - before
-        call(wakes)
+        if wakes:
+            call(wakes)
         return Appended(offsets, AT_ONCE)
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
@@ -328,7 +351,9 @@ class MemoryLog:
             raise Closed("the memory log has been closed")
 
     def _make_room(self, found: Iterable[tuple[MemoryPartition, WritableBatch]]) -> None:
-        wanted = self._size_bytes + sum(len(batch) for _, batch in found)
+        wanted = self._size_bytes
+        for _, batch in found:
+            wanted += len(batch)
         if wanted > self._max_bytes:
             raise StorageFull(
                 f"the memory log may hold {self._max_bytes} bytes, and this append would make it "
@@ -337,10 +362,25 @@ class MemoryLog:
         self._size_bytes = wanted
 
 
-def _first_part(batch: bytes, end: int) -> bytes:
-    """Return the batch without its events at ``end`` and after."""
-    header = read_header(batch)
-    kept = [event for event in events(batch) if event.offset < end]
-    part = build(kept, now_ms=0)
-    place(part, header.base_offset, header.epoch)
-    return bytes(part)
+def _first_part(batch: bytes, end: int) -> bytes | None:
+    """Return the batch without its events at ``end`` and after, None if none is left."""
+    part = retain(batch, lambda offset, _key, _has_value: offset < end)
+    if part is None:
+        return None
+    shorter = bytearray(part)
+    set_last_offset(shorter, end - 1)
+    return bytes(shorter)
+
+
+def _latest(batch: bytes, latest: dict[bytes, int], forget_before: int) -> bytes | None:
+    """Return the batch with only the latest event of each key, None if none is left.
+
+    Deletions that are old enough go too.
+    """
+    young = read_header(batch).max_timestamp >= forget_before
+
+    def keep(offset: int, key: bytes | None, has_value: bool) -> bool:
+        return key is None or (latest[key] == offset and (has_value or young))
+
+    part = retain(batch, keep)
+    return None if part is None else bytes(part)

@@ -1,0 +1,165 @@
+"""What only the log in memory does: it bounds its memory by itself, and says when it is full."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.laws.logs import (
+    FIRST,
+    SECOND,
+    all_events,
+    append,
+    batch_of,
+    events_in,
+    open_partitions,
+)
+
+from mainstem.core.errors import StorageFull
+from mainstem.core.event import Event
+from mainstem.core.policies import TopicSettings
+from mainstem.core.records import build
+from mainstem.log.memory import MemoryLog, MemoryPartition
+
+
+def test_retention_by_size_drops_the_oldest_batches() -> None:
+    log = MemoryLog()
+    size = len(batch_of(b"0000"))
+    open_partitions(log, FIRST, settings=TopicSettings(retention_bytes=size * 3))
+
+    for number in range(5_000):
+        append(log, FIRST, b"%04d" % number)
+
+    assert log.bounds(FIRST)[:4] == (4_997, 5_000, 5_000, size * 3)
+    assert all_events(log, FIRST) == [(4_997, b"4997"), (4_998, b"4998"), (4_999, b"4999")]
+
+
+def test_the_newest_batch_stays_however_small_the_retention() -> None:
+    log = MemoryLog()
+    open_partitions(log, FIRST, settings=TopicSettings(retention_bytes=1))
+
+    append(log, FIRST, b"a")
+    append(log, FIRST, b"b")
+
+    assert all_events(log, FIRST) == [(1, b"b")]
+
+
+def test_retention_by_time_drops_what_is_too_old_at_upkeep() -> None:
+    now_ms = 1_000
+    log = MemoryLog(now_ms=lambda: now_ms)
+    open_partitions(log, FIRST, settings=TopicSettings(retention_ms=100))
+    for time in (1_000, 1_050, 1_200):
+        log.append([(FIRST, batch_of(b"%d" % time, timestamps_ms=[time]))])
+
+    now_ms = 1_120
+    log.upkeep()
+    assert all_events(log, FIRST) == [(1, b"1050"), (2, b"1200")]
+
+    now_ms = 2_000
+    log.upkeep()
+    assert log.bounds(FIRST)[:4] == (3, 3, 3, 0)
+    assert append(log, FIRST, b"next") == 3
+
+
+def test_a_time_is_found_after_the_batch_with_the_latest_time_was_dropped() -> None:
+    log = MemoryLog()
+    size = len(batch_of(b"a"))
+    open_partitions(log, FIRST, settings=TopicSettings(retention_bytes=size * 2))
+
+    for value, time in ((b"a", 900), (b"b", 100), (b"c", 200)):
+        log.append([(FIRST, batch_of(value, timestamps_ms=[time]))])
+
+    assert log.offset_at(FIRST, 150) == (2, 200)
+    assert log.offset_at(FIRST, 300) is None
+
+
+def test_a_full_log_refuses_and_changes_nothing() -> None:
+    size = len(batch_of(b"a"))
+    log = MemoryLog(max_bytes=size * 3)
+    open_partitions(log)
+    append(log, FIRST, b"a")
+    append(log, FIRST, b"b")
+
+    with pytest.raises(StorageFull, match="retention_bytes"):
+        log.append([(FIRST, batch_of(b"c")), (SECOND, batch_of(b"d"))])
+
+    assert log.bounds(FIRST).tail == 2
+    assert log.bounds(SECOND).tail == 0
+    log.cut(FIRST, start=1)
+    log.append([(FIRST, batch_of(b"c")), (SECOND, batch_of(b"d"))])
+    assert log.bounds(SECOND).tail == 1
+
+
+def test_deleting_a_partition_gives_its_room_back() -> None:
+    log = MemoryLog(max_bytes=len(batch_of(b"a")))
+    open_partitions(log)
+    append(log, FIRST, b"a")
+
+    log.delete([FIRST])
+
+    assert append(log, SECOND, b"b") == 0
+
+
+def test_what_was_appended_but_not_shown_is_not_read_nor_dropped() -> None:
+    size = len(batch_of(b"a"))
+    partition = MemoryPartition("here", TopicSettings(retention_bytes=size))
+    partition.append(batch_of(b"a"))
+    partition.append(batch_of(b"b"))
+
+    assert partition.bounds()[:3] == (0, 0, 2)
+    assert partition.read(0, 1_000).length == 0
+
+    partition.advance(1)
+    assert partition.bounds()[:3] == (1, 1, 2)
+
+    partition.advance(2)
+    assert events_in(partition.read(1, 1_000)) == [(1, b"b")]
+
+
+def keyed(*pairs: tuple[bytes, bytes | None], time: int = 1_000) -> bytearray:
+    return build([Event(value, key, timestamp_ms=time) for key, value in pairs], now_ms=0)
+
+
+compacted = TopicSettings(compact=True, segment_bytes=1_024, tombstone_ms=100)
+
+
+def test_a_compacted_partition_keeps_the_latest_of_each_key_and_stays_small() -> None:
+    log = MemoryLog()
+    open_partitions(log, FIRST, settings=compacted)
+
+    for number in range(2_000):
+        log.append([(FIRST, keyed((b"key-%d" % (number % 3), b"%d" % number)))])
+
+    bounds = log.bounds(FIRST)
+    assert bounds[:3] == (0, 2_000, 2_000)
+    assert bounds.size_bytes <= 2_048
+    assert all_events(log, FIRST)[-3:] == [(n, b"%d" % n) for n in (1_997, 1_998, 1_999)]
+
+
+def test_compaction_forgets_old_deletions_and_keeps_young_ones() -> None:
+    log = MemoryLog()
+    open_partitions(log, FIRST, settings=compacted)
+
+    log.append([(FIRST, keyed((b"old", b"x"), (b"old", None), time=1_000))])
+    log.append([(FIRST, keyed((b"young", b"x"), (b"young", None), time=1_950))])
+    log.append([(FIRST, keyed((b"big", b"x" * 2_000), time=2_000))])
+
+    assert [offset for offset, _ in all_events(log, FIRST)] == [3, 4]
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 300)), min_size=1, max_size=120))
+def test_compaction_never_loses_the_latest_value_of_a_key(
+    writes: list[tuple[int, int]],
+) -> None:
+    log = MemoryLog()
+    open_partitions(log, FIRST, settings=compacted)
+    latest: dict[bytes, int] = {}
+
+    for offset, (number, size) in enumerate(writes):
+        key = b"key-%d" % number
+        log.append([(FIRST, keyed((key, b"x" * size)))])
+        latest[key] = offset
+
+    left = [offset for offset, _ in all_events(log, FIRST)]
+    assert left == sorted(left)
+    assert set(latest.values()) <= set(left)
+    for offset in range(len(writes)):
+        assert events_in(log.read(FIRST, offset, 1))[-1][0] >= offset
