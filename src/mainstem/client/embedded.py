@@ -1,0 +1,269 @@
+"""The log inside this process: ``mainstem.open``."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, NoReturn, Self
+from weakref import WeakSet
+
+from mainstem.broker.publishing import Published
+from mainstem.client.abandoned import Abandoned
+from mainstem.client.feed import Wish
+from mainstem.client.groups import EmbeddedGroups
+from mainstem.client.publishing import Bulk, Wait, event_of
+from mainstem.client.stem import HeadersLike, Key, Start, Value
+from mainstem.client.subscription import EmbeddedSubscription
+from mainstem.client.topics import EmbeddedTopics
+from mainstem.client.values import header_pairs, key_bytes, value_bytes
+from mainstem.core.errors import Closed, MainstemError, TopicExists, UnknownTopic
+from mainstem.core.event import NO_TIMESTAMP, Event, Position
+from mainstem.log.recovery import Report
+from mainstem.node.config import Config, load_config
+from mainstem.node.node import Node, open_node
+
+IN_MEMORY = ":memory:"
+
+_open_stems: WeakSet["EmbeddedStem"] = WeakSet()
+
+
+def open_stem(path: str | os.PathLike[str], **config: object) -> "EmbeddedStem":
+    """Open the log in a data directory, made if it is not there; ``:memory:`` keeps nothing.
+
+    Keywords are the settings of ``mainstem.node.config.Config``, over the environment's and those
+    of ``mainstem.toml`` in the directory.
+    """
+    directory = None if path == IN_MEMORY else Path(path)
+    settings = load_config(directory, os.environ, config)
+    return EmbeddedStem(open_node(directory, settings))
+
+
+class EmbeddedStem:
+    """Implements ``Stem`` on a node in this process; safe to use from several threads."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._broker = node.broker
+        self._closed: str | None = None
+        self._topics = EmbeddedTopics(node.broker, node.defaults, self.check_open)
+        self._groups = EmbeddedGroups(node.broker, self._settle_groups)
+        self._abandoned = Abandoned()
+        self._subscriptions: WeakSet[EmbeddedSubscription] = WeakSet()
+        # Looked up once, and replaced when closed: publishing asks nothing else.
+        self._append: Callable[[str, Sequence[Event], int | None], Published]
+        self._append = node.broker.publish
+        _open_stems.add(self)
+
+    @property
+    def topics(self) -> EmbeddedTopics:
+        """Create, list, show, alter, delete, trim."""
+        return self._topics
+
+    @property
+    def groups(self) -> EmbeddedGroups:
+        """List, show, seek, delete."""
+        return self._groups
+
+    @property
+    def config(self) -> Config:
+        """The settings in force."""
+        return self.node.config
+
+    @property
+    def path(self) -> Path | None:
+        """The data directory; None in memory."""
+        return self.node.path
+
+    @property
+    def recovery(self) -> Report | None:
+        """What opening the directory found and mended; None in memory."""
+        return self.node.recovery
+
+    def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: Key = None,
+        headers: HeadersLike = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Position:
+        """Append one event; return where it stands, once it is as durable as the topic says."""
+        event = Event(
+            value_bytes(value),
+            key if key is None else key_bytes(key),
+            header_pairs(headers) if headers else (),
+            NO_TIMESTAMP if timestamp_ms is None else timestamp_ms,
+        )
+        try:
+            published = self._append(topic, (event,), partition)
+        except UnknownTopic:
+            self.create_unknown(topic)
+            published = self._append(topic, (event,), partition)
+        published.durable.wait()
+        return published.position
+
+    def publish_many(
+        self, topic: str, events: Iterable[Value | Event], *, partition: int | None = None
+    ) -> int:
+        """Append many events in large batches; return how many, once all are durable.
+
+        Events are gathered until a batch is full, so an iterable that pauses holds back what it
+        gave. If it raises, what was not appended yet is not published.
+        """
+        bulk = self.bulk(topic, partition)
+        for value in events:
+            if bulk.put(event_of(value)):
+                for wait in bulk.drain():
+                    self._wait(wait)
+        for wait in bulk.finish():
+            self._wait(wait)
+        return bulk.count
+
+    def subscribe(
+        self,
+        *topics: str,
+        group: str | None = None,
+        start: Start = "earliest",
+        follow: bool = True,
+        commit: Literal["auto", "manual"] = "auto",
+        partitions: Iterable[int] | None = None,
+    ) -> EmbeddedSubscription:
+        """Read topics (names or patterns such as ``orders.*``) as an iterator of events.
+
+        With a group: members share the partitions and go on from the group's cursors; ``start``
+        holds where there is no cursor yet. Without: everything, from ``start``, nothing stored.
+        Without ``follow`` it ends at what was the tail when it began.
+        """
+        self._settle_groups()
+        wish = self.wish(topics, group, start, follow, commit, partitions)
+        made = EmbeddedSubscription(self._broker, wish, self.node.now_ms, self._abandoned)
+        self._abandoned.start()
+        self._subscriptions.add(made)
+        return made
+
+    def close(self) -> None:
+        """Finish what is under way and let go of the directory."""
+        self._close(None)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close; an error means that events given out last were not finished."""
+        self._close(kind)
+
+    # For the async twin
+
+    @property
+    def abandoned(self) -> Abandoned:
+        """Where subscriptions go that were let go without being closed."""
+        return self._abandoned
+
+    def check_open(self) -> None:
+        """Raise Closed if it is."""
+        if self._closed:
+            raise Closed(self._closed)
+
+    def create_unknown(self, topic: str) -> None:
+        """Create a topic that was published to, if the settings allow it; else UnknownTopic."""
+        self.check_open()
+        if not self.config.auto_create:
+            raise UnknownTopic(topic)
+        try:
+            self._broker.create_topic(topic, self.node.defaults)
+        except TopicExists:
+            return  # By another thread, just now.
+
+    def bulk(self, topic: str, partition: int | None) -> Bulk:
+        """Begin to publish many events."""
+        self.check_open()
+        try:
+            self._broker.topic(topic)
+        except UnknownTopic:
+            self.create_unknown(topic)
+        return Bulk(
+            self._broker,
+            topic,
+            partition,
+            batch_bytes=self.config.batch_bytes,
+            pending_bytes=self.config.pending_bytes,
+        )
+
+    def wish(
+        self,
+        topics: tuple[str, ...],
+        group: str | None,
+        start: Start,
+        follow: bool,
+        commit: Literal["auto", "manual"],
+        partitions: Iterable[int] | None,
+    ) -> Wish:
+        """Return what a subscription is asked for, with this stem's settings."""
+        return Wish(
+            topics=topics,
+            group=group,
+            start=start,
+            follow=follow,
+            commit=commit,
+            partitions=None if partitions is None else tuple(partitions),
+            fetch_bytes=self.config.fetch_bytes,
+            commit_s=self.config.commit_ms / 1000,
+        )
+
+    def _wait(self, wait: Wait) -> None:
+        if wait.until_ms is None:
+            wait.durable.wait()
+        else:
+            wait.durable.wait(max(0, wait.until_ms - self.node.now_ms()) / 1000)
+
+    def _settle_groups(self) -> None:
+        """See to it that abandoned members are not taken for live ones."""
+        self.check_open()
+        self._abandoned.reap()
+
+    def _close(self, kind: type[BaseException] | None) -> None:
+        if self._closed:
+            return
+        self._refuse("the stem has been closed; open it again")
+        _open_stems.discard(self)
+        self._abandoned.stop()
+        failed: MainstemError | None = None
+        for each in list(self._subscriptions):
+            try:
+                each.close() if kind is None else each.close_now(finished=False)
+            except MainstemError as error:
+                failed = error
+        self.node.close()
+        if failed is not None and kind is None:
+            raise failed
+
+    def _refuse(self, reason: str) -> None:
+        self._closed = reason
+
+        def refuse(topic: str, events: Sequence[Event], partition: int | None) -> NoReturn:
+            raise Closed(reason)
+
+        self._append = refuse
+
+    def forget(self) -> None:
+        """Be closed without touching the log: this is a forked copy of the process that has it."""
+        self._refuse("the stem was opened before a fork; open another directory in this process")
+        for each in list(self._subscriptions):
+            each.feed.abandon()
+
+
+def _forget_after_fork() -> None:
+    for stem in list(_open_stems):
+        stem.forget()
+    _open_stems.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,429 @@
+"""The events of a subscription, without waiting: blocking and async subscriptions both use it.
+
+How this works: every partition that is read is a ``Source``. Those that may have something to
+read stand in ``_ready``; they take turns, a stretch of about a megabyte each, whose events are
+decoded one by one. A source at the tail leaves the queue and watches the log instead; the append
+that wakes it puts it back and signals whoever waits. So idle partitions cost nothing, however
+many there are, and nobody polls.
+
+In a group, the sources are what the broker assigns. An event is finished when the consumer asks
+for the next one: only then may its partition be committed or given up. The callbacks from the log
+and the broker come from any thread: they take no lock, leave a note and signal.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Literal
+
+import msgspec
+
+from mainstem.broker.broker import Broker
+from mainstem.broker.groups import Share
+from mainstem.broker.journal import TOPICS
+from mainstem.client.source import Source
+from mainstem.client.starts import check_start, offset_of
+from mainstem.client.stem import Start
+from mainstem.core.errors import (
+    Closed,
+    Fenced,
+    InvalidSetting,
+    MainstemError,
+    StorageFull,
+    UnknownPartition,
+    UnknownTopic,
+)
+from mainstem.core.event import Event
+from mainstem.core.names import is_pattern
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable
+
+_NOTHING: Iterator[Event] = iter(())
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What a subscription was asked for."""
+
+    topics: tuple[str, ...]
+    group: str | None = None
+    start: Start = "earliest"
+    follow: bool = True
+    commit: Literal["auto", "manual"] = "auto"
+    partitions: tuple[int, ...] | None = None
+    fetch_bytes: int = 1024 * 1024
+    commit_s: float = 1.0
+
+    def check(self) -> None:
+        """Refuse what means nothing."""
+        check_start(self.start)
+        if not self.topics:
+            raise InvalidSetting("subscribe to at least one topic, by name or by pattern")
+        if self.commit not in ("auto", "manual"):
+            raise InvalidSetting(f"commit is 'auto' or 'manual', not {self.commit!r}")
+        if self.group is not None and self.partitions is not None:
+            raise InvalidSetting(
+                "a group shares its partitions out by itself: give a group or partitions, not both"
+            )
+
+
+class Feed:
+    """Events as they come, from all partitions that are to be read; thread-safe, never waits."""
+
+    def __init__(self, broker: Broker, wish: Wish, signal: Callable[[], None]) -> None:
+        wish.check()
+        self._broker = broker
+        self._wish = wish
+        self._signal = signal
+        self._lock = threading.Lock()
+        self._closed = False
+        self._sources: dict[tuple[str, int], Source] = {}
+        self._ready: deque[Source] = deque()
+        self._source: Source | None = None
+        self._events = _NOTHING
+        self._given: list[Source] = []
+        """Sources with events given out that the consumer has not finished."""
+        self._changed = False
+        self._awaited_until_ms: int | None = None
+        self._unwatch_topics: Callable[[], None] | None = None
+        self._missed = 0
+        self._auto = wish.group is not None and wish.commit == "auto"
+        self._commit_at = time.monotonic() + wish.commit_s
+        self._tails = self._tails_now()
+        """What each partition's tail was at the start: ``latest``, and the end if not followed."""
+        if wish.group is not None:
+            self._member = broker.join(wish.group, wish.topics, self._on_change)
+        try:
+            self._look_around()
+        except BaseException:
+            self.close(finished=False)
+            raise
+
+    # Asking for events: everything given out before is finished then.
+
+    def take(self) -> Event | None:
+        """Return the next event, None if there is none now."""
+        with self._lock:
+            self._turn()
+            while True:
+                source = self._source
+                try:
+                    event = next(self._events, None)
+                except MainstemError:
+                    self._step_back()
+                    raise
+                if event is not None and source is not None:
+                    source.given = event.offset + 1
+                    self._given.append(source)
+                    return event
+                if not self._next_stretch():
+                    return None
+
+    def take_many(self, limit: int) -> list[Event]:
+        """Return the next events that are there now, at most ``limit``."""
+        with self._lock:
+            self._turn()
+            taken: list[Event] = []
+            while len(taken) < limit:
+                source = self._source
+                before = len(taken)
+                try:
+                    taken += islice(self._events, limit - before)
+                except MainstemError:
+                    self._step_back()
+                    if not taken:
+                        raise
+                    break
+                if len(taken) > before and source is not None:
+                    source.given = taken[-1].offset + 1
+                    self._given.append(source)
+                if len(taken) < limit and not self._next_stretch():
+                    break
+            return taken
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come any more."""
+        with self._lock:
+            if self._closed:
+                return True
+            if self._wish.follow or self._changed or self._awaited_until_ms is not None:
+                return False
+            return not self._ready and self._source is None
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    def wait_s(self, now_ms: int) -> float | None:
+        """Return after how many seconds to ask again at the latest; None if only when signalled."""
+        with self._lock:
+            waits: list[float] = []
+            if self._auto and self._positions(finished=True):
+                waits.append(self._commit_at - time.monotonic())
+            if self._awaited_until_ms is not None:
+                waits.append((self._awaited_until_ms - now_ms) / 1000)
+            return max(0.0, min(waits)) if waits else None
+
+    # What is known of it
+
+    @property
+    def assignment(self) -> tuple[tuple[str, int], ...]:
+        """The partitions (topic, number) read now."""
+        with self._lock:
+            return tuple(sorted(self._sources))
+
+    @property
+    def missed(self) -> int:
+        """Events that were deleted before they could be read."""
+        with self._lock:
+            return self._missed + sum(source.missed for source in self._sources.values())
+
+    # Finishing
+
+    def commit(self) -> Durable:
+        """Move the group's cursors to after the last event given out."""
+        with self._lock:
+            if self._wish.group is None:
+                raise InvalidSetting("this subscription has no group, so it has no cursors")
+            if self._closed:
+                raise Closed("the subscription has been closed; what it finished was committed")
+            return self._commit(self._positions(finished=False))
+
+    def close(self, *, finished: bool) -> Durable:
+        """Leave the group and let go; ``finished`` tells whether the events given out count."""
+        with self._lock:
+            if self._closed:
+                return AT_ONCE
+            self._closed = True
+            if finished:
+                self._finish()
+            self._let_go()
+            if self._wish.group is None:
+                return AT_ONCE
+            try:
+                return self._commit(self._positions(finished=True)) if self._auto else AT_ONCE
+            except (Fenced, UnknownTopic, UnknownPartition, Closed):
+                return AT_ONCE
+            finally:
+                self._member.leave()
+                self._signal()
+
+    def abandon(self) -> None:
+        """Be closed without telling anyone: this is a copy of the process that holds the log."""
+        self._closed = True
+
+    # Under the lock
+
+    def _turn(self) -> None:
+        """Do what is due now that everything given out before is finished."""
+        self._finish()
+        if self._auto and time.monotonic() >= self._commit_at:
+            self._commit_if_owned(self._positions(finished=True))
+        if self._changed and not self._closed:
+            self._look_around()
+
+    def _finish(self) -> None:
+        for source in self._given:
+            source.finished = source.given
+        self._given.clear()
+
+    def _next_stretch(self) -> bool:
+        """Begin to read from the next source that has something; False if none has."""
+        if self._source is not None:
+            # It may end with what compaction took out: that is passed as well.
+            self._source.given = self._source.offset
+            self._given.append(self._source)
+            self._source, self._events = None, _NOTHING
+        while self._ready and not self._closed:
+            source = self._ready.popleft()
+            if self._sources.get((source.topic, source.partition)) is not source:
+                continue
+            try:
+                found = source.read(self._wish.fetch_bytes)
+                if found is None and self._wish.follow:
+                    source.watch(partial(self._on_more, source))
+            except (UnknownTopic, UnknownPartition):
+                self._lose(source)
+                continue
+            if found is not None:
+                self._source, self._events = source, found
+                self._ready.append(source)
+                return True
+        return False
+
+    def _step_back(self) -> None:
+        if self._source is not None:
+            self._source.step_back()
+            self._ready.appendleft(self._source)
+            self._source, self._events = None, _NOTHING
+
+    def _add(self, source: Source) -> None:
+        self._sources[source.topic, source.partition] = source
+        self._ready.append(source)
+
+    def _drop(self, source: Source) -> None:
+        source.drop()
+        self._missed += source.missed
+        del self._sources[source.topic, source.partition]
+        if source is self._source:
+            self._source, self._events = None, _NOTHING
+
+    def _lose(self, source: Source) -> None:
+        """Stop reading a topic that is gone; tell the consumer if it was asked for by name."""
+        self._drop(source)
+        if self._wish.group is None and source.topic in self._wish.topics:
+            raise UnknownTopic(source.topic)
+
+    def _let_go(self) -> None:
+        for source in self._sources.values():
+            source.drop()
+        if self._unwatch_topics is not None:
+            self._unwatch_topics()
+        self._ready.clear()
+        self._source, self._events = None, _NOTHING
+
+    # Which partitions: all that match, or those that the group assigns
+
+    def _look_around(self) -> None:
+        self._changed = False
+        if self._wish.group is None:
+            self._find_topics()
+        else:
+            self._take_assignment()
+
+    def _places(self) -> list[tuple[str, int]]:
+        found: dict[tuple[str, int], None] = {}
+        for wanted in self._wish.topics:
+            if is_pattern(wanted):
+                topics = self._broker.topics(wanted)
+            else:
+                topics = [self._broker.topic(wanted)]
+            for topic in topics:
+                for at in topic.partitions:
+                    found[topic.name, at.number] = None
+        return list(found)
+
+    def _tails_now(self) -> dict[tuple[str, int], int]:
+        return {place: self._broker.bounds(*place).tail for place in self._places()}
+
+    def _find_topics(self) -> None:
+        """Read every partition that matches, also of topics that are created later."""
+        if self._unwatch_topics is not None:
+            self._unwatch_topics()
+        if self._wish.follow:
+            # Watched before it is looked at, or a topic in between would be overlooked.
+            tail = self._broker.bounds(TOPICS, 0).tail
+            self._unwatch_topics = self._broker.watch(TOPICS, 0, tail, self._on_change)
+        chosen = self._wish.partitions
+        for topic, partition in self._places():
+            if (topic, partition) not in self._sources and (chosen is None or partition in chosen):
+                self._add(self._begin(topic, partition))
+        if chosen is not None:
+            self._check_partitions(chosen)
+
+    def _check_partitions(self, chosen: Iterable[int]) -> None:
+        missing = set(chosen) - {number for _, number in self._sources}
+        if missing:
+            raise UnknownPartition(self._wish.topics[0], min(missing))
+
+    def _take_assignment(self) -> None:
+        """Give up what the group took away, and begin what it gave."""
+        try:
+            assignment = self._member.assignment()
+        except Fenced:
+            # Too slow to give something up: begin again as a new member, at the group's cursors.
+            for source in list(self._sources.values()):
+                self._drop(source)
+            self._member = self._broker.join(self._member.group, self._wish.topics, self._on_change)
+            self._changed = False
+            assignment = self._member.assignment()
+        kept, revoked = set(assignment.owned), set(assignment.revoked)
+        given_up: list[Source] = []
+        for source in list(self._sources.values()):
+            if source.share not in kept:
+                if source.share in revoked:
+                    given_up.append(source)
+                self._drop(source)
+        if self._auto:
+            self._commit_if_owned(_uncommitted(given_up))
+        if revoked:
+            self._member.release(revoked)
+        self._awaited_until_ms = assignment.awaited_until_ms
+        for share in assignment.owned:
+            if (share.topic, share.partition) not in self._sources:
+                self._add_share(share)
+
+    def _add_share(self, share: Share) -> None:
+        try:
+            cursor = self._broker.cursor(self._member.group, share.topic, share.partition)
+            if cursor is None:
+                source = self._begin(share.topic, share.partition)
+            else:
+                source = self._begin_at(share.topic, share.partition, cursor.offset)
+                source.committed = cursor.offset
+        except (UnknownTopic, UnknownPartition):
+            return  # Deleted just now: the group will say so.
+        source.share = share
+        self._add(source)
+
+    def _begin(self, topic: str, partition: int) -> Source:
+        start = self._wish.start
+        if start == "latest":
+            # As of when the subscription began; what was created since is new as a whole.
+            known = self._tails.get((topic, partition))
+            offset = self._broker.bounds(topic, partition).start if known is None else known
+        else:
+            offset = offset_of(self._broker, topic, partition, start)
+        return self._begin_at(topic, partition, offset)
+
+    def _begin_at(self, topic: str, partition: int, offset: int) -> Source:
+        limit = None if self._wish.follow else self._tails.get((topic, partition), 0)
+        return Source(self._broker, topic, partition, offset, limit)
+
+    # Cursors
+
+    def _positions(self, *, finished: bool) -> dict[Source, int]:
+        """Return where the group's cursors should be and are not."""
+        places = {
+            source: source.finished if finished else source.given
+            for source in self._sources.values()
+        }
+        return {source: at for source, at in places.items() if source.committed != at}
+
+    def _commit(self, positions: dict[Source, int]) -> Durable:
+        self._commit_at = time.monotonic() + self._wish.commit_s
+        offsets = {source.share: at for source, at in positions.items() if source.share}
+        if not offsets:
+            return AT_ONCE
+        durable = self._member.commit(offsets)
+        for source, at in positions.items():
+            source.committed = source.finished = at
+        return durable
+
+    def _commit_if_owned(self, positions: dict[Source, int]) -> None:
+        try:
+            self._commit(positions)
+        except Fenced:
+            # What was not committed is read again, by whoever owns it now.
+            self._changed = True
+        except StorageFull:
+            # Readers go on while the disk is full; the next commit covers this one.
+            return
+
+    # From any thread, without the lock
+
+    def _on_more(self, source: Source) -> None:
+        self._ready.append(source)
+        self._signal()
+
+    def _on_change(self) -> None:
+        self._changed = True
+        self._signal()
+
+
+def _uncommitted(sources: Sequence[Source]) -> dict[Source, int]:
+    return {source: source.finished for source in sources if source.committed != source.finished}

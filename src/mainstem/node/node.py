@@ -1,0 +1,82 @@
+"""The composition root: builds a log and a broker from one Config, and takes them down again."""
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from mainstem.broker.broker import Broker
+from mainstem.core.policies import TopicSettings
+from mainstem.log.disk import DiskLog
+from mainstem.log.memory import MemoryLog
+from mainstem.log.recovery import Report
+from mainstem.node.config import Config
+
+_UPKEEP_S = 1.0
+
+
+def time_of_day_ms() -> int:
+    """Return the time of day in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Node:
+    """A log and the broker on it, running in this process until closed."""
+
+    def __init__(
+        self,
+        config: Config,
+        log: DiskLog | MemoryLog,
+        path: Path | None,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.path = path
+        """The data directory; None in memory."""
+        self.now_ms = now_ms
+        self.broker = Broker(log, now_ms)
+        self.defaults = TopicSettings(partitions=config.partitions, durability=config.durability)
+        """The settings of a topic that is created without any."""
+        self._log = log
+        self._pid = os.getpid()
+        self._closed = threading.Event()
+        if isinstance(log, MemoryLog):
+            self._keep_up(log)
+        # A program that forgets to close ends as cleanly as one that does.
+        atexit.register(self.close)
+
+    @property
+    def recovery(self) -> Report | None:
+        """What opening the directory found; None in memory."""
+        return self._log.recovery if isinstance(self._log, DiskLog) else None
+
+    def close(self) -> None:
+        """Stop in the reverse order of starting; a forked copy of the process only forgets."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        atexit.unregister(self.close)
+        if os.getpid() == self._pid:
+            self._log.close()
+
+    def _keep_up(self, log: MemoryLog) -> None:
+        def run() -> None:
+            while not self._closed.wait(_UPKEEP_S):
+                log.upkeep()
+
+        threading.Thread(target=run, name="mainstem-upkeep", daemon=True).start()
+
+
+def open_node(
+    path: Path | None, config: Config, *, now_ms: Callable[[], int] = time_of_day_ms
+) -> Node:
+    """Open the log in a data directory, or one in memory if there is none, and a broker on it."""
+    log: DiskLog | MemoryLog
+    log = MemoryLog(now_ms=now_ms) if path is None else DiskLog.open(path, now_ms=now_ms)
+    try:
+        return Node(config, log, path, now_ms)
+    except BaseException:
+        log.close()
+        raise

@@ -1,0 +1,48 @@
+"""What is done to a data directory while no log is open on it: verify and repair."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from mainstem.core.errors import MainstemError
+from mainstem.log import inspection
+from mainstem.log import repair as mending
+from mainstem.log.files import RealFiles
+from mainstem.log.inspection import Checked, Finding
+from mainstem.log.repair import Repaired
+
+__all__ = ["Checked", "Finding", "NoLog", "Repaired", "repair", "verify"]
+
+
+class NoLog(MainstemError):
+    """The directory holds no log."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"there is no log in {path}; name its directory with --at")
+        self.path = path
+
+
+def verify(path: Path, progress: Callable[[Checked], None] = lambda _: None) -> Checked:
+    """Read everything in the directory and say what is wrong; nothing is changed."""
+    files = _take(path)
+    try:
+        return inspection.verify(files, progress)
+    finally:
+        files.unlock()
+
+
+def repair(path: Path) -> Repaired:
+    """Mend what can be mended; what cannot be read is named, and kept in ``quarantine/``."""
+    files = _take(path)
+    try:
+        return mending.repair(files, lambda: time.time_ns() // 1_000_000)
+    finally:
+        files.unlock()
+
+
+def _take(path: Path) -> RealFiles:
+    if not (path / "partitions").is_dir():
+        raise NoLog(path)
+    files = RealFiles(path)
+    files.lock(None)
+    return files
