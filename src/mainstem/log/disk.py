@@ -366,6 +366,11 @@ class DiskLog:
                     break
         self.committer.commit()
 
+    def disk_partitions(self) -> list[DiskPartition]:
+        """Return the partitions that have files, for inspection and repair."""
+        with self._lock:
+            return [each for each in self._partitions.values() if isinstance(each, DiskPartition)]
+
     def _find(self, partition: PartitionId) -> Partition:
         found = self._partitions.get(partition)
         if found is None:

@@ -192,10 +192,12 @@ class RealFiles:
         return stat.f_bavail * stat.f_frsize
 
     def lock(self, listens: str | None) -> None:
-        """Take the directory for this process.
+        """Take the directory for this process; taking it twice is taking it once.
 
         The kernel drops the lock with its holder, so a lock file without a lock is stale.
         """
+        if self._lock_fd >= 0:
+            return
         fd = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,7 +15,7 @@ what happened since. If it holds nothing, the end was clean and there is nothing
 All of it may be interrupted and begun again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -273,14 +273,11 @@ class _Recovery:
         """Return (base, generation) of the segments that the recovery point does not know."""
         known = {(each.base, each.generation) for each in partition.segments}
         found = []
-        for name in self._files.names(partition.directory):
-            base, _, generation = name.removesuffix(".seg").partition("-")
-            if not (name.endswith(".seg") and base.isdigit() and generation.isdigit()):
-                continue
-            place = (int(base), int(generation))
+        for place in segment_names(self._files, partition.directory):
             if (partition.key, *place) in self._gone:
-                self._files.remove(f"{partition.directory}/{name}")
-                self._files.remove(f"{partition.directory}/{name[:-4]}.idx")
+                segment = partition.empty_segment(place[0], 0, place[1])
+                self._files.remove(segment.path)
+                self._files.remove(segment.index_path)
             elif place not in known:
                 found.append(place)
         return sorted(found)
@@ -311,6 +308,14 @@ class _Recovery:
         for name in self._files.names(wal.DIRECTORY):
             if name.endswith(".wal") and name[:-4].isdigit() and int(name[:-4]) < number:
                 self._files.remove(f"{wal.DIRECTORY}/{name}")
+
+
+def segment_names(files: Files, directory: str) -> Iterator[tuple[int, int]]:
+    """Yield (base, generation) of the segments in a directory."""
+    for name in files.names(directory):
+        base, _, generation = name.removesuffix(".seg").partition("-")
+        if name.endswith(".seg") and base.isdigit() and generation.isdigit():
+            yield int(base), int(generation)
 
 
 def _partition_id(key: bytes) -> PartitionId:

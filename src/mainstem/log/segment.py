@@ -302,16 +302,16 @@ class Segment:
 
     def _load_index(self) -> Index:
         """Read the index file, or make the index again from the segment if it is damaged."""
+        return self.saved_index() or self.rebuild_index()
+
+    def saved_index(self) -> Index | None:
+        """Read the index file; None if it is missing or damaged."""
+        size = self.saved_blocks * ENTRY_SIZE
         try:
-            file = self._handles.get(self.index_path) if self.saved_blocks else None
+            data = self._handles.get(self.index_path).pread(size, 0) if size else b""
         except FileNotFoundError:
-            file = None
-        data = file.pread(self.saved_blocks * ENTRY_SIZE, 0) if file else b""
-        if len(data) == self.saved_blocks * ENTRY_SIZE:
-            index = Index.decode(data, self._open_block)
-            if index is not None:
-                return index
-        return self.rebuild_index()
+            return None
+        return Index.decode(data, self._open_block) if len(data) == size else None
 
     def rebuild_index(self) -> Index:
         """Make the index from the segment alone, checking all that can be checked."""

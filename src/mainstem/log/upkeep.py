@@ -13,7 +13,7 @@ durably: a crash in between leaves files too many, never too few.
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
@@ -242,6 +242,30 @@ class Upkeep:
         partition.generation = generation
         partition.take_back(end)
         self._note_replaced(partition, partition.record(), removed)
+
+    def rewrite(
+        self,
+        partition: DiskPartition,
+        segment: Segment,
+        batches: Iterable[bytes | bytearray],
+        *,
+        gaps: bool,
+    ) -> None:
+        """Replace a segment by one with these batches; nobody else may use the log meanwhile."""
+        partition.generation += 1
+        added = write_segment(
+            self._files,
+            partition,
+            segment,
+            batches,
+            next_offset=segment.next_offset,
+            dense=segment.dense and not gaps,
+            generation=partition.generation,
+        )
+        with self._lock:
+            partition.replace([segment], [added])
+            partition.reveal(partition.end)
+            self._note_replaced(partition, partition.record(), [segment])
 
     def _note_replaced(
         self, partition: DiskPartition, record: PartitionRecord, removed: Collection[Segment]

@@ -176,6 +176,13 @@ class Scan(NamedTuple):
     """What is missing in the middle, None if nothing is."""
 
 
+def first_sequence(files: Files, number: int) -> int:
+    """Return the number of a file's first entry, 1 if it has none."""
+    file = files.open(name_of(number), create=True)
+    entry = _entry_at(memoryview(file.pread(file.size(), 0)), 0)
+    return 1 if entry is None else entry.sequence
+
+
 def scan(files: Files, first_number: int, first_sequence: int) -> Scan:
     """Read every entry since the checkpoint; what follows a damaged one is read too, and told."""
     numbers = sorted(

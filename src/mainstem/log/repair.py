@@ -1,0 +1,151 @@
+"""Mending a data directory that is damaged: keep all that can be read, name what cannot.
+
+Segments with damage are written anew from what is whole in them, the originals go to
+``quarantine/`` untouched, and a lost manifest is made again from what is in the directories. The
+broker gives partitions their names and settings back when it opens the log.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from mainstem.core.errors import DamagedLog
+from mainstem.core.policies import TopicSettings
+from mainstem.log import manifest, wal
+from mainstem.log.disk import DiskLog, Options
+from mainstem.log.files import Files
+from mainstem.log.handles import Handles
+from mainstem.log.inspection import Piece, pieces
+from mainstem.log.partition import PARTITIONS, DiskPartition
+from mainstem.log.port import PartitionId
+from mainstem.log.recovery import QUARANTINE, segment_names
+from mainstem.log.segment import Segment
+
+
+class Repaired(msgspec.Struct):
+    """What was mended, and what is lost."""
+
+    manifest_rebuilt: bool = False
+    segments: int = 0
+    """Segments that were written anew."""
+    restored: int = 0
+    """Batches whose place in the log could be told from those around them."""
+    lost: list[str] = []
+    """Stretches that could not be read, each with its segment in quarantine."""
+    findings: list[str] = []
+    """What opening found."""
+
+
+def repair(files: Files, now_ms: Callable[[], int]) -> Repaired:
+    """Mend the directory; nobody else may use it meanwhile."""
+    result = Repaired()
+    files.lock(None)
+    try:
+        manifest.read(files)
+    except DamagedLog:
+        _rebuild_manifest(files, now_ms)
+        result.manifest_rebuilt = True
+    log = DiskLog.open(files=files, now_ms=now_ms, options=Options(background=False))
+    try:
+        result.findings = list(log.recovery.findings)
+        for partition in log.disk_partitions():
+            for segment in list(partition.segments):
+                _mend(files, log, partition, segment, result)
+    finally:
+        log.close()
+    return result
+
+
+def _mend(
+    files: Files, log: DiskLog, partition: DiskPartition, segment: Segment, result: Repaired
+) -> None:
+    if segment.size == 0:
+        return
+    try:
+        found = list(_problems(pieces(segment, segment.saved_index(), partition.epochs)))
+    except FileNotFoundError:
+        found = [Piece(0, None, "the file is missing")]
+    if not found:
+        return
+    for position, batch, problem in found:
+        if batch is None:
+            result.lost.append(f"{segment.place(position)} ({partition.place}): {problem}")
+        else:
+            result.restored += 1
+    missing = segment.path.rpartition("/")[2] not in files.names(partition.directory)
+    kept: Iterator[Piece] = iter(())
+    if not missing:
+        _copy(files, segment)
+        kept = pieces(segment, segment.saved_index(), partition.epochs)
+    log.upkeep.rewrite(partition, segment, _batches(kept), gaps=_has_gaps(found))
+    result.segments += 1
+
+
+def _problems(found: Iterator[Piece]) -> Iterator[Piece]:
+    return (piece for piece in found if piece.problem is not None)
+
+
+def _batches(found: Iterator[Piece]) -> Iterator[bytes | bytearray]:
+    return (batch for _, batch, _ in found if batch is not None)
+
+
+def _has_gaps(found: list[Piece]) -> bool:
+    return any(batch is None for _, batch, _ in found)
+
+
+def _copy(files: Files, segment: Segment) -> None:
+    name = f"{QUARANTINE}/{segment.path.replace('/', '_')}"
+    kept = files.open(name, create=True)
+    kept.truncate(0)
+    position = 0
+    while data := segment.file.pread(4 * 1024 * 1024, position):
+        kept.pwrite(data, position)
+        position += len(data)
+    kept.sync()
+    files.sync_dir(QUARANTINE)
+
+
+def _rebuild_manifest(files: Files, now_ms: Callable[[], int]) -> None:
+    """Describe what is in the directories, since nothing else does any more."""
+    handles = Handles(files, 64)
+    saved = []
+    for directory in files.names(PARTITIONS):
+        topic_id, _, number = directory.rpartition("-")
+        if len(topic_id) == 32 and number.isdigit():
+            found = PartitionId(topic_id, int(number))
+            partition = DiskPartition(files, handles, found, topic_id, TopicSettings())
+            _find_segments(files, partition, now_ms())
+            saved.append(manifest.encode_partition(partition.record()))
+    numbers = [int(name[:-4]) for name in files.names(wal.DIRECTORY) if name[:-4].isdigit()] or [1]
+    sequence = wal.first_sequence(files, max(numbers))
+    manifest.write(files, max(numbers), sequence, saved)
+
+
+def _find_segments(files: Files, partition: DiskPartition, now_ms: int) -> None:
+    """Take the newest generation of each stretch of offsets, as far as it can be read."""
+    newest: dict[int, int] = {}
+    for base, generation in segment_names(files, partition.directory):
+        newest[base] = max(generation, newest.get(base, -1))
+    epoch = 0
+    for base, generation in sorted(newest.items()):
+        if base < partition.end and partition.segments:
+            # An older generation, whose offsets a merged segment covers already.
+            continue
+        segment = partition.empty_segment(base, now_ms, generation)
+        segment.created = True
+        partition.generation = max(partition.generation, generation)
+        size = segment.file.size()
+        while segment.size < size:
+            try:
+                header, batch = segment.checked_batch(segment.size, size)
+            except DamagedLog:
+                break
+            segment.dense = segment.dense and header.base_offset == segment.next_offset
+            segment.accept(header, header.base_offset, batch)
+            if header.epoch > epoch:
+                epoch = header.epoch
+                partition.epochs.append((epoch, header.base_offset))
+        segment.save_index()
+        partition.segments.append(segment)
+        partition.end = segment.next_offset
+    partition.start = partition.segments[0].base if partition.segments else 0
