@@ -9,10 +9,11 @@ from pathlib import Path
 
 from mainstem.broker.broker import Broker
 from mainstem.core.policies import TopicSettings
-from mainstem.log.disk import DiskLog
+from mainstem.log.disk import DiskLog, Options
 from mainstem.log.memory import MemoryLog
 from mainstem.log.recovery import Report
 from mainstem.node.config import Config
+from mainstem.node.limits import raise_open_files
 
 _UPKEEP_S = 1.0
 
@@ -74,7 +75,11 @@ def open_node(
 ) -> Node:
     """Open the log in a data directory, or one in memory if there is none, and a broker on it."""
     log: DiskLog | MemoryLog
-    log = MemoryLog(now_ms=now_ms) if path is None else DiskLog.open(path, now_ms=now_ms)
+    if path is None:
+        log = MemoryLog(now_ms=now_ms)
+    else:
+        options = Options(max_open_files=raise_open_files())
+        log = DiskLog.open(path, now_ms=now_ms, options=options)
     try:
         return Node(config, log, path, now_ms)
     except BaseException:
