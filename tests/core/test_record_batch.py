@@ -45,7 +45,7 @@ def test_every_field_of_a_header_is_read() -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_the_codec_of_a_header_is_the_one_it_was_packed_with(codec: int):
+def test_the_codec_of_a_header_is_the_one_it_was_packed_with(codec: int) -> None:
     batch = bytes.fromhex(list(BATCHES.values())[codec])
 
     assert read_header(batch).codec == codec
@@ -100,7 +100,7 @@ def test_a_run_of_batches_is_cut_into_its_batches() -> None:
 
 
 @pytest.mark.parametrize("missing", [1, 5, 68])
-def test_a_run_that_ends_in_a_piece_of_a_batch_is_refused_there(missing: int):
+def test_a_run_that_ends_in_a_piece_of_a_batch_is_refused_there(missing: int) -> None:
     first, second = build([Event(b"1")], now_ms=NOW_MS), build([Event(b"2")], now_ms=NOW_MS)
 
     cutting = batches((first + second)[:-missing])
@@ -111,7 +111,7 @@ def test_a_run_that_ends_in_a_piece_of_a_batch_is_refused_there(missing: int):
 
 
 @pytest.mark.parametrize("codec", BATCHES)
-def test_what_a_real_producer_sends_passes(codec: str):
+def test_what_a_real_producer_sends_passes(codec: str) -> None:
     check_header(bytes.fromhex(BATCHES[codec]))
     check_header(bytes.fromhex(TRANSACTIONAL))
 
@@ -174,7 +174,7 @@ REFUSED_FROM_A_PRODUCER = {
 
 
 @pytest.mark.parametrize("case", REFUSED_FROM_A_PRODUCER)
-def test_a_bad_batch_is_refused_by_what_is_wrong_with_it(case: str):
+def test_a_bad_batch_is_refused_by_what_is_wrong_with_it(case: str) -> None:
     batch, text = REFUSED_FROM_A_PRODUCER[case]
 
     with pytest.raises(CorruptBatch, match=text):
@@ -191,7 +191,7 @@ ALLOWED_FROM_A_PRODUCER = {
 
 
 @pytest.mark.parametrize("case", ALLOWED_FROM_A_PRODUCER)
-def test_an_unusual_batch_is_allowed(case: str):
+def test_an_unusual_batch_is_allowed(case: str) -> None:
     check_header(ALLOWED_FROM_A_PRODUCER[case])
 
 
@@ -207,7 +207,7 @@ def test_an_unusual_batch_is_allowed(case: str):
     ],
     ids=["thinned", "emptied", "stamped", "delete horizon", "control", "oldest left"],
 )
-def test_what_only_the_log_may_write_is_allowed_once_stored(batch: bytearray):
+def test_what_only_the_log_may_write_is_allowed_once_stored(batch: bytearray) -> None:
     with pytest.raises(CorruptBatch):
         check_header(batch)
 
@@ -215,7 +215,7 @@ def test_what_only_the_log_may_write_is_allowed_once_stored(batch: bytearray):
 
 
 @pytest.mark.parametrize("count", [-1, 3])
-def test_a_stored_batch_has_no_more_records_than_offsets(count: int):
+def test_a_stored_batch_has_no_more_records_than_offsets(count: int) -> None:
     with pytest.raises(CorruptBatch, match=f"count {count}, last offset delta 1"):
         check_header(sealed(ONE, count=count, last_offset_delta=1), stored=True)
 
@@ -229,7 +229,7 @@ def test_a_batch_at_the_limit_is_allowed_and_one_byte_over_is_not() -> None:
 
 
 @pytest.mark.parametrize("codec", BATCHES)
-def test_every_flipped_bit_is_noticed_but_those_the_log_writes_itself(codec: str):
+def test_every_flipped_bit_is_noticed_but_those_the_log_writes_itself(codec: str) -> None:
     batch = bytearray.fromhex(BATCHES[codec])
     base_offset_and_epoch = {*range(8), *range(12, 16)}
 

@@ -109,6 +109,8 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _decompress_snappy_block(view, max_bytes, max_bytes)
+    if len(view) < len(_XERIAL_HEADER):
+        raise _damaged(SNAPPY, "the stream ends early")
     parts: list[bytes] = []
     size, position = 0, len(_XERIAL_HEADER)
     while position < len(view):
@@ -174,6 +176,8 @@ _ZSTD_WINDOW = 1 << 27
 """What zstd itself reads by default, and the most that its levels up to 22 write."""
 _ZSTD_BLOCK = 128 * 1024
 """The most that one block of a zstd frame can hold."""
+_ZSTD_PLAIN, _ZSTD_REPEATED = 0, 1
+"""The kinds of block that tell how much they hold: bytes as they are, one byte repeated."""
 
 
 def _compress_zstd(data: Buffer) -> bytes:
@@ -187,34 +191,40 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
 
     try:
         frame = zstandard.get_frame_parameters(data)
+        claimed = frame.content_size
+        # The decoder takes a claimed size for granted, whatever limit it is given.
+        if claimed != zstandard.CONTENTSIZE_UNKNOWN and claimed > max_bytes:
+            raise _too_large(ZSTD, max_bytes)
         start = zstandard.frame_header_size(data)
-        size, holds = _zstd_frame(memoryview(data), start, frame.has_checksum)
+        size, holds = _zstd_frame(memoryview(data), start, frame.has_checksum, max_bytes)
         if size != len(data):
             raise _damaged(ZSTD, f"a frame of {size} bytes in {len(data)}")
-        if frame.content_size != zstandard.CONTENTSIZE_UNKNOWN:
-            if frame.content_size > holds:
-                raise _damaged(ZSTD, f"{len(data)} bytes that claim to hold {frame.content_size}")
-            # The decoder takes a known size for granted, whatever limit it is given.
-            if frame.content_size > max_bytes:
-                raise _too_large(ZSTD, max_bytes)
+        if claimed != zstandard.CONTENTSIZE_UNKNOWN and claimed > holds:
+            raise _damaged(ZSTD, f"{len(data)} bytes that claim to hold {claimed}")
         decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
         return decoder.decompress(data, max_output_size=max(min(holds, max_bytes), 1))
     except zstandard.ZstdError as error:
         raise _damaged(ZSTD, f"{error} (room for {max_bytes} bytes)") from None
 
 
-def _zstd_frame(data: memoryview, position: int, checksum: bool) -> tuple[int, int]:
+def _zstd_frame(data: memoryview, position: int, checksum: bool, max_bytes: int) -> tuple[int, int]:
     """Return the size of a frame and the most that it can hold, by its block headers alone."""
-    holds, last = 0, False
+    surely = perhaps = 0
+    last = False
     while not last:
         if len(data) - position < 3:
             raise _damaged(ZSTD, "the frame ends early")
         # [RFC 8878, 3.1.1.2 Blocks]
         header = data[position] | data[position + 1] << 8 | data[position + 2] << 16
         last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
-        position += 3 + (1 if kind == 1 else size)
-        holds += size if kind < 2 else _ZSTD_BLOCK
-    return position + (4 if checksum else 0), holds
+        position += 3 + (1 if kind == _ZSTD_REPEATED else size)
+        if kind in (_ZSTD_PLAIN, _ZSTD_REPEATED):
+            surely += size
+        else:
+            perhaps += _ZSTD_BLOCK
+        if surely > max_bytes:
+            raise _too_large(ZSTD, max_bytes)
+    return position + (4 if checksum else 0), surely + perhaps
 
 
 _COMPRESS: tuple[Callable[[Buffer], Buffer], ...] = (

@@ -65,6 +65,8 @@ def build(
         top, data = first, _encode_one(events[0])
     else:
         top, data = _encode(events, first, now_ms)
+    if top > _MAX_INT64:
+        raise InvalidEvent(f"timestamp {top} ms: it must be 0 to {_MAX_INT64}")
     body = codecs.compress(codec, data) if codec else data
     count = len(events)
     length = HEADER_SIZE - LENGTH_BEFORE + len(body)
@@ -133,7 +135,7 @@ def _encode(events: Sequence[Event], first: int, now_ms: int) -> tuple[int, byte
 def _timestamp(timestamp_ms: int, now_ms: int) -> int:
     if timestamp_ms == NO_TIMESTAMP:
         return now_ms
-    if not 0 <= timestamp_ms <= _MAX_INT64:
+    if timestamp_ms < 0:
         raise InvalidEvent(f"timestamp {timestamp_ms} ms: it must be 0 to {_MAX_INT64}")
     return timestamp_ms
 

@@ -48,6 +48,8 @@ def walk(  # noqa: C901, PLR0912, PLR0915 - one hot loop
     header: BatchHeader, data: bytes, position: int, malformed: Malformed = "replace"
 ) -> Iterator[Record]:
     """Go over the records that begin at a position of the data and must end with it."""
+    if header.count < 0:
+        raise CorruptBatch(f"record batch with count {header.count}")
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     last_delta, timestamp, appended = header.last_offset_delta, 0, header.log_append_time
     if appended:

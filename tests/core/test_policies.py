@@ -1,0 +1,54 @@
+"""The settings of a topic, and which of them mean something."""
+
+import pytest
+
+from mainstem.core.errors import InvalidSetting
+from mainstem.core.policies import Durability, Overload, TopicSettings
+
+
+def test_the_defaults_mean_something_and_are_the_safe_ones() -> None:
+    TopicSettings().check()
+
+    assert TopicSettings().durability is Durability.FSYNC
+    assert TopicSettings().overload is Overload.BUFFER
+
+
+def test_settings_are_altered_one_by_one_and_read_from_text() -> None:
+    settings = TopicSettings(partitions=3).altered(
+        durability="disk", retention_ms="1000", compact="true"
+    )
+
+    assert settings == TopicSettings(
+        partitions=3, durability=Durability.DISK, retention_ms=1000, compact=True
+    )
+
+
+def test_a_compacted_topic_is_checked_deeply_unless_it_says_otherwise() -> None:
+    assert not TopicSettings().deep
+    assert TopicSettings(compact=True).deep
+    assert TopicSettings().altered(validate="deep").deep
+    assert not TopicSettings(compact=True).altered(validate="header").deep
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"partition": 2}, "no setting partition; there are partitions"),
+        ({"partitions": 0}, "partitions must be at least 1, not 0"),
+        ({"partitions": 1_000_001}, "at most 1000000"),
+        ({"partitions": "many"}, "partitions"),
+        ({"durability": "paper"}, "paper"),
+        ({"overload": "drop=oldest"}, "give both or neither"),
+        ({"max_backlog": 5}, "give both or neither"),
+        ({"max_backlog": 0, "overload": "backpressure"}, "max_backlog must be at least 1"),
+        ({"retention_ms": 0}, "retention_ms must be at least 1"),
+        ({"max_batch_bytes": 10}, "max_batch_bytes must be at least 1024"),
+        (
+            {"compact": True, "overload": "drop=oldest", "max_backlog": 5},
+            "a compacted topic cannot drop=oldest",
+        ),
+    ],
+)
+def test_what_means_nothing_is_refused_by_name(changes: dict[str, object], text: str) -> None:
+    with pytest.raises(InvalidSetting, match=text):
+        TopicSettings().altered(**changes)
