@@ -11,6 +11,7 @@ from mainstem.core.batch import (
     checksum_matches,
     place,
     read_header,
+    set_last_offset,
     stamp,
 )
 from mainstem.core.checksum import crc32c
@@ -90,6 +91,15 @@ def test_a_stamped_batch_has_one_time_for_all_its_events() -> None:
     assert header.log_append_time
     assert header.max_timestamp == 777
     assert [event.timestamp_ms for event in events(batch)] == [777, 777]
+
+
+def test_a_batch_can_stand_for_fewer_offsets() -> None:
+    batch = sealed(ONE, count=1, last_offset_delta=9, base_offset=100)
+
+    set_last_offset(batch, 104)
+
+    header = check_header(batch, stored=True)
+    assert (header.base_offset, header.last_offset, header.count) == (100, 104, 1)
 
 
 def test_a_run_of_batches_is_cut_into_its_batches() -> None:

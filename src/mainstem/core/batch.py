@@ -44,6 +44,7 @@ _BASE_OFFSET = Struct(">q")
 _EPOCH = Struct(">i")
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
+_LAST_OFFSET_DELTA = Struct(">i")
 _MAX_TIMESTAMP = Struct(">q")
 _new = tuple.__new__
 LENGTH_BEFORE = 12
@@ -143,11 +144,11 @@ def stamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
     seal(batch)
 
 
-def set_last_offset(batch: bytearray, last_offset: int) -> None:
+def set_last_offset(batch: bytearray | memoryview, last_offset: int) -> None:
     """Let the batch stand for offsets up to this one only, and renew its checksum."""
-    (base,) = _BASE_OFFSET.unpack_from(batch, 0)
-    _EPOCH.pack_into(batch, 23, last_offset - base)
-    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
+    (base_offset,) = _BASE_OFFSET.unpack_from(batch, 0)
+    _LAST_OFFSET_DELTA.pack_into(batch, 23, last_offset - base_offset)
+    seal(batch)
 
 
 def batches(buffer: Buffer) -> Iterator[memoryview]:
