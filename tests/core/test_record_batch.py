@@ -120,6 +120,16 @@ def test_a_run_that_ends_in_a_piece_of_a_batch_is_refused_there(missing: int) ->
         next(cutting)
 
 
+@pytest.mark.parametrize("length", [-(2**31), -13, -12, -1, 0, 48])
+def test_a_length_that_leads_nowhere_ends_the_cutting(length: int) -> None:
+    batch = sealed(ONE, length=length)
+
+    with pytest.raises(CorruptBatch, match=f"batch length {length}; the header alone is 49"):
+        read_header(batch)
+    with pytest.raises(CorruptBatch):
+        list(batches(batch))
+
+
 @pytest.mark.parametrize("codec", BATCHES)
 def test_what_a_real_producer_sends_passes(codec: str) -> None:
     check_header(bytes.fromhex(BATCHES[codec]))
