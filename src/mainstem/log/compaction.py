@@ -29,31 +29,24 @@ def worth_compacting(sealed: Sequence[Segment]) -> bool:
     return dirty > 0 and dirty >= total * DIRTY_SHARE
 
 
-def compacted(
+def compact(
     files: Files,
     partition: DiskPartition,
     sealed: Sequence[Segment],
     now_ms: int,
     generation: int,
-    max_keys: int = MAX_KEYS,
-) -> tuple[list[Segment], list[Segment]]:
-    """Write the sealed segments anew; return those that were replaced, and those that replace."""
-    latest, covered = _latest_offsets(sealed, max_keys)
+    added: list[Segment],
+) -> list[Segment]:
+    """Write the sealed segments anew into ``added``; return those that these replace."""
+    latest, covered = _latest_offsets(sealed, MAX_KEYS)
     forget_before = now_ms - partition.settings.tombstone_ms
-    added = []
     for run in _runs(covered, partition.settings.segment_bytes):
-        segment = write_segment(
-            files,
-            partition,
-            run[0],
-            _kept(run, latest, forget_before),
-            next_offset=run[-1].next_offset,
-            dense=False,
-            generation=generation,
-        )
-        if segment.size:
-            added.append(segment)
-    return covered, added
+        fresh = partition.empty_segment(run[0].base, run[0].created_ms, generation)
+        added.append(fresh)
+        kept = _kept(run, latest, forget_before)
+        fresh.dense = False
+        write_segment(files, partition, fresh, kept, next_offset=run[-1].next_offset)
+    return covered
 
 
 def _latest_offsets(

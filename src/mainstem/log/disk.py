@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from mainstem.core.errors import Closed, InvalidSetting, UnknownPartition
+from mainstem.core.errors import Closed, DamagedLog, InvalidSetting, UnknownPartition
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.log.commits import Committer
 from mainstem.log.durable import AT_ONCE
@@ -289,16 +289,32 @@ class DiskLog:
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
         """Return whole batches from the one that holds ``offset`` (or the next one kept) on."""
+        while True:
+            with self._lock:
+                found = self._find(partition)
+                if isinstance(found, MemoryPartition):
+                    return found.read(offset, max_bytes)
+                readable = found.readable(offset)
+            for segment, limit in readable:
+                try:
+                    data = segment.read(offset, limit, max_bytes)
+                except OSError as error:
+                    self._check_gone(partition, segment, error)
+                    break
+                if data.length:
+                    return data
+            else:
+                return EMPTY
+
+    def _check_gone(self, partition: PartitionId, segment: Segment, error: OSError) -> None:
+        """Return if retention or compaction took the segment away meanwhile: then look again."""
         with self._lock:
             found = self._find(partition)
-            if isinstance(found, MemoryPartition):
-                return found.read(offset, max_bytes)
-            readable = found.readable(offset)
-        for segment, limit in readable:
-            data = segment.read(offset, limit, max_bytes)
-            if data.length:
-                return data
-        return EMPTY
+            if isinstance(found, DiskPartition) and segment in found.segments:
+                raise DamagedLog(
+                    f"{segment.path} of {found.place} cannot be read ({error}); check the disk, "
+                    "then run mainstem verify"
+                ) from error
 
     def bounds(self, partition: PartitionId) -> Bounds:
         """Return what the partition holds now."""
@@ -307,18 +323,25 @@ class DiskLog:
 
     def offset_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
         """Return the first visible event at or after a time, None if there is none."""
-        with self._lock:
-            found = self._find(partition)
-            if isinstance(found, MemoryPartition):
-                return found.offset_at(timestamp_ms)
-            start = found.start
-            readable = found.all_readable()
-        for segment, limit in readable:
-            if segment.newest_ms >= timestamp_ms:
-                answer = segment.find_time(timestamp_ms, limit, start)
+        while True:
+            with self._lock:
+                found = self._find(partition)
+                if isinstance(found, MemoryPartition):
+                    return found.offset_at(timestamp_ms)
+                start = found.start
+                readable = found.all_readable()
+            for segment, limit in readable:
+                if segment.newest_ms < timestamp_ms:
+                    continue
+                try:
+                    answer = segment.find_time(timestamp_ms, limit, start)
+                except OSError as error:
+                    self._check_gone(partition, segment, error)
+                    break
                 if answer is not None:
                     return answer
-        return None
+            else:
+                return None
 
     def watch(self, partition: PartitionId, offset: int, wake: Wake) -> Callable[[], None]:
         """Call ``wake`` once, from any thread, as soon as the tail is past ``offset``."""
@@ -362,7 +385,10 @@ class DiskLog:
                     found.cut(end=end)
                     return
                 if found.tail == found.end:
-                    self.upkeep.cut_end(found, end)
+                    try:
+                        self.upkeep.cut_end(found, end)
+                    except OSError as error:
+                        raise refusal(error, f"cutting {found.place}") from error
                     break
         self.committer.commit()
 

@@ -1,10 +1,14 @@
-"""A bound on open files: segments open theirs when needed, and the longest unused is let go."""
+"""Bounds on open files and loaded indexes: what was unused the longest is let go."""
 
 import errno
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 
 from mainstem.log.files import Files, OpenFile
+
+MAX_INDEXES = 64
+"""Of full segments of the default size each takes about a quarter of a megabyte."""
 
 
 class Handles:
@@ -15,6 +19,7 @@ class Handles:
         self._limit = limit
         self._lock = threading.Lock()
         self._open: OrderedDict[str, OpenFile] = OrderedDict()
+        self._indexes: OrderedDict[str, Callable[[], None]] = OrderedDict()
 
     def get(self, path: str, *, create: bool = False) -> OpenFile:
         """Return the file, opened if it is not."""
@@ -40,6 +45,16 @@ class Handles:
         while len(self._open) > self._limit:
             self._open.popitem(last=False)
         return self._files.open(path, create=create)
+
+    def loaded(self, path: str, forget: Callable[[], None]) -> None:
+        """Take note of an index read from its file, and let an older one be forgotten."""
+        with self._lock:
+            self._indexes[path] = forget
+            oldest = None
+            if len(self._indexes) > MAX_INDEXES:
+                _, oldest = self._indexes.popitem(last=False)
+        if oldest is not None:
+            oldest()
 
     def drop(self, path: str) -> None:
         """Let go of a file, because it was deleted or renamed."""

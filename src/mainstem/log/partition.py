@@ -82,6 +82,7 @@ class DiskPartition:
         partition.segments = [
             Segment.load(handles, partition.directory, segment) for segment in record.segments
         ]
+        partition.seal(but=1)
         partition.end = record.end
         partition.reveal(record.end)
         return partition
@@ -132,10 +133,16 @@ class DiskPartition:
     def roll(self, now_ms: int) -> Segment:
         """Begin a new segment."""
         self._files.make_dir(self.directory)
+        self.seal()
         active = self.empty_segment(self.end, now_ms, self.generation)
         self.segments.append(active)
         self.names_changed = True
         return active
+
+    def seal(self, but: int = 0) -> None:
+        """Mark that nothing will be appended to the segments, but for so many at the end."""
+        for segment in self.segments[: len(self.segments) - but]:
+            segment.sealed = True
 
     def empty_segment(self, base: int, created_ms: int, generation: int) -> Segment:
         """Return a segment of this partition that is not part of it yet."""
@@ -204,8 +211,10 @@ class DiskPartition:
         keep = 0
         last = len(self.segments) - 1
         for segment in self.segments:
-            # The last segment goes only if all of it is visible and nothing is left in it.
-            if segment.next_offset > start or (keep == last and self.tail < self.end):
+            # The last segment goes only if all of it is visible; an empty one would come again
+            # under the same name.
+            stays = keep == last and (self.tail < self.end or segment.size == 0)
+            if segment.next_offset > start or stays:
                 break
             keep += 1
         dropped, self.segments = self.segments[:keep], self.segments[keep:]
@@ -217,6 +226,7 @@ class DiskPartition:
         """Put segments in the place of others that hold the same offsets."""
         kept = [each for each in self.segments if each not in removed]
         self.segments = sorted([*kept, *added], key=_base)
+        self.seal(but=1)
 
     def take_back(self, end: int) -> None:
         """Let the log end at ``end``, where its last segment ends now, and begin a new epoch."""

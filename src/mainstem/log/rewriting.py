@@ -15,16 +15,12 @@ from mainstem.log.segment import Segment
 def write_segment(
     files: Files,
     partition: DiskPartition,
-    like: Segment,
+    segment: Segment,
     batches: Iterable[bytes | bytearray],
     *,
     next_offset: int,
-    dense: bool,
-    generation: int,
-) -> Segment:
-    """Write batches as a segment that begins where ``like`` does; durable on return."""
-    segment = partition.empty_segment(like.base, like.created_ms, generation)
-    segment.dense = dense
+) -> None:
+    """Write batches into a new segment that stands for offsets up to ``next_offset``; durable."""
     for batch in batches:
         header = read_header(batch)
         segment.write(batch)
@@ -34,7 +30,6 @@ def write_segment(
         segment.save_index()
         segment.sync()
         files.sync_dir(partition.directory)
-    return segment
 
 
 def batches_before(segment: Segment, end: int) -> Iterable[bytes | bytearray]:

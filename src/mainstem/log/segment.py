@@ -58,6 +58,8 @@ class Segment:
         self.newest_ms = -1
         self.created_ms = created_ms
         self.dense = True
+        self.sealed = False
+        """Whether nothing will be appended any more."""
         self.created = False
         """Whether the file is there: it is made by the first write."""
         self.synced_size = 0
@@ -113,6 +115,7 @@ class Segment:
                 index = self._index
                 if index is None:
                     index = self._index = self._load_index()
+                    self._handles.loaded(self.path, self.forget_index)
         return index
 
     def write(self, batch: WritableBatch | bytes) -> None:
@@ -191,7 +194,9 @@ class Segment:
 
     def forget_index(self) -> None:
         """Free the memory of an index that is saved whole; it is read again when needed."""
-        if self._index is not None and self._index.closed == self.saved_blocks and self.size:
+        if not self.sealed or self._index is None or not self.size:
+            return
+        if self._index.closed == self.saved_blocks:
             self._open_block = self._index.open_block()
             self._index = None
             self._hints.clear()

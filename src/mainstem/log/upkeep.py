@@ -20,7 +20,7 @@ import msgspec
 from mainstem.core.errors import MainstemError
 from mainstem.log import manifest, wal
 from mainstem.log.commits import Committer
-from mainstem.log.compaction import compacted, worth_compacting
+from mainstem.log.compaction import compact, worth_compacting
 from mainstem.log.files import Files, refusal
 from mainstem.log.handles import Handles
 from mainstem.log.memory import MemoryPartition
@@ -111,21 +111,36 @@ class Upkeep:
         )
 
     def tick(self) -> None:
-        """Do whatever is due now."""
+        """Do whatever is due now; what fails for one partition does not stop the others."""
         now_ms = self._now_ms()
+        failed: MainstemError | None = None
         with self._lock:
             partitions = list(self._partitions.values())
         for partition in partitions:
-            if isinstance(partition, MemoryPartition):
-                with self._lock:
-                    partition.expire(now_ms)
-            else:
-                self._retain(partition, now_ms)
-                self._compact(partition, now_ms)
+            try:
+                self._keep_up(partition, now_ms)
+            except OSError as error:
+                failed = refusal(error, "retaining or compacting events")
+            except MainstemError as error:
+                failed = error
         if self.due:
             self.checkpoint()
         else:
             self._empty_trash()
+        if failed is not None:
+            raise failed
+
+    def _keep_up(self, partition: DiskPartition | MemoryPartition, now_ms: int) -> None:
+        settings = partition.settings
+        if isinstance(partition, MemoryPartition):
+            if settings.retention_ms is not None:
+                with self._lock:
+                    partition.expire(now_ms)
+            return
+        if settings.segment_ms or settings.retention_ms or settings.retention_bytes:
+            self._retain(partition, now_ms)
+        if settings.compact:
+            self._compact(partition, now_ms)
 
     def _try_tick(self) -> None:
         try:
@@ -227,16 +242,12 @@ class Upkeep:
         generation = partition.generation + 1
         added = []
         if removed and removed[0].base < end:
-            rewritten = write_segment(
-                self._files,
-                partition,
-                removed[0],
-                batches_before(removed[0], end),
-                next_offset=end,
-                dense=removed[0].dense,
-                generation=generation,
-            )
-            added.append(rewritten)
+            cut = removed[0]
+            fresh = partition.empty_segment(cut.base, cut.created_ms, generation)
+            fresh.dense = cut.dense
+            kept = batches_before(cut, end)
+            write_segment(self._files, partition, fresh, kept, next_offset=end)
+            added.append(fresh)
         self._sync_segments([each for each in partition.segments if each not in removed])
         partition.replace(removed, added)
         partition.generation = generation
@@ -253,15 +264,9 @@ class Upkeep:
     ) -> None:
         """Replace a segment by one with these batches; nobody else may use the log meanwhile."""
         partition.generation += 1
-        added = write_segment(
-            self._files,
-            partition,
-            segment,
-            batches,
-            next_offset=segment.next_offset,
-            dense=segment.dense and not gaps,
-            generation=partition.generation,
-        )
+        added = partition.empty_segment(segment.base, segment.created_ms, partition.generation)
+        added.dense = segment.dense and not gaps
+        write_segment(self._files, partition, added, batches, next_offset=segment.next_offset)
         with self._lock:
             partition.replace([segment], [added])
             partition.reveal(partition.end)
@@ -293,25 +298,33 @@ class Upkeep:
                 self.cut_start(partition, start)
 
     def _compact(self, partition: DiskPartition, now_ms: int) -> None:
-        if not partition.settings.compact:
-            return
         with self._lock:
             sealed = partition.segments[:-1]
             if not worth_compacting(sealed):
                 return
             generation = partition.generation = partition.generation + 1
-        removed, added = compacted(self._files, partition, sealed, now_ms, generation)
-        with self._checkpointing:
-            durable = self._capture(partition)
-            with self._lock:
-                gone = self._partitions.get(partition.id) is not partition
-                if gone or not set(removed) <= set(partition.segments):
-                    # Deleted, or retention was quicker: what was written is not needed.
-                    for segment in added:
-                        self._throw_away(segment)
-                    return
-                partition.replace(removed, added)
-                self._note_replaced(partition, _recovery_point(partition, durable), removed)
+        added: list[Segment] = []
+        try:
+            removed = compact(self._files, partition, sealed, now_ms, generation, added)
+            with self._checkpointing:
+                durable = self._capture(partition)
+                with self._lock:
+                    gone = self._partitions.get(partition.id) is not partition
+                    if not gone and set(removed) <= set(partition.segments):
+                        partition.replace(removed, [each for each in added if each.size])
+                        record = _recovery_point(partition, durable)
+                        self._note_replaced(partition, record, removed)
+                        return
+        except (OSError, MainstemError):
+            self._discard_segments(added)
+            raise
+        # Deleted, or retention was quicker: what was written is not needed.
+        self._discard_segments(added)
+
+    def _discard_segments(self, segments: list[Segment]) -> None:
+        with self._lock:
+            for segment in segments:
+                self._throw_away(segment)
 
     def _note(self, kind: Kind, payload: bytes) -> None:
         try:
