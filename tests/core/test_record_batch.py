@@ -234,6 +234,11 @@ def test_what_only_the_log_may_write_is_allowed_once_stored(batch: bytearray) ->
     check_header(batch, stored=True)
 
 
+def test_a_stored_batch_with_unknown_attributes_is_refused() -> None:
+    with pytest.raises(CorruptBatch, match="attributes 0x0180"):
+        check_header(sealed(ONE, attributes=0x180), stored=True)
+
+
 @pytest.mark.parametrize("count", [-1, 3])
 def test_a_stored_batch_has_no_more_records_than_offsets(count: int) -> None:
     with pytest.raises(CorruptBatch, match=f"count {count}, last offset delta 1"):
