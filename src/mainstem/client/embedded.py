@@ -4,20 +4,21 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NoReturn, Self
+from typing import Literal, NoReturn, Protocol, Self
 from weakref import WeakSet
 
+from mainstem.broker.overload import Held
 from mainstem.broker.publishing import Published
 from mainstem.client.abandoned import Abandoned
-from mainstem.client.feed import Wish
+from mainstem.client.feed import Feed, Wish
 from mainstem.client.groups import EmbeddedGroups
 from mainstem.client.publishing import Bulk, Wait, event_of
 from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.subscription import EmbeddedSubscription
 from mainstem.client.topics import EmbeddedTopics
-from mainstem.client.values import header_pairs, key_bytes, value_bytes
+from mainstem.client.values import make_event
 from mainstem.core.errors import Closed, MainstemError, TopicExists, UnknownTopic
-from mainstem.core.event import NO_TIMESTAMP, Event, Position
+from mainstem.core.event import Event, Position
 from mainstem.log.recovery import Report
 from mainstem.node.config import Config, load_config
 from mainstem.node.node import Node, open_node
@@ -38,6 +39,17 @@ def open_stem(path: str | os.PathLike[str], **config: object) -> "EmbeddedStem":
     return EmbeddedStem(open_node(directory, settings))
 
 
+class Adopted(Protocol):
+    """A subscription as the stem knows it, of whatever kind."""
+
+    @property
+    def feed(self) -> Feed:
+        """Where its events come from."""
+
+    def stem_closes(self, *, failed: bool) -> None:
+        """Be closed; ``failed`` if an error is what closes the stem."""
+
+
 class EmbeddedStem:
     """Implements ``Stem`` on a node in this process; safe to use from several threads."""
 
@@ -48,7 +60,7 @@ class EmbeddedStem:
         self._topics = EmbeddedTopics(node.broker, node.defaults, self.check_open)
         self._groups = EmbeddedGroups(node.broker, self._settle_groups)
         self._abandoned = Abandoned()
-        self._subscriptions: WeakSet[EmbeddedSubscription] = WeakSet()
+        self._subscriptions: WeakSet[Adopted] = WeakSet()
         # Looked up once, and replaced when closed: publishing asks nothing else.
         self._append: Callable[[str, Sequence[Event], int | None], Published]
         self._append = node.broker.publish
@@ -90,12 +102,7 @@ class EmbeddedStem:
         partition: int | None = None,
     ) -> Position:
         """Append one event; return where it stands, once it is as durable as the topic says."""
-        event = Event(
-            value_bytes(value),
-            key if key is None else key_bytes(key),
-            header_pairs(headers) if headers else (),
-            NO_TIMESTAMP if timestamp_ms is None else timestamp_ms,
-        )
+        event = make_event(value, key, headers, timestamp_ms)
         try:
             published = self._append(topic, (event,), partition)
         except UnknownTopic:
@@ -136,11 +143,9 @@ class EmbeddedStem:
         holds where there is no cursor yet. Without: everything, from ``start``, nothing stored.
         Without ``follow`` it ends at what was the tail when it began.
         """
-        self._settle_groups()
         wish = self.wish(topics, group, start, follow, commit, partitions)
         made = EmbeddedSubscription(self._broker, wish, self.node.now_ms, self._abandoned)
-        self._abandoned.start()
-        self._subscriptions.add(made)
+        self.adopt(made)
         return made
 
     def close(self) -> None:
@@ -207,6 +212,7 @@ class EmbeddedStem:
         partitions: Iterable[int] | None,
     ) -> Wish:
         """Return what a subscription is asked for, with this stem's settings."""
+        self._settle_groups()
         return Wish(
             topics=topics,
             group=group,
@@ -217,6 +223,22 @@ class EmbeddedStem:
             fetch_bytes=self.config.fetch_bytes,
             commit_s=self.config.commit_ms / 1000,
         )
+
+    def adopt(self, subscription: Adopted) -> None:
+        """Take a subscription in, to be closed with the stem, or when it is abandoned."""
+        self._abandoned.start()
+        self._subscriptions.add(subscription)
+
+    def try_publish(
+        self, topic: str, event: Event, partition: int | None, held: Held | None = None
+    ) -> Published | Held:
+        """Append one event without waiting, neither for durability nor for room."""
+        self.check_open()
+        try:
+            return self._broker.try_publish(topic, (event,), partition, held)
+        except UnknownTopic:
+            self.create_unknown(topic)
+            return self._broker.try_publish(topic, (event,), partition, held)
 
     def _wait(self, wait: Wait) -> None:
         if wait.until_ms is None:
@@ -238,7 +260,7 @@ class EmbeddedStem:
         failed: MainstemError | None = None
         for each in list(self._subscriptions):
             try:
-                each.close() if kind is None else each.close_now(finished=False)
+                each.stem_closes(failed=kind is not None)
             except MainstemError as error:
                 failed = error
         self.node.close()

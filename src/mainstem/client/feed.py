@@ -202,21 +202,23 @@ class Feed:
             if finished:
                 self._finish()
             self._let_go()
-            if self._wish.group is None:
-                return AT_ONCE
-            try:
-                return self._commit(self._positions(finished=True)) if self._auto else AT_ONCE
-            except (Fenced, UnknownTopic, UnknownPartition, Closed):
-                return AT_ONCE
-            finally:
-                self._member.leave()
-                self._signal()
+            self._signal()
+            return AT_ONCE if self._wish.group is None else self._leave()
 
     def abandon(self) -> None:
         """Be closed without telling anyone: this is a copy of the process that holds the log."""
         self._closed = True
 
     # Under the lock
+
+    def _leave(self) -> Durable:
+        try:
+            return self._commit(self._positions(finished=True)) if self._auto else AT_ONCE
+        except (Fenced, Closed):
+            # Too late to commit: what was not is read again.
+            return AT_ONCE
+        finally:
+            self._member.leave()
 
     def _turn(self) -> None:
         """Do what is due now that everything given out before is finished."""

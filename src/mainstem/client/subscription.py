@@ -91,6 +91,10 @@ class EmbeddedSubscription:
         """Close, saying whether the events returned last are finished."""
         self.feed.close(finished=finished).wait()
 
+    def stem_closes(self, *, failed: bool) -> None:
+        """Be closed by the stem, as its consumer would have done."""
+        self.close_now(finished=not failed and threading.get_ident() == self._reader)
+
     def __enter__(self) -> Self:
         """Return itself."""
         return self

@@ -7,10 +7,22 @@ import msgspec
 
 from mainstem.client.stem import HeadersLike, Key, Value
 from mainstem.core.errors import InvalidEvent
-from mainstem.core.event import Headers
+from mainstem.core.event import NO_TIMESTAMP, Event, Headers
 
 _to_json = msgspec.json.Encoder().encode
 _check_numbers = json.JSONEncoder(allow_nan=False, default=msgspec.to_builtins).encode
+
+
+def make_event(
+    value: Value, key: Key = None, headers: HeadersLike = (), timestamp_ms: int | None = None
+) -> Event:
+    """Return what is to be published as an event."""
+    return Event(
+        value_bytes(value),
+        key if key is None else key_bytes(key),
+        header_pairs(headers) if headers else (),
+        NO_TIMESTAMP if timestamp_ms is None else timestamp_ms,
+    )
 
 
 def value_bytes(value: Value) -> bytes | None:

@@ -1,0 +1,337 @@
+"""Reading without a group: where it begins, where it ends, and how it waits."""
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+import mainstem
+from mainstem.broker.broker import Broker
+from mainstem.client.feed import Feed, Wish
+from mainstem.client.stem import Start
+from mainstem.core.errors import (
+    Closed,
+    InvalidSetting,
+    OffsetOutOfRange,
+    UnknownPartition,
+    UnknownTopic,
+)
+from mainstem.core.event import Event
+from mainstem.log.memory import MemoryLog
+
+
+def numbers(events: object) -> list[int]:
+    return [event.json() for event in events]  # type: ignore[attr-defined]
+
+
+def in_thread(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("earliest", [0, 1, 2, 3, 4]),
+        ("latest", []),
+        (3, [3, 4]),
+        (5, []),
+        (datetime.fromtimestamp(2, UTC), [2, 3, 4]),
+        (datetime.fromtimestamp(1.5, UTC), [2, 3, 4]),
+        (datetime.fromtimestamp(99, UTC), []),
+        ({0: 4}, [4]),
+        ({7: 4}, [0, 1, 2, 3, 4]),
+    ],
+)
+def test_reading_begins_where_it_is_told(
+    stem: mainstem.EmbeddedStem, start: Start, expected: list[int]
+) -> None:
+    stem.topics.create("n")
+    for number in range(5):
+        stem.publish("n", number, timestamp_ms=number * 1000)
+
+    seen = numbers(stem.subscribe("n", start=start, follow=False))
+
+    assert seen == expected
+
+
+def test_reading_begins_in_the_middle_of_a_batch(stem: mainstem.EmbeddedStem) -> None:
+    stem.publish_many("n", range(1000))
+
+    seen = numbers(stem.subscribe("n", start=700, follow=False))
+
+    assert seen == list(range(700, 1000))
+
+
+@pytest.mark.parametrize("start", [-1, True, "middle", 1.5, {0: -1}, {0: "x"}])
+def test_what_is_no_place_to_begin_is_refused(memory: mainstem.EmbeddedStem, start: Start) -> None:
+    memory.topics.create("n")
+
+    with pytest.raises(InvalidSetting):
+        memory.subscribe("n", start=start)
+
+
+def test_beginning_past_the_tail_is_refused(memory: mainstem.EmbeddedStem) -> None:
+    memory.publish("n", 0)
+
+    with pytest.raises(OffsetOutOfRange):
+        memory.subscribe("n", start=2)
+
+
+def test_an_unknown_topic_is_refused_and_an_unmatched_pattern_is_not(
+    memory: mainstem.EmbeddedStem,
+) -> None:
+    with pytest.raises(UnknownTopic):
+        memory.subscribe("nowhere")
+    with pytest.raises(InvalidSetting):
+        memory.subscribe()
+
+    assert list(memory.subscribe("nowhere.*", follow=False)) == []
+
+
+def test_only_the_partitions_asked_for_are_read(stem: mainstem.EmbeddedStem) -> None:
+    stem.topics.create("n", partitions=3)
+    for number in range(6):
+        stem.publish("n", number, partition=number % 3)
+
+    seen = numbers(stem.subscribe("n", partitions=[0, 2], follow=False))
+
+    assert sorted(seen) == [0, 2, 3, 5]
+    with pytest.raises(UnknownPartition):
+        stem.subscribe("n", partitions=[3])
+
+
+def test_without_follow_reading_ends_at_what_was_the_tail(stem: mainstem.EmbeddedStem) -> None:
+    stem.publish_many("n", range(10))
+    events = stem.subscribe("n", follow=False)
+    stem.publish_many("n", range(10, 20))
+
+    seen = numbers(events)
+
+    assert seen == list(range(10))
+    assert events.poll() is None
+
+
+def test_latest_is_the_tail_when_the_subscription_began(stem: mainstem.EmbeddedStem) -> None:
+    stem.publish_many("n", range(10))
+    events = stem.subscribe("n", start="latest")
+    stem.publish("n", 10)
+
+    event = events.poll(timeout=30)
+
+    assert event is not None
+    assert event.json() == 10
+
+
+def test_a_consumer_at_the_tail_is_woken_by_every_append(stem: mainstem.EmbeddedStem) -> None:
+    stem.topics.create("ping")
+    stem.topics.create("pong")
+    pings, pongs = stem.subscribe("ping"), stem.subscribe("pong")
+
+    def answer() -> None:
+        for event in pings:
+            stem.publish("pong", event.value)
+
+    thread = in_thread(answer)
+    heard = []
+    for number in range(200):
+        stem.publish("ping", number)
+        event = pongs.poll(timeout=30)
+        heard.append(event and event.json())
+    pings.close()
+    thread.join(30)
+
+    assert heard == list(range(200))
+    assert not thread.is_alive()
+
+
+def test_an_idle_feed_reads_nothing_until_it_is_signalled() -> None:
+    broker = Broker(MemoryLog(), now_ms=lambda: 1000)
+    broker.create_topic("n")
+    signals: list[str] = []
+    feed = Feed(broker, Wish(topics=("n",)), lambda: signals.append("more"))
+
+    assert feed.take() is None
+    assert feed.wait_s(1000) is None, "it must not ask to be called again by the clock"
+    assert signals == []
+
+    broker.publish("n", [Event(b"x")])
+
+    assert signals == ["more"]
+    event = feed.take()
+    assert event is not None
+    assert event.value == b"x"
+    assert feed.take() is None
+
+
+def test_a_pattern_covers_topics_that_are_created_later(stem: mainstem.EmbeddedStem) -> None:
+    stem.publish("orders.eu", 1)
+    stem.publish("invoices.eu", 2)
+    events = stem.subscribe("orders.*", start="latest")
+    assert events.poll(timeout=0) is None
+
+    stem.publish("orders.us", 3)
+    event = events.poll(timeout=30)
+
+    assert event is not None
+    assert (event.topic, event.json()) == ("orders.us", 3)
+    assert events.assignment == (("orders.eu", 0), ("orders.us", 0))
+
+
+def test_internal_topics_match_no_pattern_but_can_be_named(memory: mainstem.EmbeddedStem) -> None:
+    memory.publish("n", 1)
+
+    assert {event.topic for event in memory.subscribe("*", follow=False)} == {"n"}
+    assert list(memory.subscribe("__mainstem_topics", follow=False))
+
+
+def test_a_topic_that_grows_is_read_whole(stem: mainstem.EmbeddedStem) -> None:
+    stem.topics.create("n")
+    events = stem.subscribe("n")
+    assert events.poll(timeout=0) is None
+
+    stem.topics.alter("n", partitions=2)
+    stem.publish("n", 7, partition=1)
+    event = events.poll(timeout=30)
+
+    assert event is not None
+    assert event.json() == 7
+
+
+def test_poll_gives_up_after_its_time(memory: mainstem.EmbeddedStem) -> None:
+    memory.topics.create("n")
+    events = memory.subscribe("n")
+
+    assert events.poll(timeout=0.01) is None
+    assert events.poll_many(timeout=0.01) == []
+
+
+def test_poll_many_returns_what_is_there_up_to_the_limit(stem: mainstem.EmbeddedStem) -> None:
+    stem.topics.create("n", partitions=4)
+    stem.publish_many("n", [Event(b"%d" % n, key=b"%d" % n) for n in range(100)])
+    events = stem.subscribe("n")
+
+    first = events.poll_many(30)
+    rest = events.poll_many()
+
+    assert len(first) == 30
+    assert sorted(numbers(first) + numbers(rest)) == list(range(100))
+
+
+def test_events_that_were_deleted_first_are_counted_as_missed(
+    stem: mainstem.EmbeddedStem,
+) -> None:
+    stem.publish_many("n", range(10))
+    events = stem.subscribe("n", start=2)
+    stem.topics.trim("n", 7)
+
+    event = events.poll(timeout=30)
+
+    assert event is not None
+    assert event.json() == 7
+    assert events.missed == 5
+
+
+def test_a_named_topic_that_is_deleted_ends_with_an_error(stem: mainstem.EmbeddedStem) -> None:
+    stem.publish("n", 1)
+    events = stem.subscribe("n")
+    assert events.poll(timeout=30)
+
+    stem.topics.delete("n")
+    stem.topics.create("n")
+
+    with pytest.raises(UnknownTopic):
+        events.poll(timeout=30)
+
+
+def test_a_topic_of_a_pattern_can_be_deleted(stem: mainstem.EmbeddedStem) -> None:
+    stem.publish("a.1", 1)
+    stem.publish("a.2", 2)
+    events = stem.subscribe("a.*")
+    assert len(events.poll_many(10, timeout=30)) == 2
+
+    stem.topics.delete("a.1")
+    stem.publish("a.2", 3)
+    event = events.poll(timeout=30)
+
+    assert event is not None
+    assert event.json() == 3
+    assert events.assignment == (("a.2", 0),)
+
+
+def test_closing_from_another_thread_ends_the_wait(stem: mainstem.EmbeddedStem) -> None:
+    stem.topics.create("n")
+    events = stem.subscribe("n")
+    seen: list[Event] = []
+
+    thread = in_thread(lambda: seen.extend(events))
+    events.close()
+    thread.join(30)
+
+    assert not thread.is_alive()
+    assert seen == []
+
+
+def test_closing_the_stem_ends_the_wait() -> None:
+    stem = mainstem.open(":memory:")
+    stem.topics.create("n")
+    events = stem.subscribe("n")
+    seen: list[Event] = []
+
+    thread = in_thread(lambda: seen.extend(events))
+    stem.close()
+    thread.join(30)
+
+    assert not thread.is_alive()
+
+
+def test_a_closed_subscription_says_so(memory: mainstem.EmbeddedStem) -> None:
+    memory.publish("n", 1)
+    with memory.subscribe("n") as events:
+        assert events.poll(timeout=30)
+
+    with pytest.raises(Closed):
+        events.poll()
+    with pytest.raises(Closed):
+        events.poll_many()
+    assert list(events) == []
+
+
+def test_reading_while_writing_sees_every_event_once_and_in_order(
+    stem: mainstem.EmbeddedStem,
+) -> None:
+    stem.topics.create("n", durability="disk")
+    events = stem.subscribe("n")
+
+    def produce() -> None:
+        for number in range(2000):
+            stem.publish("n", number)
+
+    thread = in_thread(produce)
+    seen = [next(events).json() for _ in range(2000)]
+    thread.join(30)
+
+    assert seen == list(range(2000))
+
+
+def test_small_stretches_give_the_same_events_as_large_ones() -> None:
+    with mainstem.open(":memory:", fetch_bytes=1024) as stem:
+        stem.topics.create("n", partitions=3)
+        for at in range(0, 900, 30):
+            stem.publish_many("n", [Event(b"%d" % n, key=b"%d" % n) for n in range(at, at + 30)])
+
+        seen = numbers(stem.subscribe("n", follow=False))
+
+        assert sorted(seen) == list(range(900))
+
+
+def test_compacted_events_leave_no_trace(stem: mainstem.EmbeddedStem) -> None:
+    stem.topics.create("n", compact=True)
+    for number in range(10):
+        stem.publish("n", number, key=str(number % 2))
+
+    seen = {event.key: event.json() for event in stem.subscribe("n", follow=False)}
+
+    assert seen == {b"0": 8, b"1": 9}
