@@ -166,6 +166,10 @@ BOMBS = {
         zstd_frame(zstd_zeros(1), sized=(4 * MIB).to_bytes(8, "little")),
     ),
     "zstd with a 2 GiB window": (ZSTD, zstd_frame(zstd_zeros(1), window=0xA8)),
+    "zstd, 64 MiB of no repeated byte": (
+        ZSTD,
+        zstandard.ZstdCompressor(write_content_size=False).compress(b"ab" * 32 * MIB),
+    ),
     "lz4, 1 GiB": (LZ4, lz4_zeros(256)),
     "snappy, 128 MiB": (SNAPPY, bytes(cramjam.snappy.compress_raw(bytes(128 * MIB)))),
     "snappy, 128 MiB in blocks": (SNAPPY, snappy_blocks(128)),
@@ -199,6 +203,16 @@ def high_water_bytes(*, reset: bool = False) -> int:
         Path("/proc/self/clear_refs").write_text("5")
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+@pytest.mark.parametrize(
+    "case", ["snappy that claims 4 MiB in a few bytes", "zstd that claims 4 MiB in a few bytes"]
+)
+def test_a_claim_that_the_bytes_cannot_hold_is_refused_before_it_is_allocated(case: str) -> None:
+    codec, bomb = BOMBS[case]
+
+    with pytest.raises(CorruptBatch, match="bytes that claim to hold 4194304"):
+        decompress(codec, bomb, 8 * MIB)
 
 
 def test_a_zstd_frame_with_a_small_lie_is_damaged_not_believed() -> None:

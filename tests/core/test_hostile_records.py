@@ -51,6 +51,7 @@ LIES = {
     "a byte left over": sealed(GOOD + b"\x00"),
     "record length 0": sealed(record(length=0)),
     "record length -1": sealed(record(length=-1)),
+    "record length negative by its size": sealed(record(GOOD[1:], length=-len(GOOD))),
     "record length past the end": sealed(record(GOOD[1:], length=len(GOOD))),
     "record length before its fields end": sealed(record(GOOD[1:], length=len(GOOD) - 2)),
     "record length 2^31-1": sealed(record(GOOD[1:], length=2**31 - 1)),
@@ -100,6 +101,7 @@ LIES = {
     "header key length -2": sealed(headers(1, varint(-2), varint(0))),
     "header key past the record": sealed(headers(1, varint(50) + b"h", varint(0))),
     "header value length -2": sealed(headers(1, varint(1) + b"h", varint(-2))),
+    "header value length -2 before a byte": sealed(headers(1, varint(1) + b"h", varint(-2) + b"x")),
     "header value past the record": sealed(headers(1, varint(1) + b"h", varint(2**31 - 1))),
     "header value reaches into the next record": sealed(
         headers(1, varint(1) + b"h", varint(3)) + GOOD, count=2
