@@ -151,10 +151,10 @@ def test_an_idle_feed_reads_nothing_until_it_is_signalled() -> None:
     broker = Broker(MemoryLog(), now_ms=lambda: 1000)
     broker.create_topic("n")
     signals: list[str] = []
-    feed = Feed(broker, Wish(topics=("n",)), lambda: signals.append("more"))
+    feed = Feed(broker, Wish(topics=("n",)), lambda: signals.append("more"), lambda: 1000)
 
     assert feed.take() is None
-    assert feed.wait_s(1000) is None, "it must not ask to be called again by the clock"
+    assert feed.wait_s() is None, "it must not ask to be called again by the clock"
     assert signals == []
 
     broker.publish("n", [Event(b"x")])

@@ -29,12 +29,11 @@ class AsyncSubscription:
         # Set first, as __del__ also comes after a constructor that raised.
         self._feed: Feed | None = None
         self._bell = Bell()
-        self._now_ms = now_ms
         self._abandoned = abandoned
         self._in_a_row = 0
         self._ended = False
         # The feed must not refer to this object, or it would never be let go.
-        self.feed = self._feed = Feed(broker, wish, self._bell.ring)
+        self.feed = self._feed = Feed(broker, wish, self._bell.ring, now_ms)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Iterate."""
@@ -120,7 +119,7 @@ class AsyncSubscription:
                 self._ended = not self.feed.closed
                 await self.close()
                 return None
-            seconds = self.feed.wait_s(self._now_ms())
+            seconds = self.feed.wait_s()
             if until is not None:
                 left = until - time.monotonic()
                 if left <= 0:

@@ -72,10 +72,17 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 class Feed:
     """Events as they come, from all partitions that are to be read; thread-safe, never waits."""
 
-    def __init__(self, broker: Broker, wish: Wish, signal: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        wish: Wish,
+        signal: Callable[[], None],
+        now_ms: Callable[[], int],
+    ) -> None:
         wish.check()
         self._broker = broker
         self._wish = wish
+        self._now_ms = now_ms
         self._signal = signal
         self._lock = threading.Lock()
         self._closed = False
@@ -158,14 +165,14 @@ class Feed:
         """Whether it was closed."""
         return self._closed
 
-    def wait_s(self, now_ms: int) -> float | None:
+    def wait_s(self) -> float | None:
         """Return after how many seconds to ask again at the latest; None if only when signalled."""
         with self._lock:
             waits: list[float] = []
             if self._auto and self._positions(finished=True):
                 waits.append(self._commit_at - time.monotonic())
             if self._awaited_until_ms is not None:
-                waits.append((self._awaited_until_ms - now_ms) / 1000)
+                waits.append((self._awaited_until_ms - self._now_ms()) / 1000)
             return max(0.0, min(waits)) if waits else None
 
     # What is known of it
@@ -225,6 +232,9 @@ class Feed:
         self._finish()
         if self._auto and time.monotonic() >= self._commit_at:
             self._commit_if_owned(self._positions(finished=True))
+        awaited = self._awaited_until_ms
+        if awaited is not None and self._now_ms() >= awaited:
+            self._changed = True
         if self._changed and not self._closed:
             self._look_around()
 

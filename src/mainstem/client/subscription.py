@@ -36,13 +36,12 @@ class EmbeddedSubscription:
         # Set first, as __del__ also comes after a constructor that raised.
         self._feed: Feed | None = None
         self._signals: SimpleQueue[None] = SimpleQueue()
-        self._now_ms = now_ms
         self._abandoned = abandoned
         self._reader = threading.get_ident()
         self._ended = False
         signals = self._signals
         # The feed must not refer to this object, or it would never be let go.
-        self.feed = self._feed = Feed(broker, wish, lambda: signals.put(None))
+        self.feed = self._feed = Feed(broker, wish, lambda: signals.put(None), now_ms)
 
     def __iter__(self) -> Iterator[Event]:
         """Iterate."""
@@ -129,7 +128,7 @@ class EmbeddedSubscription:
                 self._ended = not self.feed.closed
                 self.close_now(finished=True)
                 return None
-            seconds = self.feed.wait_s(self._now_ms())
+            seconds = self.feed.wait_s()
             if until is not None:
                 left = until - time.monotonic()
                 if left <= 0:
