@@ -1,0 +1,66 @@
+"""The node: what it builds, and how it starts and stops."""
+
+from pathlib import Path
+
+import pytest
+
+from mainstem.broker.journal import IDS, SETTINGS, TOPICS
+from mainstem.core.errors import Closed, FormatTooNew
+from mainstem.core.event import Event
+from mainstem.core.records import build
+from mainstem.log.disk import DiskLog
+from mainstem.log.port import PartitionId
+from mainstem.node.config import Config
+from mainstem.node.node import open_node
+
+
+def test_a_node_in_memory_has_a_broker_and_no_directory() -> None:
+    node = open_node(None, Config())
+
+    node.broker.create_topic("n")
+    node.broker.publish("n", [Event(b"x")])
+
+    assert node.broker.bounds("n", 0).tail == 1
+    assert (node.path, node.recovery) == (None, None)
+    node.close()
+
+
+def test_a_node_on_disk_takes_its_directory_and_gives_it_back(tmp_path: Path) -> None:
+    for _ in range(3):
+        node = open_node(tmp_path, Config())
+        node.close()
+
+    node = open_node(tmp_path, Config())
+    assert node.recovery is not None
+    assert node.recovery.clean
+    node.close()
+
+
+def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
+    node = open_node(tmp_path, Config())
+
+    node.close()
+    node.close()
+
+    with pytest.raises(Closed):
+        node.broker.create_topic("n")
+
+
+def test_the_defaults_of_new_topics_come_from_the_config() -> None:
+    node = open_node(None, Config(partitions=7))
+
+    assert node.defaults.partitions == 7
+    node.close()
+
+
+def test_a_directory_that_cannot_be_served_is_given_back(tmp_path: Path) -> None:
+    log = DiskLog.open(tmp_path, now_ms=lambda: 1000)
+    journal = PartitionId(IDS[TOPICS], 0)
+    log.ensure(journal, TOPICS, SETTINGS)
+    later = Event(b'{"kind":"topic/99"}', b'["topic","n"]')
+    log.append([(journal, build([later], now_ms=1000))]).durable.wait()
+    log.close()
+
+    for _ in range(2):
+        with pytest.raises(FormatTooNew):
+            open_node(tmp_path, Config())
