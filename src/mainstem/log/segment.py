@@ -6,6 +6,7 @@ they are given the position up to which they may read, and everything before tha
 A block that this process has neither written nor seen before is verified at its first read.
 """
 
+import struct
 import threading
 from collections.abc import Iterator
 
@@ -17,11 +18,15 @@ from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.core.records import events
 from mainstem.log.files import OpenFile
 from mainstem.log.handles import Handles
-from mainstem.log.index import COVERED, ENTRY_SIZE, Index, OpenBlock
+from mainstem.log.index import BLOCK_BYTES, COVERED, ENTRY_SIZE, Index, OpenBlock
 from mainstem.log.port import Slice, TimedOffset, WritableBatch
 
 MAX_HINTS = 16
 EMPTY = Slice(0)
+
+_SPAN = struct.Struct(">qi11xi")
+"""Base offset, batch length and last offset delta: what it takes to find a batch."""
+_BEFORE_LENGTH = 12
 
 _LOADING = threading.Lock()
 """Two readers must not load an index at once: the writer would go on with only one of the two."""
@@ -226,13 +231,35 @@ class Segment:
         while block < len(index.offsets) and index.positions[block] < limit:
             begin, end = self._block_range(block, limit)
             self._verify(begin, end)
+            if index.offsets[block] >= offset:
+                return begin
             position = begin
-            for header, _ in walk(self.file.pread(end - begin, begin)):
-                if header.last_offset >= offset:
+            for after, next_offset in self._spans(begin, end):
+                if next_offset > offset:
                     return position
-                position += header.size
+                position = after
             block += 1
         return limit
+
+    def _spans(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the position and the offset after each batch of a stretch within one block."""
+        position, start, data = begin, begin, b""
+        while position < end:
+            at = position - start
+            if at + _SPAN.size > len(data):
+                # Batches begin within the first bytes of a block, however large the last one is.
+                start, at = position, 0
+                data = self.file.pread(min(end - position, BLOCK_BYTES + HEADER_SIZE), position)
+            if len(data) < _SPAN.size:
+                raise CorruptBatch(f"{self.place(position)}: the file ends within a batch")
+            base_offset, length, last_offset_delta = _SPAN.unpack_from(data, at)
+            position += length + _BEFORE_LENGTH
+            if length < HEADER_SIZE - _BEFORE_LENGTH or position > end:
+                raise CorruptBatch(
+                    f"{self.place(start + at)}: a batch of {length + _BEFORE_LENGTH} bytes does "
+                    "not fit into its block"
+                )
+            yield position, base_offset + last_offset_delta + 1
 
     def _end_of_read(self, position: int, limit: int, max_bytes: int) -> int:
         """Return the last batch border within ``max_bytes``, but at least one batch further."""
@@ -243,20 +270,20 @@ class Segment:
         block = index.block_at(target)
         border = index.positions[block]
         if border > position:
-            self._remember(index.offsets[block], border)
+            self.remember(index.offsets[block], border)
             return border
         # The target is in the block we start in: walk to the last batch that fits.
-        end = position
         _, block_end = self._block_range(block, limit)
-        for header, _ in walk(self.file.pread(block_end - position, position)):
-            if end > position and end + header.size > target:
+        end = next_offset = -1
+        for after, offset in self._spans(position, block_end):
+            if end > position and after > target:
                 break
-            end += header.size
-            self._remember(header.last_offset + 1, end)
+            end, next_offset = after, offset
+        self.remember(next_offset, end)
         return end
 
-    def _remember(self, offset: int, position: int) -> None:
-        """Keep where the next read of a sequential reader begins."""
+    def remember(self, offset: int, position: int) -> None:
+        """Keep where an offset is, as that is where the next read of a reader begins."""
         if len(self._hints) >= MAX_HINTS:
             self._hints.clear()
         self._hints[offset] = position
