@@ -53,7 +53,7 @@ def test_a_table_has_append_and_read_of_a_case_in_one_line() -> None:
     shown = report([summary("append", case, [turn]), summary("read", case, [turn])])
 
     (line,) = [each for each in shown.splitlines() if "memory" in each]
-    assert line.split() == "100 B 1 memory 1 5 0.5 1.0 0.50 5 0.5 1.0 0.50".split()
+    assert " ".join(line.split()) == "100 B 1 memory 1 5 0.5 1.0 0.50 5 0.5 1.0 0.50"
 
 
 def test_too_little_space_is_refused_before_anything_is_written(

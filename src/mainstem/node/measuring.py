@@ -200,7 +200,8 @@ class Ground:
         """Return how many batches fill a turn, without writing too much."""
         most = max(MAX_BYTES // len(pool[0]), 2)
         count = 2
-        with _Topic(self._log, case) as topic:
+        # One partition is enough for this: making a hundred takes longer than a turn.
+        with _Topic(self._log, msgspec.structs.replace(case, partitions=1)) as topic:
             while True:
                 pieces = list(islice(cycle(pool), count))
                 seconds = _append_all(self._log, topic.work(pieces), in_flight(len(pool[0])))
