@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,12 +61,14 @@ def run(
 
 
 @pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """A person at a terminal, who types this."""
+    with ExitStack() as terminals:
 
-    def answer(text: str) -> None:
-        keyboard, terminal = os.openpty()
-        os.write(keyboard, text.encode())
-        monkeypatch.setattr(sys, "stdin", os.fdopen(terminal, "r"))
+        def answer(text: str) -> None:
+            keyboard, terminal = os.openpty()
+            terminals.callback(os.close, keyboard)
+            os.write(keyboard, text.encode())
+            monkeypatch.setattr(sys, "stdin", terminals.enter_context(os.fdopen(terminal, "r")))
 
-    return answer
+        yield answer

@@ -9,21 +9,25 @@ from pathlib import Path
 MAINSTEM = (sys.executable, "-c", "from mainstem.cli import main; main()")
 
 
-def start(
-    *args: str, stdin: int | None = subprocess.PIPE, at: Path | None = None
-) -> subprocess.Popen[bytes]:
+def start(*args: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [*MAINSTEM, *args],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=at,
+        [*MAINSTEM, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
     )
 
 
 def finish(process: subprocess.Popen[bytes], data: bytes = b"") -> tuple[int, bytes, str]:
-    out, err = process.communicate(data, timeout=60)
-    return process.returncode, out, err.decode()
+    with process:
+        out, err = process.communicate(data, timeout=60)
+    return process.returncode, out, (err or b"").decode()
+
+
+def leave(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
+    """Stop reading what it prints; return its exit code and what it says."""
+    with process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        return process.wait(60), process.stderr.read()
 
 
 def test_a_hundred_thousand_lines_go_through_a_pipe_in_order() -> None:
@@ -40,11 +44,8 @@ def test_a_reader_that_leaves_ends_us_quietly_and_the_log_is_closed() -> None:
     process = start("sub", "numbers", "-e")
     assert process.stdout
     assert process.stdout.read(2) == b"0\n"
-    process.stdout.close()
 
-    assert process.wait(60) == -signal.SIGPIPE
-    assert process.stderr
-    assert process.stderr.read() == b""
+    assert leave(process) == (-signal.SIGPIPE, b"")
     assert finish(start("sub", "numbers", "-c", "1")) == (0, b"0\n", "")
 
 
@@ -55,22 +56,25 @@ def test_a_reader_that_leaves_is_noticed_while_waiting_for_more() -> None:
     assert process.stdout
     # It follows, so the line comes although nothing comes after it.
     assert process.stdout.readline() == b"only\n"
-    process.stdout.close()
 
-    assert process.wait(60) == -signal.SIGPIPE
+    assert leave(process) == (-signal.SIGPIPE, b"")
 
 
-def test_ctrl_c_ends_a_reader_quietly_and_stores_the_groups_cursor() -> None:
+def test_ctrl_c_ends_a_waiting_reader_quietly_with_the_groups_cursor_stored() -> None:
     finish(start("pub", "t", "-q", "1", "2"))
-    process = start("sub", "t", "-g", "g")
+    screen, terminal = os.openpty()
+    process = start("sub", "t", "-g", "g", stderr=terminal)
     assert process.stdout
     assert process.stdout.readline() == b"1\n"
     assert process.stdout.readline() == b"2\n"
+    assert os.read(screen, 1000).startswith(b"mainstem: at the end; waiting for more")
 
     process.send_signal(signal.SIGINT)
 
-    assert finish(process) == (-signal.SIGINT, b"", "")
+    assert finish(process)[:2] == (-signal.SIGINT, b"")
     assert finish(start("sub", "t", "-g", "g", "-e")) == (0, b"", "")
+    os.close(terminal)
+    os.close(screen)
 
 
 def test_a_directory_in_use_is_refused_and_its_holder_named() -> None:

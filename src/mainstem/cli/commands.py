@@ -21,6 +21,7 @@ COMMANDS = {
     "group": ("mainstem.cli.group:group", "List, show, seek and remove groups; their lag."),
     "verify": ("mainstem.cli.offline:verify", "Check every byte of a data directory."),
     "repair": ("mainstem.cli.offline:repair", "Set damaged parts of a data directory aside."),
+    "bench": ("mainstem.cli.bench:bench", "Measure this machine against its raw limits."),
     "doctor": ("mainstem.cli.doctor:doctor", "Check what this machine and directory need."),
     "completion": ("mainstem.cli.completion:completion", "Print a shell's completion script."),
 }
@@ -59,7 +60,7 @@ class Commands(Group):
 
 @click.group(
     cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"max_content_width": 100},
     epilog="""
     seq 1000 | mainstem pub numbers            publish one event per line
     mainstem sub numbers -e | tail -1          read to the end

@@ -23,6 +23,8 @@ from mainstem.cli.help import Command
 from mainstem.cli.rows import Format, format_option, print_rows
 from mainstem.cli.target import at_option, is_address, target_of
 from mainstem.cli.units import human_bytes
+from mainstem.core.errors import MainstemError
+from mainstem.node.directory import FORMAT, check_format, holder_of, is_log
 
 LEAST_PYTHON = (3, 11)
 FEW_DESCRIPTORS = 4096
@@ -120,13 +122,31 @@ def storage(directory: Path) -> Iterator[Check]:
     if not there.is_dir() or not os.access(there, os.W_OK):
         yield Check("data directory", "fail", f"{there} is not a directory this user can write")
         return
-    if not directory.exists():
-        yield Check("data directory", "none", f"{directory} is not there yet")
+    yield data_directory(directory)
     free = shutil.disk_usage(there).free
     little = free < LITTLE_SPACE_BYTES
     advice = "make room, or set retention (mainstem topic alter)" if little else ""
     yield Check("free space", "warn" if little else "ok", human_bytes(free), advice)
     yield sync_latency(there)
+
+
+def data_directory(directory: Path) -> Check:
+    """Look at the directory itself, without taking it."""
+    if not is_log(directory):
+        return Check("data directory", "none", f"{directory} holds no log yet")
+    holder = holder_of(directory)
+    held = "free"
+    if holder:
+        where = f"listens at {holder.listens}" if holder.listens else "does not listen"
+        held = f"held by process {holder.pid}, which {where}"
+    try:
+        damage = check_format(directory)
+    except MainstemError as error:
+        return Check("data directory", "fail", f"{directory}: {error}", "mainstem verify")
+    found = f"{directory}: format {FORMAT}, {held}"
+    if damage:
+        return Check("data directory", "warn", f"{found}; {'; '.join(damage)}", "mainstem verify")
+    return Check("data directory", "ok", found)
 
 
 def sync_latency(directory: Path, now: Callable[[], float] = time.perf_counter) -> Check:

@@ -4,6 +4,8 @@ import inspect
 
 import click
 
+HELP = ["-h", "--help"]
+
 
 class Command(click.Command):
     """A command whose help shows its examples (the epilog) before anything else."""
@@ -11,6 +13,10 @@ class Command(click.Command):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write summary, examples, usage, details, options."""
         examples_first(self, ctx, formatter)
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Understand -h everywhere."""
+        return HELP
 
 
 class Group(click.Group):
@@ -21,6 +27,10 @@ class Group(click.Group):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write summary, examples, usage, details, commands, options."""
         examples_first(self, ctx, formatter)
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Understand -h everywhere."""
+        return HELP
 
 
 def examples_first(

@@ -4,10 +4,10 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from threading import Thread
-from typing import BinaryIO
 
 import click
 
@@ -18,10 +18,12 @@ from mainstem.cli.positions import FromEnd, Until, Where, in_topic, several_of
 from mainstem.cli.screen import shown_bytes, shown_json
 from mainstem.cli.target import at_option, open_target
 from mainstem.client.stem import Start, Stem, Subscription
+from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 from mainstem.core.names import is_pattern
 
 AT_ONCE = 2000
+COMMIT_SECONDS = 1.0
 WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
 
 
@@ -139,10 +141,13 @@ def sub(
             group=group,
             start=_start(stem, begin, topics),
             follow=not end,
+            commit="manual",
             partitions=partitions or None,
         ) as subscription,
     ):
-        printing = Printing(subscription, render, until=until, quiet=quiet)
+        printing = Printing(
+            subscription, render, until=until, commits=group is not None, quiet=quiet
+        )
         printed = printing.run(count=count, timeout=timeout, end=end)
         missed = subscription.missed
     if missed and not quiet:
@@ -152,7 +157,12 @@ def sub(
 
 
 class Printing:
-    """One run of ``sub``: takes what is there, prints it, and only then asks for more."""
+    """One run of ``sub``: takes what is there, prints it, and only then calls it read.
+
+    A group's cursors are stored after what they stand for has been written: at least once a second
+    while events come, and before every wait. So an interrupt never loses an event, and repeats
+    none once we wait.
+    """
 
     def __init__(
         self,
@@ -160,62 +170,80 @@ class Printing:
         render: Render,
         *,
         until: datetime | None = None,
+        commits: bool = False,
         quiet: bool = False,
-        out: BinaryIO | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.timed_out = False
         """Whether it ended because nothing came."""
         self._subscription = subscription
         self._render = render
-        self._until_ms = until and round(until.timestamp() * 1000)
+        self._until_ms = None if until is None else round(until.timestamp() * 1000)
         self._passed: set[tuple[str, int]] = set()
+        self._commits = commits
+        self._committed_at = now()
+        self._unstored = False
         self._quiet = quiet or not sys.stderr.isatty()
-        self._out = out or sys.stdout.buffer
+        self._now = now
+        self._out = sys.stdout.buffer
+        self._reader_left = False
 
     def run(self, *, count: int | None, timeout: float | None, end: bool) -> int:
         """Print until the end, the count, the time-out or the reader's end; return how many."""
         printed = 0
         if not end:
-            self._end_with_the_reader()
+            self._watch_the_reader()
         while count is None or printed < count:
             limit = AT_ONCE if count is None else min(AT_ONCE, count - printed)
             events = self._next(limit, timeout, end=end)
             if not events:
                 break
-            kept = self._before_until(events) if self._until_ms else events
+            kept = events if self._until_ms is None else self._before(events, self._until_ms)
             self._out.write(self._render(kept))
             printed += len(kept)
-            if self._until_ms and self._passed.issuperset(self._subscription.assignment):
+            self._unstored = True
+            if self._now() - self._committed_at >= COMMIT_SECONDS:
+                self._store()
+            if self._passed and self._passed.issuperset(self._subscription.assignment):
                 break
-        # Before the group's cursor is stored: what was not written was not read.
-        self._out.flush()
+        self._store()
         return printed
 
     def _next(self, limit: int, timeout: float | None, *, end: bool) -> Sequence[Event]:
-        if end:
-            return self._subscription.poll_many(limit)
-        events = self._subscription.poll_many(limit, 0)
-        if events:
-            return events
-        self._out.flush()
-        if not self._quiet:
-            self._quiet = True
-            say("at the end; waiting for more (Ctrl-C ends, -e would have ended here)")
-        events = self._subscription.poll_many(limit, timeout)
+        try:
+            events = self._subscription.poll_many(limit, None if end else 0)
+            if events or end:
+                return events
+            self._store()
+            if not self._quiet:
+                self._quiet = True
+                say("at the end; waiting for more (Ctrl-C ends, -e would have ended here)")
+            events = self._subscription.poll_many(limit, timeout)
+        except Closed:
+            events = []
+        if self._reader_left:
+            raise BrokenPipeError
         self.timed_out = not events and timeout is not None
         return events
 
-    def _before_until(self, events: Sequence[Event]) -> list[Event]:
+    def _store(self) -> None:
+        self._out.flush()
+        if self._commits and self._unstored:
+            self._subscription.commit()
+        self._unstored = False
+        self._committed_at = self._now()
+
+    def _before(self, events: Sequence[Event], until_ms: int) -> list[Event]:
         kept = []
         for event in events:
             place = (event.topic, event.partition)
-            if self._until_ms and event.timestamp_ms >= self._until_ms:
+            if event.timestamp_ms >= until_ms:
                 self._passed.add(place)
             if place not in self._passed:
                 kept.append(event)
         return kept
 
-    def _end_with_the_reader(self) -> None:
+    def _watch_the_reader(self) -> None:
         # Waiting at the tail, we write nothing and so would not notice that `| head -1` is gone.
         try:
             descriptor = self._out.fileno()
@@ -228,6 +256,7 @@ class Printing:
             gone = select.poll()
             gone.register(descriptor, 0)
             gone.poll()
+            self._reader_left = True
             self._subscription.close()
 
         Thread(target=watch, name="mainstem-sub-reader", daemon=True).start()

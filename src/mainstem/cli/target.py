@@ -53,15 +53,26 @@ def open_target(at: str | None, *, create: bool = False) -> "Stem":
     """Open the log that was chosen; only ``create`` may make a new directory."""
     target = target_of(at)
     if is_address(target):
-        raise Refused(
-            f"cannot connect to {target}: this version has no network yet; "
-            "give --at a data directory on this machine"
-        )
-    if target != IN_MEMORY and not create and not Path(target).exists():
-        raise NotFound(_nothing_at(target))
-    import mainstem  # noqa: PLC0415 - the log is only loaded when it is used
+        return _connect(target)
+    # The log is only loaded when it is used.
+    import mainstem  # noqa: PLC0415
+    from mainstem.node.directory import holder_of  # noqa: PLC0415
 
+    if target == IN_MEMORY:
+        return mainstem.open(target)
+    if not create and not Path(target).exists():
+        raise NotFound(_nothing_at(target))
+    holder = holder_of(Path(target))
+    if holder and holder.listens:
+        return _connect(holder.listens)
     return mainstem.open(target)
+
+
+def _connect(address: str) -> "Stem":
+    raise Refused(
+        f"cannot connect to {address}: this version has no network yet; "
+        "give --at a data directory on this machine that nobody holds"
+    )
 
 
 def _nothing_at(target: str) -> str:

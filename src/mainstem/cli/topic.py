@@ -210,6 +210,8 @@ def _print_topic(info: TopicInfo, form: Format | None) -> None:
     for name, value in settings.items():
         changed = "" if value == FIELDS[name].default else "  (set)"
         click.echo(f"  {short(name).ljust(width)}  {cell(name, value)}{changed}")
+    # What overload did, since the log was opened.
     for name, count in info.counters.items():
-        click.echo(f"  {name}: {count:,}")
+        if count:
+            click.echo(f"  {name.removesuffix('_ms').ljust(width)}  {cell(name, count)}")
     click.echo(f"\n{table(partitions)}")

@@ -1,0 +1,56 @@
+"""A data directory seen from outside, without taking it: who holds it, and what it says."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+
+from mainstem.log import manifest
+from mainstem.log.files import RealFiles
+
+FORMAT = manifest.FORMAT
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The process that has a data directory open."""
+
+    pid: int
+    listens: str | None
+    """Where it can be reached; None if it does not listen."""
+
+
+def is_log(path: Path) -> bool:
+    """Tell whether a directory holds a log."""
+    return (path / "partitions").is_dir()
+
+
+def holder_of(path: Path) -> Holder | None:
+    """Return who holds a data directory; None if nobody does, whatever a stale lock file says."""
+    try:
+        fd = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        # Shared, so that two who only ask do not see one another as the holder.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read(os.pread(fd, 4096, 0))
+    else:
+        return None
+    finally:
+        os.close(fd)
+
+
+def check_format(path: Path) -> list[str]:
+    """Return what is damaged in the manifest; raises FormatTooNew or DamagedLog if unusable."""
+    _, damage = manifest.read(RealFiles(path))
+    return damage
+
+
+def _read(text: bytes) -> Holder:
+    try:
+        return msgspec.json.decode(text, type=Holder)
+    except msgspec.DecodeError:
+        # It has just taken the lock and not yet signed it.
+        return Holder(pid=0, listens=None)
