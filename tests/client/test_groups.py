@@ -9,7 +9,8 @@ import pytest
 
 import mainstem
 from mainstem.broker.broker import Broker
-from mainstem.client.feed import Feed, Wish
+from mainstem.client.feed import Feed
+from mainstem.client.wish import Wish
 from mainstem.core.errors import Closed, GroupIsLive, InvalidSetting, UnknownGroup, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
@@ -269,6 +270,9 @@ def test_a_rebalance_commits_what_was_finished(memory: mainstem.EmbeddedStem) ->
 
     assert two.poll(timeout=0) is None, "its events were finished by the other"
     assert len(one.assignment) == len(two.assignment) == 1
+    one.close()
+    two.close()
+    assert cursors(memory, "g") == [4, 4]
 
 
 def test_a_group_that_begins_at_latest_does_not_lose_what_comes_between_runs(

@@ -233,6 +233,22 @@ def test_a_program_that_just_ends_does_not_hang_and_leaves_a_clean_log(
         assert stem.topics.show("n").events == 1
 
 
+def test_a_program_that_just_ends_has_committed_what_was_finished(tmp_path: Path) -> None:
+    program = """
+        import sys, mainstem
+        stem = mainstem.open(sys.argv[1])
+        stem.publish_many("n", ["a", "b", "c"])
+        events = stem.subscribe("n", group="g")
+        next(events), next(events)
+    """
+
+    ran = run_program(program, tmp_path)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    with mainstem.open(tmp_path) as stem:
+        assert [lag.cursor for lag in stem.groups.show("g").lags] == [1]
+
+
 def test_a_thread_of_the_stem_does_not_keep_the_program_alive() -> None:
     with mainstem.open(":memory:") as stem:
         stem.publish("n", "x")

@@ -8,16 +8,19 @@ import pytest
 
 import mainstem
 from mainstem.broker.broker import Broker
-from mainstem.client.feed import Feed, Wish
+from mainstem.client.feed import Feed
 from mainstem.client.stem import Start
+from mainstem.client.wish import Wish
 from mainstem.core.errors import (
     Closed,
+    CorruptBatch,
     InvalidSetting,
     OffsetOutOfRange,
     UnknownPartition,
     UnknownTopic,
 )
 from mainstem.core.event import Event
+from mainstem.core.records import build
 from mainstem.log.memory import MemoryLog
 
 
@@ -259,6 +262,38 @@ def test_a_topic_of_a_pattern_can_be_deleted(stem: mainstem.EmbeddedStem) -> Non
     assert event is not None
     assert event.json() == 3
     assert events.assignment == (("a.2", 0),)
+
+
+def test_a_topic_of_a_pattern_can_be_deleted_and_made_again(stem: mainstem.EmbeddedStem) -> None:
+    stem.publish("a.1", 1)
+    events = stem.subscribe("a.*")
+    assert events.poll(timeout=30)
+
+    stem.topics.delete("a.1")
+    stem.publish("a.1", 2)
+    event = events.poll(timeout=30)
+
+    assert event is not None
+    assert (event.json(), event.offset) == (2, 0)
+
+
+def test_damage_is_told_again_and_again_and_never_passed_over() -> None:
+    log = MemoryLog()
+    broker = Broker(log, now_ms=lambda: 1000)
+    partition = broker.create_topic("n").topic.partitions[0]
+    broker.publish("n", [Event(b"good")])
+    damaged = build([Event(b"a"), Event(b"b")], now_ms=1000)
+    damaged[-3] ^= 1
+    log.append([(partition, damaged)])
+    broker.publish("n", [Event(b"after")])
+    feed = Feed(broker, Wish(topics=("n",)), lambda: None, lambda: 1000)
+
+    assert [event.value for event in feed.take_many(10)] == [b"good"]
+    for _ in range(2):
+        with pytest.raises(CorruptBatch):
+            feed.take()
+        with pytest.raises(CorruptBatch):
+            feed.take_many(10)
 
 
 def test_closing_from_another_thread_ends_the_wait(stem: mainstem.EmbeddedStem) -> None:

@@ -9,8 +9,9 @@ from typing import Self, TypeVar
 
 from mainstem.broker.broker import Broker
 from mainstem.client.abandoned import Abandoned
-from mainstem.client.feed import Feed, Wish
+from mainstem.client.feed import Feed
 from mainstem.client.loops import Bell, until_durable
+from mainstem.client.wish import Wish
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 

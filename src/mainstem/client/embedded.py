@@ -1,5 +1,6 @@
 """The log inside this process: ``mainstem.open``."""
 
+import atexit
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -10,13 +11,14 @@ from weakref import WeakSet
 from mainstem.broker.overload import Held
 from mainstem.broker.publishing import Published
 from mainstem.client.abandoned import Abandoned
-from mainstem.client.feed import Feed, Wish
+from mainstem.client.feed import Feed
 from mainstem.client.groups import EmbeddedGroups
 from mainstem.client.publishing import Bulk, Wait, event_of
 from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.subscription import EmbeddedSubscription
 from mainstem.client.topics import EmbeddedTopics
 from mainstem.client.values import make_event
+from mainstem.client.wish import Wish
 from mainstem.core.errors import Closed, MainstemError, TopicExists, UnknownTopic
 from mainstem.core.event import Event, Position
 from mainstem.log.recovery import Report
@@ -65,6 +67,8 @@ class EmbeddedStem:
         self._append: Callable[[str, Sequence[Event], int | None], Published]
         self._append = node.broker.publish
         _open_stems.add(self)
+        # A program that forgets to close still commits what its consumers finished.
+        atexit.register(self._close, failed=True)
 
     @property
     def topics(self) -> EmbeddedTopics:
@@ -150,7 +154,7 @@ class EmbeddedStem:
 
     def close(self) -> None:
         """Finish what is under way and let go of the directory."""
-        self._close(None)
+        self._close(failed=False)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -163,7 +167,7 @@ class EmbeddedStem:
         trace: TracebackType | None,
     ) -> None:
         """Close; an error means that events given out last were not finished."""
-        self._close(kind)
+        self._close(failed=kind is not None)
 
     # For the async twin
 
@@ -251,21 +255,22 @@ class EmbeddedStem:
         self.check_open()
         self._abandoned.reap()
 
-    def _close(self, kind: type[BaseException] | None) -> None:
+    def _close(self, *, failed: bool) -> None:
         if self._closed:
             return
+        atexit.unregister(self._close)
         self._refuse("the stem has been closed; open it again")
         _open_stems.discard(self)
         self._abandoned.stop()
-        failed: MainstemError | None = None
+        refused: MainstemError | None = None
         for each in list(self._subscriptions):
             try:
-                each.stem_closes(failed=kind is not None)
+                each.stem_closes(failed=failed)
             except MainstemError as error:
-                failed = error
+                refused = error
         self.node.close()
-        if failed is not None and kind is None:
-            raise failed
+        if refused is not None and not failed:
+            raise refused
 
     def _refuse(self, reason: str) -> None:
         self._closed = reason

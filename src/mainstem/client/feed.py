@@ -17,16 +17,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Literal
-
-import msgspec
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups import Share
 from mainstem.broker.journal import TOPICS
 from mainstem.client.source import Source
-from mainstem.client.starts import check_start, offset_of
-from mainstem.client.stem import Start
+from mainstem.client.wish import Beginning, Wish, places
 from mainstem.core.errors import (
     Closed,
     Fenced,
@@ -37,36 +33,10 @@ from mainstem.core.errors import (
     UnknownTopic,
 )
 from mainstem.core.event import Event
-from mainstem.core.names import is_pattern
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 _NOTHING: Iterator[Event] = iter(())
-
-
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscription was asked for."""
-
-    topics: tuple[str, ...]
-    group: str | None = None
-    start: Start = "earliest"
-    follow: bool = True
-    commit: Literal["auto", "manual"] = "auto"
-    partitions: tuple[int, ...] | None = None
-    fetch_bytes: int = 1024 * 1024
-    commit_s: float = 1.0
-
-    def check(self) -> None:
-        """Refuse what means nothing."""
-        check_start(self.start)
-        if not self.topics:
-            raise InvalidSetting("subscribe to at least one topic, by name or by pattern")
-        if self.commit not in ("auto", "manual"):
-            raise InvalidSetting(f"commit is 'auto' or 'manual', not {self.commit!r}")
-        if self.group is not None and self.partitions is not None:
-            raise InvalidSetting(
-                "a group shares its partitions out by itself: give a group or partitions, not both"
-            )
 
 
 class Feed:
@@ -90,16 +60,19 @@ class Feed:
         self._ready: deque[Source] = deque()
         self._source: Source | None = None
         self._events = _NOTHING
-        self._given: list[Source] = []
+        self._given: dict[Source, None] = {}
         """Sources with events given out that the consumer has not finished."""
+        self._moved: dict[Source, None] = {}
+        """Sources whose cursors may have to be moved."""
+        self._steady: Source | None = None
+        """The source that is read, if it alone has given something out."""
         self._changed = False
         self._awaited_until_ms: int | None = None
         self._unwatch_topics: Callable[[], None] | None = None
         self._missed = 0
         self._auto = wish.group is not None and wish.commit == "auto"
         self._commit_at = time.monotonic() + wish.commit_s
-        self._tails = self._tails_now()
-        """What each partition's tail was at the start: ``latest``, and the end if not followed."""
+        self._beginning = Beginning(broker, wish)
         if wish.group is not None:
             self._member = broker.join(wish.group, wish.topics, self._on_change)
         try:
@@ -113,39 +86,47 @@ class Feed:
     def take(self) -> Event | None:
         """Return the next event, None if there is none now."""
         with self._lock:
-            self._turn()
-            while True:
-                source = self._source
-                try:
-                    event = next(self._events, None)
-                except MainstemError:
-                    self._step_back()
-                    raise
-                if event is not None and source is not None:
-                    source.given = event.offset + 1
-                    self._given.append(source)
-                    return event
-                if not self._next_stretch():
-                    return None
+            if (
+                self._steady is None
+                or self._changed
+                or (self._auto and time.monotonic() >= self._commit_at)
+            ):
+                return self._take_slowly()
+            # What most events need, and no more.
+            try:
+                event = next(self._events, None)
+            except MainstemError:
+                self._step_back()
+                raise
+            if event is None:
+                return self._take_slowly()
+            source = self._steady
+            source.finished = source.given
+            source.given = event.offset + 1
+            return event
 
     def take_many(self, limit: int) -> list[Event]:
         """Return the next events that are there now, at most ``limit``."""
         with self._lock:
+            self._steady = None
             self._turn()
             taken: list[Event] = []
             while len(taken) < limit:
                 source = self._source
                 before = len(taken)
+                damage: MainstemError | None = None
                 try:
                     taken += islice(self._events, limit - before)
-                except MainstemError:
-                    self._step_back()
-                    if not taken:
-                        raise
-                    break
+                except MainstemError as error:
+                    damage = error
                 if len(taken) > before and source is not None:
                     source.given = taken[-1].offset + 1
-                    self._given.append(source)
+                    self._given[source] = None
+                if damage is not None:
+                    self._step_back()
+                    if not taken:
+                        raise damage
+                    break
                 if len(taken) < limit and not self._next_stretch():
                     break
             return taken
@@ -215,8 +196,28 @@ class Feed:
     def abandon(self) -> None:
         """Be closed without telling anyone: this is a copy of the process that holds the log."""
         self._closed = True
+        # A thread that is not in this copy may have held it.
+        self._lock = threading.Lock()
 
     # Under the lock
+
+    def _take_slowly(self) -> Event | None:
+        self._turn()
+        while True:
+            source = self._source
+            try:
+                event = next(self._events, None)
+            except MainstemError:
+                self._step_back()
+                raise
+            if event is not None and source is not None:
+                source.given = event.offset + 1
+                self._given[source] = None
+                if len(self._given) == 1 and self._awaited_until_ms is None:
+                    self._steady = source
+                return event
+            if not self._next_stretch():
+                return None
 
     def _leave(self) -> Durable:
         try:
@@ -229,18 +230,21 @@ class Feed:
 
     def _turn(self) -> None:
         """Do what is due now that everything given out before is finished."""
+        if self._closed:
+            return
         self._finish()
         if self._auto and time.monotonic() >= self._commit_at:
             self._commit_if_owned(self._positions(finished=True))
         awaited = self._awaited_until_ms
         if awaited is not None and self._now_ms() >= awaited:
             self._changed = True
-        if self._changed and not self._closed:
+        if self._changed:
             self._look_around()
 
     def _finish(self) -> None:
         for source in self._given:
             source.finished = source.given
+        self._moved |= self._given
         self._given.clear()
 
     def _next_stretch(self) -> bool:
@@ -248,8 +252,8 @@ class Feed:
         if self._source is not None:
             # It may end with what compaction took out: that is passed as well.
             self._source.given = self._source.offset
-            self._given.append(self._source)
-            self._source, self._events = None, _NOTHING
+            self._given[self._source] = None
+            self._stop_source()
         while self._ready and not self._closed:
             source = self._ready.popleft()
             if self._sources.get((source.topic, source.partition)) is not source:
@@ -271,7 +275,10 @@ class Feed:
         if self._source is not None:
             self._source.step_back()
             self._ready.appendleft(self._source)
-            self._source, self._events = None, _NOTHING
+            self._stop_source()
+
+    def _stop_source(self) -> None:
+        self._source, self._events, self._steady = None, _NOTHING, None
 
     def _add(self, source: Source) -> None:
         self._sources[source.topic, source.partition] = source
@@ -281,14 +288,19 @@ class Feed:
         source.drop()
         self._missed += source.missed
         del self._sources[source.topic, source.partition]
+        self._given.pop(source, None)
+        self._moved.pop(source, None)
         if source is self._source:
-            self._source, self._events = None, _NOTHING
+            self._stop_source()
 
     def _lose(self, source: Source) -> None:
         """Stop reading a topic that is gone; tell the consumer if it was asked for by name."""
         self._drop(source)
-        if self._wish.group is None and source.topic in self._wish.topics:
-            raise UnknownTopic(source.topic)
+        if self._wish.group is None:
+            if source.topic in self._wish.topics:
+                raise UnknownTopic(source.topic)
+            # There may be another one of that name already.
+            self._on_change()
 
     def _let_go(self) -> None:
         for source in self._sources.values():
@@ -296,7 +308,7 @@ class Feed:
         if self._unwatch_topics is not None:
             self._unwatch_topics()
         self._ready.clear()
-        self._source, self._events = None, _NOTHING
+        self._stop_source()
 
     # Which partitions: all that match, or those that the group assigns
 
@@ -307,21 +319,6 @@ class Feed:
         else:
             self._take_assignment()
 
-    def _places(self) -> list[tuple[str, int]]:
-        found: dict[tuple[str, int], None] = {}
-        for wanted in self._wish.topics:
-            if is_pattern(wanted):
-                topics = self._broker.topics(wanted)
-            else:
-                topics = [self._broker.topic(wanted)]
-            for topic in topics:
-                for at in topic.partitions:
-                    found[topic.name, at.number] = None
-        return list(found)
-
-    def _tails_now(self) -> dict[tuple[str, int], int]:
-        return {place: self._broker.bounds(*place).tail for place in self._places()}
-
     def _find_topics(self) -> None:
         """Read every partition that matches, also of topics that are created later."""
         if self._unwatch_topics is not None:
@@ -331,9 +328,9 @@ class Feed:
             tail = self._broker.bounds(TOPICS, 0).tail
             self._unwatch_topics = self._broker.watch(TOPICS, 0, tail, self._on_change)
         chosen = self._wish.partitions
-        for topic, partition in self._places():
+        for topic, partition in places(self._broker, self._wish.topics):
             if (topic, partition) not in self._sources and (chosen is None or partition in chosen):
-                self._add(self._begin(topic, partition))
+                self._add(self._beginning.source(topic, partition, None))
         if chosen is not None:
             self._check_partitions(chosen)
 
@@ -372,48 +369,31 @@ class Feed:
     def _add_share(self, share: Share) -> None:
         try:
             cursor = self._broker.cursor(self._member.group, share.topic, share.partition)
-            if cursor is None:
-                source = self._begin(share.topic, share.partition)
-            else:
-                source = self._begin_at(share.topic, share.partition, cursor.offset)
-                source.committed = cursor.offset
+            at = None if cursor is None else cursor.offset
+            source = self._beginning.source(share.topic, share.partition, at)
         except (UnknownTopic, UnknownPartition):
             return  # Deleted just now: the group will say so.
-        source.share = share
+        source.share, source.committed = share, at
+        if at is None:
+            # Where a group begins is stored even if nothing is read: see ``latest``.
+            self._moved[source] = None
         self._add(source)
-
-    def _begin(self, topic: str, partition: int) -> Source:
-        start = self._wish.start
-        if start == "latest":
-            # As of when the subscription began; what was created since is new as a whole.
-            known = self._tails.get((topic, partition))
-            offset = self._broker.bounds(topic, partition).start if known is None else known
-        else:
-            offset = offset_of(self._broker, topic, partition, start)
-        return self._begin_at(topic, partition, offset)
-
-    def _begin_at(self, topic: str, partition: int, offset: int) -> Source:
-        limit = None if self._wish.follow else self._tails.get((topic, partition), 0)
-        return Source(self._broker, topic, partition, offset, limit)
 
     # Cursors
 
     def _positions(self, *, finished: bool) -> dict[Source, int]:
         """Return where the group's cursors should be and are not."""
-        places = {
-            source: source.finished if finished else source.given
-            for source in self._sources.values()
-        }
+        moved = self._moved | self._given
+        places = {source: source.finished if finished else source.given for source in moved}
         return {source: at for source, at in places.items() if source.committed != at}
 
     def _commit(self, positions: dict[Source, int]) -> Durable:
         self._commit_at = time.monotonic() + self._wish.commit_s
         offsets = {source.share: at for source, at in positions.items() if source.share}
-        if not offsets:
-            return AT_ONCE
-        durable = self._member.commit(offsets)
+        durable = self._member.commit(offsets) if offsets else AT_ONCE
         for source, at in positions.items():
             source.committed = source.finished = at
+            self._moved.pop(source, None)
         return durable
 
     def _commit_if_owned(self, positions: dict[Source, int]) -> None:
@@ -421,7 +401,7 @@ class Feed:
             self._commit(positions)
         except Fenced:
             # What was not committed is read again, by whoever owns it now.
-            self._changed = True
+            self._on_change()
         except StorageFull:
             # Readers go on while the disk is full; the next commit covers this one.
             return

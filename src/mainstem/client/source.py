@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups import Share
-from mainstem.core.batch import batches, read_header
+from mainstem.core.batch import read_header
 from mainstem.core.errors import OffsetOutOfRange, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.records import events
@@ -59,18 +59,7 @@ class Source:
         except OffsetOutOfRange as error:
             self._jump(error.start, error.tail)
             return self.read(max_bytes)
-        if not read.length:
-            return None
-        wanted, limit = self.offset, self.limit
-        taken: list[memoryview] = []
-        for batch in batches(read.tobytes()):
-            header = read_header(batch)
-            if limit is not None and header.base_offset >= limit:
-                self.offset = limit
-                break
-            taken.append(batch)
-            self.offset = header.last_offset + 1
-        return self._decoded(taken, wanted)
+        return self._decoded(read.tobytes()) if read.length else None
 
     def step_back(self) -> None:
         """Read again from what was not given out, so that damage is never passed over."""
@@ -86,9 +75,17 @@ class Source:
             self.unwatch()
             self.unwatch = None
 
-    def _decoded(self, taken: list[memoryview], wanted: int) -> Iterator[Event]:
-        for batch in taken:
+    def _decoded(self, data: bytes | memoryview) -> Iterator[Event]:
+        view, position, wanted = memoryview(data), 0, self.offset
+        while position < len(view):
+            header = read_header(view, position)
+            if self.limit is not None and header.base_offset >= self.limit:
+                self.offset = self.limit
+                return
+            batch = view[position : position + header.size]
             yield from events(batch, topic=self.topic, partition=self.partition, from_offset=wanted)
+            self.offset = header.last_offset + 1
+            position += header.size
 
     def _jump(self, start: int, tail: int) -> None:
         # Past the tail only if the log was truncated: nothing is there to be missed.

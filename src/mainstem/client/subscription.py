@@ -10,7 +10,8 @@ from typing import Self, TypeVar
 
 from mainstem.broker.broker import Broker
 from mainstem.client.abandoned import Abandoned
-from mainstem.client.feed import Feed, Wish
+from mainstem.client.feed import Feed
+from mainstem.client.wish import Wish
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 

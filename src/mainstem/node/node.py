@@ -55,12 +55,11 @@ class Node:
 
     def close(self) -> None:
         """Stop in the reverse order of starting; a forked copy of the process only forgets."""
-        if self._closed.is_set():
+        if os.getpid() != self._pid or self._closed.is_set():
             return
         self._closed.set()
         atexit.unregister(self.close)
-        if os.getpid() == self._pid:
-            self._log.close()
+        self._log.close()
 
     def _keep_up(self, log: MemoryLog) -> None:
         def run() -> None:
