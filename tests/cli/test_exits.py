@@ -3,20 +3,31 @@
 import pytest
 from tests.cli.conftest import Run
 
-from mainstem.cli.exits import CODES, Exit, code_of
+from mainstem.cli.exits import Exit, code_of
 from mainstem.core import errors
 
 
-def every_error() -> set[type[errors.MainstemError]]:
-    return {
-        kind
-        for kind in vars(errors).values()
-        if isinstance(kind, type) and issubclass(kind, errors.MainstemError)
-    } - {errors.MainstemError}
-
-
-def test_every_core_error_has_an_exit_code() -> None:
-    assert set(CODES) == every_error()
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.UnknownGroup("g"), Exit.NOT_FOUND),
+        (errors.OffsetOutOfRange("here", 9, 0, 1), Exit.NOT_FOUND),
+        (errors.DirectoryInUse("held"), Exit.REFUSED),
+        (errors.InvalidSetting("no"), Exit.REFUSED),
+        (errors.Overloaded("full"), Exit.REFUSED),
+        (errors.StorageFull("full"), Exit.REFUSED),
+        (errors.DamagedLog("bits"), Exit.ERROR),
+        (errors.StorageFailed("disk"), Exit.ERROR),
+        (ConnectionRefusedError("no"), Exit.UNREACHABLE),
+        (PermissionError(13, "Permission denied", "data"), Exit.ERROR),
+        (BrokenPipeError(), 141),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_what_happened_decides_the_exit_code(
+    capsys: pytest.CaptureFixture[str], error: BaseException, code: int
+) -> None:
+    assert code_of(error) == code
 
 
 def test_an_error_is_one_line_that_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

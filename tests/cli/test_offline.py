@@ -73,11 +73,12 @@ def test_only_a_directory_that_holds_a_log_and_is_free_can_be_looked_at(
 ) -> None:
     (tmp_path / "empty").mkdir()
 
-    assert run(command, "--yes" if command == "repair" else "-q").code == Exit.NOT_FOUND
-    assert run(command, "--at", "empty", *["--yes"] * (command == "repair")).code != 0
-    assert run(command, "--at", "localhost:9092").code == Exit.REFUSED
+    sure = ["--yes"] * (command == "repair")
+    assert run(command, *sure).code == Exit.NOT_FOUND
+    assert run(command, "--at", "empty", *sure).code == Exit.NOT_FOUND
+    assert run(command, "--at", "localhost:9092", *sure).code == Exit.REFUSED
     with mainstem.open("held"):
-        assert run(command, "--at", "held", *["--yes"] * (command == "repair")).code == 6
+        assert run(command, "--at", "held", *sure).code == Exit.REFUSED
 
 
 def checks(run: Run, *args: str) -> dict[str, tuple[str, str]]:

@@ -92,6 +92,22 @@ def test_a_directory_in_use_is_refused_and_its_holder_named() -> None:
     assert finish(holder)[0] == -signal.SIGTERM
 
 
+def test_a_closed_stream_is_an_empty_one_and_never_a_file_of_the_log(tmp_path: Path) -> None:
+    command = f"{sys.executable} -c 'from mainstem.cli import main; main()'"
+
+    def shell(line: str) -> int:
+        return subprocess.run(
+            line.replace("mainstem", command, 1), shell=True, check=False
+        ).returncode
+
+    assert shell("mainstem pub t -q one two") == 0
+    assert shell("mainstem pub t -q <&-") == 0
+    assert shell("mainstem sub t -e <&- >&- 2>&-") == 0
+    assert shell("mainstem topic ls --format table >&- 2>&-") == 0
+    assert finish(start("sub", "t", "-e")) == (0, b"one\ntwo\n", "")
+    assert finish(start("verify", "-q")) == (0, b"", "")
+
+
 def test_what_nobody_foresaw_is_one_line_and_no_traceback(tmp_path: Path) -> None:
     code = (
         "import mainstem; mainstem.open = lambda path: 1 // 0; import mainstem.cli as c; c.main()"

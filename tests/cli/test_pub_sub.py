@@ -208,7 +208,9 @@ def test_an_event_over_the_limit_is_refused(run: Run) -> None:
     code, _, err = run("pub", "t", stdin=b"small\n" + bytes(5000))
 
     assert code == Exit.REFUSED
-    assert "max_batch_bytes" in err
+    told, reason = err.splitlines()
+    assert told == "mainstem: at least 1 events were published before this error:"
+    assert "max_batch_bytes" in reason
     assert run("sub", "t", "-e").out == b"small\n"
 
 

@@ -12,6 +12,7 @@ def main() -> None:
     from mainstem.cli.commands import run  # noqa: PLC0415 - importing the package stays cheap
     from mainstem.cli.exits import by_signal, one_line  # noqa: PLC0415
 
+    _fill_closed_streams()
     sys.excepthook = one_line
     signal.signal(signal.SIGTERM, by_signal)
     try:
@@ -24,3 +25,13 @@ def main() -> None:
         signal.signal(code - 128, signal.SIG_DFL)
         os.kill(os.getpid(), code - 128)
     sys.exit(code)
+
+
+def _fill_closed_streams() -> None:
+    # Started with `>&-`, a segment would become descriptor 1, and what is printed would go there.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")

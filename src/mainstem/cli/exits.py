@@ -54,24 +54,14 @@ CODES: dict[type[errors.MainstemError], Exit] = {
     errors.UnknownPartition: Exit.NOT_FOUND,
     errors.UnknownGroup: Exit.NOT_FOUND,
     errors.OffsetOutOfRange: Exit.NOT_FOUND,
-    errors.TopicExists: Exit.REFUSED,
-    errors.InvalidName: Exit.REFUSED,
-    errors.InvalidSetting: Exit.REFUSED,
-    errors.InvalidEvent: Exit.REFUSED,
-    errors.EventTooLarge: Exit.REFUSED,
-    errors.Overloaded: Exit.REFUSED,
-    errors.Fenced: Exit.REFUSED,
-    errors.GroupIsLive: Exit.REFUSED,
-    errors.StorageFull: Exit.REFUSED,
-    errors.DirectoryInUse: Exit.REFUSED,
-    errors.FormatTooNew: Exit.REFUSED,
     errors.CorruptBatch: Exit.ERROR,
     errors.DamagedLog: Exit.ERROR,
     errors.UnreadableValue: Exit.ERROR,
     errors.StorageFailed: Exit.ERROR,
     errors.Closed: Exit.ERROR,
+    errors.MainstemError: Exit.REFUSED,
 }
-"""Every core error, and what a script sees of it."""
+"""What a script sees of a core error: the code of its nearest class. Most are refusals."""
 
 
 def say(text: str) -> None:
@@ -101,8 +91,7 @@ def _explained(error: BaseException) -> tuple[int, str]:
         case click.ClickException():
             return error.exit_code, error.format_message()
         case errors.MainstemError():
-            known = (CODES[kind] for kind in type(error).__mro__ if kind in CODES)
-            return next(known, Exit.ERROR), str(error)
+            return next(CODES[kind] for kind in type(error).__mro__ if kind in CODES), str(error)
         case ConnectionError():
             return Exit.UNREACHABLE, f"{error}; is the server running?"
         case OSError(strerror=reason, filename=place):

@@ -1,15 +1,18 @@
 """``mainstem verify`` and ``repair``: a data directory while nobody uses it."""
 
+from pathlib import Path
+
 import click
 import msgspec
 
 from mainstem.cli.asking import confirm, yes_option
-from mainstem.cli.exits import Exit, say
+from mainstem.cli.exits import Exit, NotFound, say
 from mainstem.cli.help import Command
 from mainstem.cli.progress import Progress
 from mainstem.cli.rows import Format, cell, chosen, format_option, print_json, print_rows
 from mainstem.cli.target import at_option, directory_of
 from mainstem.node import offline
+from mainstem.node.directory import is_log
 
 
 @click.command(
@@ -31,9 +34,8 @@ def verify(ctx: click.Context, form: Format | None, quiet: bool, at: str | None)
     damaged. What the log mends by itself when it is opened is shown, too, but is no error.
     """
     progress = Progress("checked", quiet=quiet)
-    checked = offline.verify(
-        directory_of(at), lambda seen: progress.add(seen.events - progress.count)
-    )
+    path = _log_directory(at)
+    checked = offline.verify(path, lambda seen: progress.add(seen.events - progress.count))
     progress.add(checked.events - progress.count)
     progress.done()
     findings = [
@@ -70,7 +72,7 @@ def repair(ctx: click.Context, yes: bool, form: Format | None, at: str | None) -
     never change. Exit code 1 if events were lost; each stretch is named. Make a copy of the
     directory before, if it is the only one.
     """
-    path = directory_of(at)
+    path = _log_directory(at)
     confirm(f"rewrite the damaged parts of {path} (the originals stay in quarantine/)", yes=yes)
     repaired = offline.repair(path)
     if chosen(form) == "json":
@@ -89,6 +91,13 @@ def repair(ctx: click.Context, yes: bool, form: Format | None, at: str | None) -
         say("nothing had to be mended")
     if repaired.lost:
         ctx.exit(Exit.ERROR)
+
+
+def _log_directory(at: str | None) -> Path:
+    path = directory_of(at)
+    if not is_log(path):
+        raise NotFound(str(offline.NoLog(path)))
+    return path
 
 
 def _seen(checked: offline.Checked) -> str:

@@ -15,7 +15,7 @@ from mainstem.cli.intake import Intake
 from mainstem.cli.progress import Progress
 from mainstem.cli.target import at_option, open_target
 from mainstem.client.stem import Stem, TopicInfo
-from mainstem.core.errors import EventTooLarge, InvalidEvent, UnknownTopic
+from mainstem.core.errors import EventTooLarge, InvalidEvent, MainstemError, UnknownTopic
 from mainstem.core.event import Event, Headers
 
 Shaped = list[bytes | Event | None]
@@ -140,6 +140,9 @@ def pub(
                     publishing.stream(shape, lines.fileno(), unescape(delimiter))
             if values == ("-",) or not (values or files or line_files):
                 publishing.stream(shape, _stdin(quiet), unescape(delimiter))
+        except MainstemError:
+            publishing.tell_before_error()
+            raise
         finally:
             publishing.done()
 
@@ -172,6 +175,11 @@ class Publishing:
             self._publish(shape, intake.burst())
         if intake.too_large:
             raise EventTooLarge(self._topic.name, intake.too_large, limit)
+
+    def tell_before_error(self) -> None:
+        """Say what is in the log although the command fails; a burst that failed is not counted."""
+        if self._published:
+            say(f"at least {self._published:,} events were published before this error:")
 
     def done(self) -> None:
         """Tell how many events are safe, also if not all are."""
