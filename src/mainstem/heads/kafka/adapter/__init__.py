@@ -1,0 +1,12 @@
+"""Kafka's words in terms of the broker's, one file per kind of request.
+
+| theirs | ours |
+|---|---|
+| record, message | event |
+| record batch, record set | record batch |
+| committed offset | cursor |
+| consumer group | group |
+| high watermark | tail |
+| log start offset | start |
+| leader epoch | epoch |
+"""

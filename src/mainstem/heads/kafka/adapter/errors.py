@@ -1,0 +1,75 @@
+"""Kafka's error codes, and which of them each of our errors becomes."""
+
+from enum import IntEnum
+
+from mainstem.core import errors
+from mainstem.core.errors import MainstemError
+
+
+class Code(IntEnum):
+    """The codes that are answered, by the protocol's names."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    REQUEST_TIMED_OUT = 7
+    MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    INVALID_TOPIC_EXCEPTION = 17
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    KAFKA_STORAGE_ERROR = 56
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    INVALID_RECORD = 87
+    UNKNOWN_TOPIC_ID = 100
+
+
+REFUSALS: dict[type[MainstemError], Code] = {
+    errors.UnknownTopic: Code.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UnknownPartition: Code.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.TopicExists: Code.TOPIC_ALREADY_EXISTS,
+    errors.UnknownGroup: Code.GROUP_ID_NOT_FOUND,
+    errors.InvalidName: Code.INVALID_TOPIC_EXCEPTION,
+    errors.InvalidSetting: Code.INVALID_CONFIG,
+    errors.OffsetOutOfRange: Code.OFFSET_OUT_OF_RANGE,
+    errors.CorruptBatch: Code.CORRUPT_MESSAGE,
+    errors.DamagedLog: Code.KAFKA_STORAGE_ERROR,
+    errors.EventTooLarge: Code.MESSAGE_TOO_LARGE,
+    errors.InvalidEvent: Code.INVALID_RECORD,
+    # Retriable in every client, unlike the codes for quotas.
+    errors.Overloaded: Code.REQUEST_TIMED_OUT,
+    errors.Fenced: Code.ILLEGAL_GENERATION,
+    errors.StorageFull: Code.KAFKA_STORAGE_ERROR,
+    errors.StorageFailed: Code.KAFKA_STORAGE_ERROR,
+    errors.Closed: Code.COORDINATOR_NOT_AVAILABLE,
+    errors.GroupLive: Code.NON_EMPTY_GROUP,
+}
+
+
+def code_of(error: MainstemError) -> Code:
+    """Return the code that says this to a Kafka client."""
+    return REFUSALS.get(type(error), Code.UNKNOWN_SERVER_ERROR)

@@ -1,0 +1,131 @@
+"""Fetch: record batches as they are stored, at once or as soon as there are enough of them."""
+
+from collections.abc import Callable
+
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.messages.fetch import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+
+FIRST, LAST = 4, 12
+
+_NOTHING = b""
+
+
+def answer(asked: Asked, request: FetchRequest, reply: Reply) -> None:
+    """Answer with what there is; if that is less than asked for, wait for more."""
+    _Fetch(asked, request, reply).look(last=request.max_wait_ms <= 0)
+
+
+class _Fetch:
+    """One request on its way: it looks again whenever one of its partitions grows."""
+
+    def __init__(self, asked: Asked, request: FetchRequest, reply: Reply) -> None:
+        self._service = asked.service
+        self._request = request
+        self._reply = reply
+        self._most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
+        self._watches: list[Callable[[], None]] = []
+        self._timer: Callable[[], None] | None = None
+        self._ended = self._woken = False
+
+    def look(self, *, last: bool = False) -> None:
+        """Read what is there; answer if it is enough, or if this is the last look."""
+        self._woken = False
+        self._length = 0
+        self._failed = False
+        topics = [self._topic(topic) for topic in self._request.topics]
+        enough = self._length >= self._request.min_bytes or self._failed
+        if enough or last:
+            self._end()
+            self._reply(FetchResponse(responses=topics))
+            return
+        self._wait()
+
+    def _topic(self, topic: FetchTopic) -> FetchedTopic:
+        partitions = [self._partition(topic.topic, each) for each in topic.partitions]
+        return FetchedTopic(topic=topic.topic, partitions=partitions)
+
+    def _partition(self, topic: str, asked: FetchPartition) -> FetchedPartition:
+        broker = self._service.broker
+        try:
+            bounds = broker.bounds(topic, asked.partition)
+            code = _epoch_code(asked.current_leader_epoch, bounds.epoch)
+            if code:
+                self._failed = True
+                return FetchedPartition(asked.partition, code, -1)
+            # The first batch found is sent whole, also if it is over the limit: readers must be
+            # able to go on.
+            room = min(asked.partition_max_bytes, self._most - self._length)
+            if room <= 0 and self._length:
+                data = None
+            else:
+                data = broker.read(topic, asked.partition, asked.fetch_offset, max(room, 0))
+        except MainstemError as error:
+            self._failed = True
+            return FetchedPartition(asked.partition, code_of(error), -1)
+        if data is not None and data.length > max(room, 0) and self._length:
+            data = None
+        length = 0 if data is None else data.length
+        self._length += length
+        return FetchedPartition(
+            asked.partition,
+            0,
+            bounds.tail,
+            bounds.tail,
+            bounds.start,
+            records=data if length else _NOTHING,
+            aborted_transactions=None,
+        )
+
+    def _wait(self) -> None:
+        if self._timer is None:
+            wait_ms = min(self._request.max_wait_ms, self._service.settings.max_wait_ms)
+            self._timer = self._service.after(wait_ms, lambda: self._look_again(last=True)).cancel
+        self._take_back()
+        for topic in self._request.topics:
+            for each in topic.partitions:
+                self._watch(topic.topic, each)
+
+    def _watch(self, topic: str, asked: FetchPartition) -> None:
+        try:
+            tail = self._service.broker.bounds(topic, asked.partition).tail
+            watch = self._service.broker.watch(topic, asked.partition, tail, self._wake)
+        except MainstemError:
+            self._wake()
+            return
+        self._watches.append(watch)
+
+    def _wake(self) -> None:
+        """Be told from any thread that a partition has grown."""
+        if not self._woken:
+            self._woken = True
+            self._service.on_loop(self._look_again)
+
+    def _look_again(self, *, last: bool = False) -> None:
+        if not self._ended:
+            self.look(last=last)
+
+    def _end(self) -> None:
+        self._ended = True
+        self._take_back()
+        if self._timer is not None:
+            self._timer()
+
+    def _take_back(self) -> None:
+        for take_back in self._watches:
+            take_back()
+        self._watches.clear()
+
+
+def _epoch_code(asked: int, epoch: int) -> Code:
+    if asked < 0 or asked == epoch:
+        return Code.NONE
+    return Code.FENCED_LEADER_EPOCH if asked < epoch else Code.UNKNOWN_LEADER_EPOCH

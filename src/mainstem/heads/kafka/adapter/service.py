@@ -1,0 +1,95 @@
+"""What every request is answered from: the broker, who we are, time, and the event loop."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from mainstem.broker.broker import Broker
+from mainstem.core.errors import MainstemError
+from mainstem.core.policies import TopicSettings
+from mainstem.heads.kafka.codec import RequestHeader
+from mainstem.heads.kafka.fields import Wire
+
+_logger = logging.getLogger("mainstem.heads.kafka")
+
+Reply = Callable[[Wire | None], None]
+"""Answers a request, once, at once or later, from the loop's thread; None if none is wanted."""
+
+
+class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the Kafka head behaves."""
+
+    node_id: int = 1
+    """The id of the only broker there is."""
+    auto_create: bool = True
+    """Whether a topic is created when a client names it."""
+    auto_create_partitions: int = 4
+    """How many partitions such a topic has."""
+    max_frame_bytes: int = 100 * 1024 * 1024
+    """The largest request accepted."""
+    max_connections: int = 20_000
+    """Connections beyond this are refused."""
+    max_fetch_bytes: int = 50 * 1024 * 1024
+    """The most that one fetch is answered with, whatever it asks for."""
+    max_wait_ms: int = 300_000
+    """The longest that a fetch waits, whatever it asks for."""
+
+
+class Service:
+    """Shared by all conversations of the head."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        now_ms: Callable[[], int],
+        settings: KafkaSettings,
+        defaults: TopicSettings,
+        cluster_id: str,
+    ) -> None:
+        self.broker = broker
+        self.now_ms = now_ms
+        self.settings = settings
+        self.defaults = defaults
+        """The settings of topics created without any."""
+        self.cluster_id = cluster_id
+        self.host, self.port = "127.0.0.1", 0
+        """Where clients are told to connect; known once the head listens."""
+        self._loop = asyncio.get_running_loop()
+        self._calls: deque[Callable[[], None]] = deque()
+        self._woken = False
+
+    def on_loop(self, call: Callable[[], None]) -> None:
+        """Make a call in the loop's thread soon; many calls from other threads share one wake."""
+        self._calls.append(call)
+        if not self._woken:
+            self._woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._make_calls)
+            except RuntimeError:
+                # The loop is closed, and with it everybody who waits.
+                self._calls.clear()
+
+    def after(self, delay_ms: int, call: Callable[[], None]) -> asyncio.TimerHandle:
+        """Make a call after a while, unless it is cancelled."""
+        return self._loop.call_later(delay_ms / 1000, call)
+
+    def _make_calls(self) -> None:
+        self._woken = False
+        while self._calls:
+            self._calls.popleft()()
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request with what its answer may depend on."""
+
+    service: Service
+    header: RequestHeader
+    peer: str
+
+
+def log_refusal(asked: Asked, what: str, error: MainstemError) -> None:
+    """Note why something was refused, for whoever looks after the server."""
+    _logger.debug("%s from %s refused: %s", what, asked.peer, error)

@@ -1,0 +1,107 @@
+"""Every API that is defined, by its key."""
+
+from mainstem.heads.kafka.api import Api
+from mainstem.heads.kafka.messages.commits import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
+from mainstem.heads.kafka.messages.configs import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_CONFIG_RESOURCES,
+)
+from mainstem.heads.kafka.messages.connection import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from mainstem.heads.kafka.messages.consumer_groups import (
+    CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
+)
+from mainstem.heads.kafka.messages.fetch import FETCH
+from mainstem.heads.kafka.messages.groups import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
+from mainstem.heads.kafka.messages.log_dirs import DESCRIBE_LOG_DIRS
+from mainstem.heads.kafka.messages.membership import (
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+)
+from mainstem.heads.kafka.messages.metadata import DESCRIBE_CLUSTER, METADATA
+from mainstem.heads.kafka.messages.offsets import (
+    DELETE_RECORDS,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+)
+from mainstem.heads.kafka.messages.produce import PRODUCE
+from mainstem.heads.kafka.messages.producers import (
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+)
+from mainstem.heads.kafka.messages.share_fetch import SHARE_ACKNOWLEDGE, SHARE_FETCH
+from mainstem.heads.kafka.messages.share_groups import (
+    ALTER_SHARE_GROUP_OFFSETS,
+    DELETE_SHARE_GROUP_OFFSETS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    SHARE_GROUP_DESCRIBE,
+    SHARE_GROUP_HEARTBEAT,
+)
+from mainstem.heads.kafka.messages.topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from mainstem.heads.kafka.messages.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from mainstem.heads.kafka.messages.transactions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
+
+APIS: dict[int, Api] = {
+    api.key: api
+    for api in (
+        PRODUCE,
+        FETCH,
+        LIST_OFFSETS,
+        METADATA,
+        OFFSET_COMMIT,
+        OFFSET_FETCH,
+        FIND_COORDINATOR,
+        JOIN_GROUP,
+        HEARTBEAT,
+        LEAVE_GROUP,
+        SYNC_GROUP,
+        DESCRIBE_GROUPS,
+        LIST_GROUPS,
+        SASL_HANDSHAKE,
+        API_VERSIONS,
+        CREATE_TOPICS,
+        DELETE_TOPICS,
+        DELETE_RECORDS,
+        INIT_PRODUCER_ID,
+        OFFSET_FOR_LEADER_EPOCH,
+        ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
+        TXN_OFFSET_COMMIT,
+        DESCRIBE_CONFIGS,
+        ALTER_CONFIGS,
+        DESCRIBE_LOG_DIRS,
+        SASL_AUTHENTICATE,
+        CREATE_PARTITIONS,
+        DELETE_GROUPS,
+        INCREMENTAL_ALTER_CONFIGS,
+        OFFSET_DELETE,
+        DESCRIBE_CLUSTER,
+        DESCRIBE_PRODUCERS,
+        DESCRIBE_TRANSACTIONS,
+        LIST_TRANSACTIONS,
+        CONSUMER_GROUP_HEARTBEAT,
+        CONSUMER_GROUP_DESCRIBE,
+        LIST_CONFIG_RESOURCES,
+        DESCRIBE_TOPIC_PARTITIONS,
+        SHARE_GROUP_HEARTBEAT,
+        SHARE_GROUP_DESCRIBE,
+        SHARE_FETCH,
+        SHARE_ACKNOWLEDGE,
+        DESCRIBE_SHARE_GROUP_OFFSETS,
+        ALTER_SHARE_GROUP_OFFSETS,
+        DELETE_SHARE_GROUP_OFFSETS,
+    )
+}

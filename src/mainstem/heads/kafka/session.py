@@ -1,0 +1,43 @@
+"""One peer's conversation: where its frames begin and end, and what it may ask for."""
+
+from struct import Struct
+
+from mainstem.heads.kafka.codec import Request, decode_request
+from mainstem.heads.shape import ProtocolError
+
+_LENGTH = Struct(">i")
+_LEAST = 8
+"""A request without a client id."""
+_MISTAKEN = {
+    b"GET ": "an HTTP request",
+    b"POST": "an HTTP request",
+    b"HEAD": "an HTTP request",
+    b"\x16\x03\x01\x02": "a TLS handshake",
+    b"AMQP": "an AMQP header",
+}
+
+
+class Session:
+    """Bytes in, requests out; nothing is kept of a frame that is over the limit."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+
+    def frame_size(self, view: memoryview) -> int | None:
+        """Return the size of the frame that begins here, its length field included."""
+        if len(view) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(view)
+        if not _LEAST <= length <= self._max_frame_bytes:
+            raise ProtocolError(self._wrong_length(bytes(view[:4]), length))
+        return int(length) + _LENGTH.size
+
+    def receive(self, frame: memoryview) -> Request:
+        """Return the request in a whole frame."""
+        return decode_request(frame[_LENGTH.size :])
+
+    def _wrong_length(self, start: bytes, length: int) -> str:
+        known = _MISTAKEN.get(start) or ("a TLS handshake" if start[:2] == b"\x16\x03" else None)
+        if known:
+            return f"this port speaks the Kafka protocol in plain text, and got {known}"
+        return f"frame of {length} bytes; {_LEAST} to {self._max_frame_bytes} are accepted"

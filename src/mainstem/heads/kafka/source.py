@@ -1,0 +1,47 @@
+"""Python source that is written line by line, compiled once, and run many times."""
+
+from collections.abc import Mapping
+
+
+class Source:
+    """The body of a function, and the constants that it names."""
+
+    def __init__(self, constants: Mapping[str, object]) -> None:
+        self.constants = dict(constants)
+        self._lines: list[str] = []
+        self._depth = 1
+        self._variables = 0
+
+    def add(self, line: str) -> None:
+        """Write a line in the block that is open."""
+        self._lines.append("    " * self._depth + line)
+
+    def open(self, line: str) -> None:
+        """Write a line that opens a block."""
+        self.add(line)
+        self._depth += 1
+
+    def close(self) -> None:
+        """Close the block opened last."""
+        self._depth -= 1
+
+    def variable(self) -> str:
+        """Return a name that is not used yet."""
+        self._variables += 1
+        return f"v{self._variables}"
+
+    def constant(self, value: object) -> str:
+        """Return the name of a constant that has this value."""
+        name = f"c{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def text(self, name: str, parameters: str) -> str:
+        """Return the source of the function."""
+        return "\n".join([f"def {name}({parameters}):", *self._lines, ""])
+
+    def compile(self, name: str, parameters: str) -> object:
+        """Return the function itself; what it takes and gives, the caller knows."""
+        code = compile(self.text(name, parameters), f"<{name}>", "exec")
+        exec(code, self.constants)
+        return self.constants[name]
