@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from mainstem.broker.classic_groups import ClassicGroups
 from mainstem.broker.cursors import Cursor
 from mainstem.broker.groups import HAND_OVER_MS
 from mainstem.broker.lags import GroupState, Lag, group_state, lag
@@ -59,6 +60,7 @@ class Broker:
         self._new_id = new_id
         self._state = State(log, hand_over_ms)
         self._state.load(now_ms())
+        self.classic = ClassicGroups(self._state, now_ms)
 
     # Topics
 
@@ -106,6 +108,10 @@ class Broker:
     def topic(self, name: str) -> Topic:
         """Return a topic; raises UnknownTopic."""
         return self._state.topics.get(name)
+
+    def topic_by_id(self, topic_id: str) -> Topic | None:
+        """Return a topic by its id, None if there is none."""
+        return self._state.topics.by_id(topic_id)
 
     def topics(self, pattern: str = "*", *, internal: bool = False) -> list[Topic]:
         """Return the topics that a name or pattern means, by name."""

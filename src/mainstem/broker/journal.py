@@ -20,7 +20,8 @@ from mainstem.log.port import Durable, Log, PartitionId
 
 TOPICS = "__mainstem_topics"
 CURSORS = "__mainstem_cursors"
-IDS = {TOPICS: f"{0x10:032x}", CURSORS: f"{0x11:032x}"}
+GENERATIONS = "__mainstem_generations"
+IDS = {TOPICS: f"{0x10:032x}", CURSORS: f"{0x11:032x}", GENERATIONS: f"{0x12:032x}"}
 """Fixed, so that the state can be found before anything is known."""
 SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)
 

@@ -124,6 +124,87 @@ class Fenced(MainstemError):
     """The request comes from a member, generation or epoch that has been replaced."""
 
 
+class UnknownMember(MainstemError):
+    """The group has no such member: it never joined, left, or was silent for too long."""
+
+    def __init__(self, group: str, member: str) -> None:
+        super().__init__(
+            f"{member or 'a consumer without a member id'!r:.300} is not a member of group "
+            f"{group!r}: it left, was silent for longer than its session timeout, or the broker "
+            "was restarted; join again"
+        )
+        self.group, self.member = group, member
+
+
+class FencedInstance(Fenced):
+    """Another consumer has joined with the same instance id."""
+
+    def __init__(self, group: str, instance: str) -> None:
+        super().__init__(
+            f"another consumer of group {group!r} has joined with the instance id "
+            f"{instance!r:.300} and took this one's place; give every consumer its own instance id"
+        )
+        self.group, self.instance = group, instance
+
+
+class IllegalGeneration(MainstemError):
+    """The member speaks of a generation that is not the group's current one."""
+
+    def __init__(self, group: str, generation: int, current: int) -> None:
+        super().__init__(
+            f"group {group!r} is in generation {current}, not {generation}; join again"
+        )
+        self.group, self.generation, self.current = group, generation, current
+
+
+class RebalanceInProgress(MainstemError):
+    """The members of the group are being gathered anew."""
+
+    retriable = True
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"the members of group {group!r} are being gathered anew; join again")
+        self.group = group
+
+
+class InconsistentProtocol(MainstemError):
+    """The member and the others in the group have no protocol in common."""
+
+    def __init__(self, group: str, offered: str, known: str) -> None:
+        super().__init__(
+            f"group {group!r} needs {known}, and the consumer offers {offered}; "
+            "give all consumers of a group an assignment strategy in common"
+        )
+        self.group = group
+
+
+class MemberIdRequired(MainstemError):
+    """The member has to join once more, with the id it was given."""
+
+    def __init__(self, group: str, member: str) -> None:
+        super().__init__(f"join group {group!r} again as {member!r:.300}")
+        self.group, self.member = group, member
+
+
+class GroupFull(MainstemError):
+    """The group has as many members, or they hold as many bytes, as is allowed."""
+
+    def __init__(self, group: str, limit: str) -> None:
+        super().__init__(
+            f"group {group!r} cannot take another member: {limit} is the limit; "
+            "use fewer consumers, or more groups"
+        )
+        self.group = group
+
+
+class InvalidSessionTimeout(InvalidSetting):
+    """A session timeout outside what the broker allows."""
+
+    def __init__(self, timeout_ms: int, least_ms: int, most_ms: int) -> None:
+        super().__init__(f"session timeout {timeout_ms} ms: it must be {least_ms} to {most_ms}")
+        self.timeout_ms = timeout_ms
+
+
 class StorageFull(MainstemError):
     """No space is left; nothing of the request was kept, and trying again later may work."""
 

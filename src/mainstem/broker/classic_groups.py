@@ -1,0 +1,334 @@
+"""Groups whose members agree among themselves who reads what, as Kafka's consumers do.
+
+The broker only gathers them, numbers their generations and passes their words on (``rebalances``);
+their cursors are the same as those of every other kind of group. A group has members of one kind
+at a time: whoever else wants to join is refused while it is live.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.broker.classic_group import (
+    ClassicGroup,
+    Join,
+    JoinReply,
+    Phase,
+    Sync,
+    SyncReply,
+)
+from mainstem.broker.cursors import Cursor
+from mainstem.broker.generations import Generation, GenerationChange, GenerationKey, Generations
+from mainstem.broker.group_limits import GroupLimits
+from mainstem.broker.journal import GENERATIONS, Journal
+from mainstem.broker.rebalances import Call, Leaver, Rebalances
+from mainstem.broker.state import State
+from mainstem.core.errors import (
+    IllegalGeneration,
+    MainstemError,
+    RebalanceInProgress,
+    UnknownGroup,
+    UnknownMember,
+    UnknownPartition,
+)
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable, PartitionId
+
+KIND = "Kafka"
+"""What these groups are called beside those of other kinds."""
+DEFAULTS = GroupLimits()
+Place = tuple[str, int]
+
+
+class Membership(msgspec.Struct, frozen=True):
+    """Who commits: a member of a generation, or nobody in particular."""
+
+    member_id: str = ""
+    generation: int = -1
+    instance_id: str | None = None
+
+
+class Committed(NamedTuple):
+    """What became of a commit: when it is durable, and what was refused of it."""
+
+    durable: Durable
+    refused: dict[Place, MainstemError]
+
+
+class MemberDescription(msgspec.Struct, frozen=True):
+    """A member, as an administrator sees it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    metadata: bytes
+    """Empty until the group is stable."""
+    assignment: bytes
+
+
+class GroupDescription(msgspec.Struct, frozen=True):
+    """A group, as an administrator sees it."""
+
+    name: str
+    phase: Phase
+    protocol_type: str
+    protocol: str
+    generation: int
+    members: tuple[MemberDescription, ...] = ()
+
+
+class ClassicGroups:
+    """The door to classic groups; synchronous and thread-safe.
+
+    Deadlines are on the clock ``monotonic_ms``; what is written down has the time of day. Replies
+    are given once, from any thread, without a lock, and must not block.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        now_ms: Callable[[], int],
+        *,
+        monotonic_ms: Callable[[], int] | None = None,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        limits: GroupLimits = DEFAULTS,
+    ) -> None:
+        self._state = state
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms or now_ms
+        self.generations = Generations()
+        self._journal = Journal[GenerationKey, Generation](
+            state.log,
+            GENERATIONS,
+            msgspec.json.Decoder(GenerationKey).decode,
+            msgspec.json.Decoder(Generation).decode,
+        )
+        self._rebalances = Rebalances(
+            self.generations,
+            self._write,
+            lambda group: state.groups.occupy(group, KIND),
+            state.groups.vacate,
+            new_id,
+            limits,
+        )
+        apply = self.generations.apply
+        self._journal.replay(lambda key, value: apply(GenerationChange(key, value)))
+        with self._turn() as rebalances:
+            for group in self.generations:
+                rebalances.remember_for_a_while(group)
+
+    # Members
+
+    def join(self, join: Join, reply: JoinReply) -> None:
+        """Join the next generation of a group; ``reply`` gets Joined or the error."""
+        with self._turn() as rebalances:
+            try:
+                if join.group not in rebalances.groups:
+                    deed = f"joined by {KIND} consumers"
+                    self._state.groups.check_not_live(join.group, deed)
+                rebalances.join(join, reply)
+            except MainstemError as error:
+                refusal = error
+            else:
+                return
+        reply(refusal)
+
+    def sync(self, sync: Sync, reply: SyncReply) -> None:
+        """Ask for an assignment, or bring them all; ``reply`` gets Synced or the error."""
+        with self._turn() as rebalances:
+            try:
+                rebalances.sync(sync, reply)
+            except MainstemError as error:
+                refusal = error
+            else:
+                return
+        reply(refusal)
+
+    def heartbeat(
+        self, group: str, member_id: str, generation: int, instance_id: str | None = None
+    ) -> None:
+        """Show that a member is there; RebalanceInProgress tells it to join again."""
+        with self._turn() as rebalances:
+            rebalances.heartbeat(group, member_id, instance_id, generation)
+
+    def leave(self, group: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
+        """Leave a group, several members at once; what is wrong with each, None if it is out."""
+        with self._turn() as rebalances:
+            return rebalances.leave(group, leavers)
+
+    def tick(self) -> None:
+        """Do what is due by now: members that are silent or late are taken out."""
+        with self._turn() as rebalances:
+            while (timer := rebalances.deadlines.take(rebalances.now_ms)) is not None:
+                if timer[1] == "forget":
+                    self._forget_if_unused(timer[0])
+                else:
+                    rebalances.expire(timer)
+
+    def next_deadline(self) -> int | None:
+        """Return when ``tick`` should be called, on the monotonic clock; None if never."""
+        with self._state.lock:
+            return self._rebalances.deadlines.next()
+
+    # Cursors
+
+    def check_commit(self, group: str, who: Membership, *, transactional: bool = False) -> None:
+        """Refuse a commit of somebody who may not; used under the lock."""
+        found = self._rebalances.groups.get(group)
+        is_anonymous = not who.member_id and who.instance_id is None and who.generation < 0
+        if found is None or found.phase is Phase.EMPTY:
+            self._state.groups.check_not_live(group, "committed to from outside")
+            if who.generation >= 0:
+                if group in self.generations or self._state.cursors.of(group):
+                    raise UnknownMember(group, who.member_id)
+                raise IllegalGeneration(group, who.generation, -1)
+            return
+        if is_anonymous:
+            # Older transactional producers cannot say which member they commit for.
+            if not transactional:
+                raise UnknownMember(group, who.member_id)
+            return
+        _, member = self._rebalances.member(group, who.member_id, who.instance_id, who.generation)
+        if found.phase is Phase.COMPLETING and not transactional:
+            raise RebalanceInProgress(group)
+        self._rebalances.hear(found, member)
+
+    def commit(self, group: str, who: Membership, cursors: Mapping[Place, Cursor]) -> Committed:
+        """Move cursors of a group for one of its members, or for nobody while it is empty."""
+        with self._turn():
+            self.check_commit(group, who)
+            refused: dict[Place, MainstemError] = {}
+            changes = []
+            moved: list[PartitionId] = []
+            for place, cursor in cursors.items():
+                try:
+                    at = self._at(place)
+                    changes += self._state.cursors.commit(group, {at: cursor})
+                    moved.append(at)
+                except MainstemError as error:
+                    refused[place] = error
+            durable = self._state.change_cursors(changes, self._now_ms())
+            self._rebalances.calls += self._state.make_room(moved)
+        return Committed(durable, refused)
+
+    def delete_cursors(self, group: str, places: Iterable[Place]) -> Committed:
+        """Forget some cursors of a group; whether its members still need them is not known here."""
+        with self._turn():
+            self._check_known(group)
+            refused: dict[Place, MainstemError] = {}
+            chosen: list[PartitionId] = []
+            for place in places:
+                try:
+                    chosen.append(self._at(place))
+                except MainstemError as error:
+                    refused[place] = error
+            if not self._state.cursors.of(group):
+                return Committed(AT_ONCE, refused)
+            changes = self._state.cursors.remove(group, chosen)
+            durable = self._state.change_cursors(changes, self._now_ms())
+            self._rebalances.calls += self._state.make_room(chosen)
+        return Committed(durable, refused)
+
+    # Administration
+
+    def names(self) -> list[str]:
+        """Return every group that has members or cursors here, or had members lately."""
+        with self._state.lock:
+            known = {*self._rebalances.groups, *self.generations, *self._state.cursors.groups()}
+            return sorted(known)
+
+    def describe(self, name: str) -> GroupDescription:
+        """Return a group; one that nobody knows is Dead."""
+        with self._state.lock:
+            group = self._rebalances.groups.get(name)
+            if group is not None and group.phase is not Phase.EMPTY:
+                return _description(group)
+            latest = self.generations.of(name)
+            is_known = name in self.generations or bool(self._state.cursors.of(name))
+            phase = Phase.EMPTY if is_known or group is not None else Phase.DEAD
+            return GroupDescription(name, phase, latest.protocol_type, "", latest.number)
+
+    def delete(self, name: str) -> Durable:
+        """Forget a group and its cursors; refused while it is live."""
+        with self._turn():
+            self._check_known(name)
+            self._state.groups.check_not_live(name, "deleted")
+            if self._state.cursors.of(name):
+                partitions = list(self._state.cursors.of(name))
+                self._state.change_cursors(self._state.cursors.remove(name), self._now_ms())
+                self._rebalances.calls += self._state.make_room(partitions)
+            self._rebalances.deadlines.clear((name, "forget", ""))
+            return self._write(self.generations.forget(name))
+
+    @contextmanager
+    def _turn(self) -> Iterator[Rebalances]:
+        """Take the lock, and make the calls that were decided on without it."""
+        rebalances = self._rebalances
+        calls: list[Call] = []
+        try:
+            with self._state.lock:
+                rebalances.now_ms = self._monotonic_ms()
+                try:
+                    yield rebalances
+                finally:
+                    calls, rebalances.calls = rebalances.calls, []
+        finally:
+            for call in calls:
+                call()
+
+    def _write(self, changes: Iterable[GenerationChange]) -> Durable:
+        changes = list(changes)
+        durable = self._journal.append(changes, self._now_ms())
+        for change in changes:
+            self.generations.apply(change)
+        return durable
+
+    def _forget_if_unused(self, name: str) -> None:
+        if name in self._rebalances.groups or name not in self.generations:
+            return
+        if self._state.cursors.of(name):
+            self._rebalances.remember_for_a_while(name)
+            return
+        try:
+            self._write(self.generations.forget(name))
+        except MainstemError:
+            # There will be space, or nobody to care, when it is tried again.
+            self._rebalances.remember_for_a_while(name)
+
+    def _at(self, place: Place) -> PartitionId:
+        topic, partition = place
+        partitions = self._state.topics.get(topic).partitions
+        if not 0 <= partition < len(partitions):
+            raise UnknownPartition(topic, partition, len(partitions))
+        return partitions[partition]
+
+    def _check_known(self, name: str) -> None:
+        has_members = name in self._rebalances.groups or self._state.groups.is_live(name)
+        if not has_members and name not in self.generations and not self._state.cursors.of(name):
+            raise UnknownGroup(name)
+
+
+def _description(group: ClassicGroup) -> GroupDescription:
+    is_stable = group.phase is Phase.STABLE
+    return GroupDescription(
+        group.name,
+        group.phase,
+        group.protocol_type,
+        (group.protocol or "") if is_stable else "",
+        group.generation,
+        tuple(
+            MemberDescription(
+                member.id,
+                member.instance_id,
+                member.client_id,
+                member.host,
+                member.metadata(group.protocol) if is_stable else b"",
+                member.assignment,
+            )
+            for member in group.members.values()
+        ),
+    )

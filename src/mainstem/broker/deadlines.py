@@ -1,0 +1,64 @@
+"""Things that are due at a time: set, moved and cleared cheaply, taken one by one when due.
+
+A deadline that is moved later costs nothing: its old place in the heap stays, and is put right
+when its turn comes. Heartbeats move deadlines all the time, and hardly any ever comes due.
+"""
+
+import heapq
+from typing import Any, Generic, TypeVar
+
+Key = TypeVar("Key", bound="tuple[Any, ...] | str | int")
+
+
+class Deadlines(Generic[Key]):
+    """When each of many things is due; keys must be comparable with one another."""
+
+    def __init__(self) -> None:
+        self._due: dict[Key, int] = {}
+        self._queued: dict[Key, int] = {}
+        """The earliest place of each key in the heap."""
+        self._heap: list[tuple[int, Key]] = []
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def set(self, key: Key, due_ms: int) -> None:
+        """Let a thing be due at a time, instead of the time it had."""
+        self._due[key] = due_ms
+        if due_ms < self._queued.get(key, due_ms + 1):
+            self._queued[key] = due_ms
+            heapq.heappush(self._heap, (due_ms, key))
+
+    def clear(self, key: Key) -> None:
+        """Let a thing never be due."""
+        self._due.pop(key, None)
+
+    def next(self) -> int | None:
+        """Return when something will be due first, None if nothing will."""
+        self._put_right()
+        return self._heap[0][0] if self._heap else None
+
+    def take(self, now_ms: int) -> Key | None:
+        """Take out the thing that has been due longest; None if nothing is due yet."""
+        self._put_right()
+        if not self._heap or self._heap[0][0] > now_ms:
+            return None
+        _, key = heapq.heappop(self._heap)
+        del self._queued[key], self._due[key]
+        return key
+
+    def _put_right(self) -> None:
+        """Bring a deadline that holds to the top of the heap."""
+        while self._heap:
+            place_ms, key = self._heap[0]
+            due_ms = self._due.get(key)
+            if self._queued.get(key) != place_ms:
+                heapq.heappop(self._heap)
+            elif due_ms is None:
+                heapq.heappop(self._heap)
+                del self._queued[key]
+            elif due_ms != place_ms:
+                heapq.heapreplace(self._heap, (due_ms, key))
+                self._queued[key] = due_ms
+            else:
+                return

@@ -1,0 +1,73 @@
+"""The latest generation of each classic group: a fold over ``__mainstem_generations``.
+
+Members are not written down: after a restart they find that nobody knows them, and join again.
+The number is, so that no two generations of a group ever have the same one.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+
+class GenerationKey(msgspec.Struct, frozen=True, array_like=True, tag="generation"):
+    """What compaction keeps the latest of: the group's name."""
+
+    group: str
+
+
+class Generation(msgspec.Struct, frozen=True, tag_field="kind", tag="generation/1"):
+    """The number of the latest generation, and what kind of protocol its members spoke."""
+
+    number: int
+    protocol_type: str
+
+
+class GenerationChange(NamedTuple):
+    """One record of the fold."""
+
+    key: GenerationKey
+    value: Generation | None
+
+
+class Generations:
+    """The latest generation of each group."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Generation] = {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Generations):
+            return NotImplemented
+        return self._latest == other._latest
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._latest)
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._latest
+
+    def of(self, group: str) -> Generation:
+        """Return the latest generation of a group; number 0 if it has had none."""
+        return self._latest.get(group, _NONE)
+
+    def begin(self, group: str, protocol_type: str) -> list[GenerationChange]:
+        """Decide to begin the next generation of a group."""
+        number = self.of(group).number + 1
+        return [GenerationChange(GenerationKey(group), Generation(number, protocol_type))]
+
+    def forget(self, group: str) -> list[GenerationChange]:
+        """Decide to forget a group."""
+        return [GenerationChange(GenerationKey(group), None)] if group in self._latest else []
+
+    def apply(self, change: GenerationChange) -> None:
+        """Make one change true; the only place where this state changes, live and on replay."""
+        if change.value is None:
+            self._latest.pop(change.key.group, None)
+        else:
+            self._latest[change.key.group] = change.value
+
+
+_NONE = Generation(0, "")

@@ -1,0 +1,457 @@
+"""What happens to classic groups, and when: joins, syncs, silence, leaving, and time running out.
+
+How this works: ``classic_group`` tells what the phases of a group are; here is what moves it from
+one to the next. Everything is decided under the broker's lock and never waits there. An answer
+that has to wait, for other members or for the disk, is given through ``reply``: once, from any
+thread, without the lock. What happens when nothing happens is a deadline:
+
+    session   a member has been silent, or an id that was given out was never used
+    join      the members that have not joined the next generation by now are left out
+    sync      the members that have not asked for their assignment by now are taken out
+    forget    the group has been empty for a while, and has no cursors: nothing is left of it
+
+``Rebalances`` is used under the lock, through ``ClassicGroups``; calls to be made without the lock
+are collected in ``calls``.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from mainstem.broker.classic_group import (
+    PREDECESSORS,
+    ClassicGroup,
+    ClassicMember,
+    Join,
+    Joined,
+    JoinReply,
+    Phase,
+    Sync,
+    SyncReply,
+)
+from mainstem.broker.deadlines import Deadlines
+from mainstem.broker.generations import GenerationChange, Generations
+from mainstem.broker.group_limits import GroupLimits
+from mainstem.core.errors import (
+    FencedInstance,
+    GroupFull,
+    IllegalGeneration,
+    InconsistentProtocol,
+    MainstemError,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMember,
+)
+from mainstem.core.names import check_group
+from mainstem.log.port import Durable
+
+Call = Callable[[], None]
+Kind = Literal["session", "join", "sync", "forget"]
+Timer = tuple[str, Kind, str]
+"""Whose time it is: group, kind, and the member if it is one's own."""
+Leaver = tuple[str, str | None]
+"""Who leaves: member id (may be empty if static) and instance id."""
+
+
+class Rebalances:
+    """All classic groups that have members; used under the broker's lock."""
+
+    def __init__(
+        self,
+        generations: Generations,
+        write: Callable[[Sequence[GenerationChange]], Durable],
+        occupy: Callable[[str], None],
+        vacate: Callable[[str], None],
+        new_id: Callable[[], str],
+        limits: GroupLimits,
+    ) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self.calls: list[Call] = []
+        self.deadlines = Deadlines[Timer]()
+        self.now_ms = 0
+        """The time on the clock that deadlines are measured with; set before each call."""
+        self._generations = generations
+        self._write = write
+        self._occupy = occupy
+        self._vacate = vacate
+        self._new_id = new_id
+        self._limits = limits
+        self._members = 0
+        self._bytes = 0
+
+    # What members ask for
+
+    def join(self, join: Join, reply: JoinReply) -> None:
+        """Take a member into the next generation; answered when that begins."""
+        check_group(join.group)
+        self._limits.check_join(join, self._bytes)
+        group = self.groups.get(join.group)
+        if group is None:
+            if join.member_id:
+                raise UnknownMember(join.group, join.member_id)
+            latest = self._generations.of(join.group)
+            group = ClassicGroup(join.group, latest.number, latest.protocol_type)
+        if self._limits.is_full(group, join.member_id):
+            self._turn_away(group, join.member_id)
+        group.check_protocols(join)
+        if not join.member_id:
+            self._limits.check_newcomer(group, self._members)
+            self._join_newcomer(group, join, reply)
+        elif join.member_id in group.pending and join.instance_id is None:
+            self._add(group, ClassicMember(join.member_id, join), join, reply)
+        else:
+            member = group.check_member(join.member_id, join.instance_id)
+            self._join_again(group, member, join, reply)
+
+    def sync(self, sync: Sync, reply: SyncReply) -> None:
+        """Give a member its assignment; answered when the leader has brought it."""
+        group, member = self.member(sync.group, sync.member_id, sync.instance_id, sync.generation)
+        for theirs, ours in (
+            (sync.protocol_type, group.protocol_type),
+            (sync.protocol, group.protocol),
+        ):
+            if theirs is not None and ours is not None and theirs != ours:
+                raise InconsistentProtocol(group.name, theirs, ours)
+        if group.phase is Phase.PREPARING:
+            raise RebalanceInProgress(group.name)
+        is_leader = group.phase is Phase.COMPLETING and group.leader == member.id
+        if is_leader:
+            self._limits.check_assignments(group, sync, self._bytes)
+        group.unsynced.discard(member.id)
+        if not group.unsynced:
+            self.deadlines.clear((group.name, "sync", ""))
+        if group.phase is Phase.STABLE:
+            self.hear(group, member)
+            self.calls.append(partial(reply, group.synced(member)))
+            return
+        self._answer_sync(group, member.id, RebalanceInProgress(group.name))
+        group.syncing[member.id] = reply
+        self.deadlines.clear((group.name, "session", member.id))
+        if is_leader:
+            self._assign(group, sync)
+
+    def heartbeat(
+        self, name: str, member_id: str, instance_id: str | None, generation: int
+    ) -> None:
+        """Hear that a member is there; RebalanceInProgress tells it to join again."""
+        group, member = self.member(name, member_id, instance_id, generation)
+        self.hear(group, member)
+        if group.phase is Phase.PREPARING:
+            raise RebalanceInProgress(name)
+
+    def leave(self, name: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
+        """Take members out, all at once; return what is wrong with each, None if it is out."""
+        group = self.groups.get(name)
+        if group is None:
+            return [UnknownMember(name, member_id) for member_id, _ in leavers]
+        before = len(group.members)
+        answers: list[MainstemError | None] = []
+        for leaver in leavers:
+            try:
+                self._let_go(group, *leaver)
+                answers.append(None)
+            except MainstemError as error:
+                answers.append(error)
+        self._settle(group, any_left=len(group.members) < before)
+        return answers
+
+    def member(
+        self, name: str, member_id: str, instance_id: str | None, generation: int
+    ) -> tuple[ClassicGroup, ClassicMember]:
+        """Return a group and its member, if the member belongs to the current generation."""
+        group = self.groups.get(name)
+        if group is None:
+            raise UnknownMember(name, member_id)
+        member = group.check_member(member_id, instance_id)
+        if generation != group.generation:
+            raise IllegalGeneration(name, generation, group.generation)
+        return group, member
+
+    def expire(self, timer: Timer) -> None:
+        """Do what is to be done when a deadline has passed."""
+        name, kind, member_id = timer
+        group = self.groups.get(name)
+        if group is None:
+            return
+        if kind == "join":
+            self._wait_over(group)
+        elif kind == "sync":
+            for each in [group.members[each] for each in group.unsynced]:
+                self._remove(group, each)
+            self._prepare(group)
+        elif member_id in group.pending:
+            self._drop_pending(group, member_id)
+            self._settle(group, any_left=False)
+        else:
+            self._remove(group, group.members[member_id])
+            self._gather(group)
+
+    def hear(self, group: ClassicGroup, member: ClassicMember) -> None:
+        """Let a member's session begin anew, unless it is waiting for an answer."""
+        if member.id not in group.joining and member.id not in group.syncing:
+            due_ms = self.now_ms + member.session_timeout_ms
+            self.deadlines.set((group.name, "session", member.id), due_ms)
+
+    # Joining
+
+    def _join_newcomer(self, group: ClassicGroup, join: Join, reply: JoinReply) -> None:
+        member_id = f"{join.instance_id or join.client_id}-{self._new_id()}"
+        holder = group.static.get(join.instance_id) if join.instance_id is not None else None
+        if holder is not None:
+            self._replace(group, group.members[holder], ClassicMember(member_id, join), join, reply)
+        elif join.takes_id_first and join.instance_id is None:
+            # Whoever loses the answer asks for another id, and leaves one behind each time: an id
+            # alone is not a member, so nobody waits for it for long.
+            self.groups[group.name] = group
+            group.pending.add(member_id)
+            self._members += 1
+            due_ms = self.now_ms + join.session_timeout_ms
+            self.deadlines.set((group.name, "session", member_id), due_ms)
+            raise MemberIdRequired(group.name, member_id)
+        else:
+            self._add(group, ClassicMember(member_id, join), join, reply)
+
+    def _add(
+        self, group: ClassicGroup, member: ClassicMember, join: Join, reply: JoinReply
+    ) -> None:
+        if not group.members:
+            self._occupy(group.name)
+        self.groups[group.name] = group
+        self._members += member.id not in group.pending
+        self._bytes += member.size_bytes
+        group.add(member, join.protocol_type)
+        group.joining[member.id] = reply
+        group.has_newcomers = True
+        due_ms = self.now_ms + self._limits.first_join_timeout_ms
+        self.deadlines.set((group.name, "session", member.id), due_ms)
+        self._gather(group)
+
+    def _join_again(
+        self, group: ClassicGroup, member: ClassicMember, join: Join, reply: JoinReply
+    ) -> None:
+        is_same = member.protocols == join.protocols
+        # The leader of a stable group joins again when it wants to assign anew.
+        is_settled = group.phase is Phase.COMPLETING or (
+            group.phase is Phase.STABLE and group.leader != member.id
+        )
+        if is_same and is_settled:
+            self._answer_durably(group, reply, member.id)
+            return
+        self._update(group, member, join)
+        self._answer_join(group, member.id, RebalanceInProgress(group.name))
+        group.joining[member.id] = reply
+        if not member.is_new:
+            self.deadlines.clear((group.name, "session", member.id))
+        self._gather(group)
+
+    def _replace(
+        self,
+        group: ClassicGroup,
+        old: ClassicMember,
+        member: ClassicMember,
+        join: Join,
+        reply: JoinReply,
+    ) -> None:
+        """Give a static member's place to the program that came back, and fence the one before."""
+        old_leader = group.leader
+        fenced = FencedInstance(group.name, join.instance_id or "")
+        self._answer_join(group, old.id, fenced)
+        self._answer_sync(group, old.id, fenced)
+        self.deadlines.clear((group.name, "session", old.id))
+        self._bytes -= old.size_bytes
+        group.replace(old, member)
+        self._bytes += member.size_bytes
+        member.is_new = False
+        if group.phase is not Phase.STABLE or group.vote() != group.protocol:
+            group.joining[member.id] = reply
+            self._gather(group)
+            return
+        self.hear(group, member)
+        joined = group.joined(member.id)
+        if group.leader == member.id and join.skips_assignment:
+            joined = msgspec.structs.replace(joined, skip_assignment=True)
+        elif group.leader == member.id:
+            # It must not think that it is the leader, or it would assign anew.
+            joined = msgspec.structs.replace(joined, members=(), leader=old_leader or "")
+        self.calls.append(partial(reply, joined))
+
+    def _update(self, group: ClassicGroup, member: ClassicMember, join: Join) -> None:
+        self._bytes -= member.size_bytes
+        group.update(member, join)
+        self._bytes += member.size_bytes
+
+    # From one phase to the next
+
+    def _gather(self, group: ClassicGroup) -> None:
+        """Begin to gather the members anew, or see whether all are there."""
+        if group.phase in PREDECESSORS[Phase.PREPARING]:
+            self._prepare(group)
+        elif group.delay_left_ms is None and group.all_joined:
+            self._begin_generation(group)
+
+    def _prepare(self, group: ClassicGroup) -> None:
+        if group.phase is Phase.COMPLETING:
+            for member in group.members.values():
+                self._bytes -= len(member.assignment)
+                member.assignment = b""
+            for member_id in list(group.syncing):
+                self._answer_sync(group, member_id, RebalanceInProgress(group.name))
+                self.hear(group, group.members[member_id])
+        self.deadlines.clear((group.name, "sync", ""))
+        group.unsynced.clear()
+        is_first = group.phase is Phase.EMPTY
+        group.enter(Phase.PREPARING)
+        delay_ms = self._limits.initial_delay_ms
+        if is_first and delay_ms:
+            group.has_newcomers = False
+            group.delay_left_ms = max(0, group.rebalance_timeout_ms - delay_ms)
+            self.deadlines.set((group.name, "join", ""), self.now_ms + delay_ms)
+        elif is_first or group.all_joined:
+            self._begin_generation(group)
+        else:
+            self._wait_for_joins(group)
+
+    def _wait_for_joins(self, group: ClassicGroup) -> None:
+        due_ms = self.now_ms + group.rebalance_timeout_ms
+        self.deadlines.set((group.name, "join", ""), due_ms)
+
+    def _wait_over(self, group: ClassicGroup) -> None:
+        """Begin the generation, unless the first members of a group may wait for more."""
+        if group.delay_left_ms and group.has_newcomers:
+            group.has_newcomers = False
+            delay_ms = min(self._limits.initial_delay_ms, group.delay_left_ms)
+            group.delay_left_ms -= delay_ms
+            self.deadlines.set((group.name, "join", ""), self.now_ms + delay_ms)
+        else:
+            self._begin_generation(group)
+
+    def _begin_generation(self, group: ClassicGroup) -> None:
+        """Let those who have joined be the next generation; the others are left out."""
+        self.deadlines.clear((group.name, "join", ""))
+        group.delay_left_ms = None
+        late = [each for each in group.members.values() if each.id not in group.joining]
+        for member in late:
+            if member.instance_id is None:
+                self._remove(group, member)
+        if not group.members:
+            self._empty(group)
+            return
+        if not group.elect():
+            # Static members keep their places until their sessions end.
+            self._wait_for_joins(group)
+            return
+        try:
+            changes = self._generations.begin(group.name, group.protocol_type)
+            group.begun = self._write(changes)
+        except MainstemError as error:
+            self._postpone(group, error)
+            return
+        group.generation = self._generations.of(group.name).number
+        group.protocol = group.vote()
+        group.enter(Phase.COMPLETING)
+        group.unsynced = set(group.members)
+        for member in group.members.values():
+            waiting = group.joining.pop(member.id, None)
+            if waiting is not None:
+                self._answer_durably(group, waiting, member.id)
+            member.is_new = False
+            self.hear(group, member)
+        self.deadlines.set((group.name, "sync", ""), self.now_ms + group.rebalance_timeout_ms)
+
+    def _answer_durably(self, group: ClassicGroup, reply: JoinReply, member_id: str) -> None:
+        """Tell a member its generation, once the number of that can no longer be lost."""
+        answer = partial(_once_durable, reply, group.joined(member_id))
+        self.calls.append(partial(group.begun.then, answer))
+
+    def _postpone(self, group: ClassicGroup, error: MainstemError) -> None:
+        """Tell everybody that the generation could not be written down, and wait for them again."""
+        for member_id in list(group.joining):
+            self._answer_join(group, member_id, error)
+            group.members[member_id].is_new = False
+            self.hear(group, group.members[member_id])
+        self._wait_for_joins(group)
+
+    def _assign(self, group: ClassicGroup, sync: Sync) -> None:
+        """Give everybody what the leader has assigned; who is not mentioned gets nothing."""
+        for member in group.members.values():
+            self._bytes -= len(member.assignment)
+            member.assignment = sync.assignments.get(member.id, b"")
+            self._bytes += len(member.assignment)
+        group.enter(Phase.STABLE)
+        for member_id in list(group.syncing):
+            member = group.members[member_id]
+            self.calls.append(partial(group.syncing.pop(member_id), group.synced(member)))
+            self.hear(group, member)
+
+    def _empty(self, group: ClassicGroup) -> None:
+        group.enter(Phase.EMPTY)
+        group.protocol = None
+        self._vacate(group.name)
+        self._drop_if_unused(group)
+
+    def _drop_if_unused(self, group: ClassicGroup) -> None:
+        if not group.members and not group.pending and group.name in self.groups:
+            del self.groups[group.name]
+            group.enter(Phase.DEAD)
+            self.remember_for_a_while(group.name)
+
+    def remember_for_a_while(self, name: str) -> None:
+        """Look later whether anything is left of an empty group."""
+        due_ms = self.now_ms + self._limits.forget_after_ms
+        self.deadlines.set((name, "forget", ""), due_ms)
+
+    # Members
+
+    def _let_go(self, group: ClassicGroup, member_id: str, instance_id: str | None) -> None:
+        if not member_id and instance_id is not None:
+            # An administrator names a static member by its instance id alone.
+            member_id = group.static.get(instance_id, "")
+        if member_id in group.pending:
+            self._drop_pending(group, member_id)
+        else:
+            self._remove(group, group.check_member(member_id, instance_id))
+
+    def _settle(self, group: ClassicGroup, *, any_left: bool) -> None:
+        """Gather the members anew if some have left; go on without the ids that were not used."""
+        if any_left or group.phase is Phase.PREPARING:
+            self._gather(group)
+        else:
+            self._drop_if_unused(group)
+
+    def _turn_away(self, group: ClassicGroup, member_id: str) -> None:
+        """Refuse a member that comes too late to have a place in a group that is full."""
+        known = group.members.get(member_id)
+        if known is not None:
+            self._remove(group, known)
+            self._gather(group)
+        raise GroupFull(group.name, f"{self._limits.max_members} members")
+
+    def _remove(self, group: ClassicGroup, member: ClassicMember) -> None:
+        unknown = UnknownMember(group.name, member.id)
+        self._answer_join(group, member.id, unknown)
+        self._answer_sync(group, member.id, unknown)
+        self.deadlines.clear((group.name, "session", member.id))
+        self._members -= 1
+        self._bytes -= member.size_bytes
+        group.remove(member)
+
+    def _drop_pending(self, group: ClassicGroup, member_id: str) -> None:
+        group.pending.remove(member_id)
+        self._members -= 1
+        self.deadlines.clear((group.name, "session", member_id))
+
+    def _answer_join(self, group: ClassicGroup, member_id: str, answer: MainstemError) -> None:
+        reply = group.joining.pop(member_id, None)
+        if reply is not None:
+            self.calls.append(partial(reply, answer))
+
+    def _answer_sync(self, group: ClassicGroup, member_id: str, answer: MainstemError) -> None:
+        reply = group.syncing.pop(member_id, None)
+        if reply is not None:
+            self.calls.append(partial(reply, answer))
+
+
+def _once_durable(reply: JoinReply, answer: Joined, error: MainstemError | None) -> None:
+    reply(answer if error is None else error)
