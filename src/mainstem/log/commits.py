@@ -84,7 +84,7 @@ class Committer:
             try:
                 self.wal.flush()
             except OSError as error:
-                raise self._fail_locked(error, "writing the write-ahead log") from error
+                raise self.fail(error, "writing the write-ahead log") from error
             if self.wal.file not in self.group.wal_files:
                 self.group.wal_files.append(self.wal.file)
 
@@ -97,21 +97,21 @@ class Committer:
                 with suppress(StorageFailed):
                     self.flush()
                 group, self.group = self.group, Group()
-                for partition in group.renamed.values():
-                    partition.names_changed = False
+                names = [(each, each.names_made) for each in group.renamed.values()]
                 failed = self.failed
             if failed is None:
                 failed = self._sync(group)
             if failed is None:
-                self._finish(group)
+                self._finish(group, names)
             group.commit.settle(failed)
 
-    def fail(self, error: OSError, what: str) -> StorageFailed:
-        """Stop acknowledging, for good."""
-        with self._lock:
-            return self._fail_locked(error, what)
+    def check(self) -> None:
+        """Raise what stopped the log, if something has."""
+        if self.failed is not None:
+            raise self.failed
 
-    def _fail_locked(self, error: OSError, what: str) -> StorageFailed:
+    def fail(self, error: OSError, what: str) -> StorageFailed:
+        """Stop acknowledging, for good; with or without the lock, as the first error counts."""
         if self.failed is None:
             problem: MainstemError = refusal(error, what)
             self.failed = StorageFailed(str(problem))
@@ -134,9 +134,11 @@ class Committer:
             return self.fail(error, "syncing the log")
         return None
 
-    def _finish(self, group: Group) -> None:
+    def _finish(self, group: Group, names: list[tuple[DiskPartition, int]]) -> None:
         wakes: list[Wake] = []
         with self._lock:
+            for partition, made in names:
+                partition.names_synced = max(made, partition.names_synced)
             for partition, (tail, segment, position) in group.tails.items():
                 partition.reveal_at(tail, segment, position)
                 wakes += partition.watches.due(tail)

@@ -154,9 +154,23 @@ class DiskLog:
                 self._note(Kind.ENSURE, msgspec.msgpack.encode((partition, topic, settings)))
                 if not isinstance(known, DiskPartition):
                     known = DiskPartition(self._files, self._handles, partition, topic, settings)
+                elif settings.durability is Durability.FSYNC is not known.settings.durability:
+                    self._sync_with_next_commit(known)
                 self.upkeep.changed(known)
             known.settings = settings
             self._partitions[partition] = known
+
+    def _sync_with_next_commit(self, partition: DiskPartition) -> None:
+        """Make what was appended under ``disk`` durable: later events must not outlive it."""
+        group = self.committer.gather()
+        try:
+            for segment in partition.segments:
+                if segment.size > segment.synced_size:
+                    group.direct[segment.path] = segment.file
+        except OSError as error:
+            raise refusal(error, f"making {partition.place} durable") from error
+        if partition.names_changed:
+            group.renamed[partition.directory] = partition
 
     def delete(self, partitions: Sequence[PartitionId]) -> None:
         """Delete partitions and all they hold; unknown ones are passed over."""
@@ -417,6 +431,8 @@ class DiskLog:
         self.committer.wal.add(Kind.TOUCH, [partition.key])
         self.committer.flush()
         partition.touched = True
+        # Also if the append is refused after all: the next checkpoint gives this note up.
+        self.upkeep.changed(partition)
 
     def _note(self, kind: Kind, payload: bytes) -> None:
         """Put a change of the partitions themselves into the write-ahead log."""

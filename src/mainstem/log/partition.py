@@ -65,8 +65,10 @@ class DiskPartition:
         self.tail_position = 0
         self.touched = False
         """Whether the write-ahead log says since the last checkpoint that this one has changed."""
-        self.names_changed = False
-        """Whether files were made or renamed since the directory was last synced."""
+        self.names_made = 0
+        """Grows with every file that is made in the directory."""
+        self.names_synced = 0
+        """How far that has been made durable, together with the directory's own name."""
         self.saved: msgspec.Raw | None = None
         """The recovery point that the manifest has; what came later is in the write-ahead log."""
         self.watches = Watches()
@@ -98,8 +100,14 @@ class DiskPartition:
             self.end,
             self.generation,
             tuple(self.epochs),
-            tuple(segment.record() for segment in self.segments),
+            # An empty segment is only an intention: recovery finds its file, if it comes to be.
+            tuple(segment.record() for segment in self.segments if segment.size),
         )
+
+    @property
+    def names_changed(self) -> bool:
+        """Whether files were made since the directory was last synced."""
+        return self.names_made > self.names_synced
 
     @property
     def epoch(self) -> int:
@@ -122,13 +130,12 @@ class DiskPartition:
 
     def room_for(self, size: int, now_ms: Callable[[], int]) -> Segment:
         """Return the segment to append to, a new one if the last is full."""
-        if self.segments:
-            active = self.segments[-1]
-            if active.dense and (
-                active.size == 0 or active.size + size <= self.settings.segment_bytes
-            ):
-                return active
-        return self.roll(now_ms())
+        active = self.segments[-1] if self.segments else None
+        if active is None or not active.has_room(size, self.settings.segment_bytes):
+            active = self.roll(now_ms())
+        if not active.created:
+            self.names_made += 1
+        return active
 
     def roll(self, now_ms: int) -> Segment:
         """Begin a new segment."""
@@ -136,7 +143,6 @@ class DiskPartition:
         self.seal()
         active = self.empty_segment(self.end, now_ms, self.generation)
         self.segments.append(active)
-        self.names_changed = True
         return active
 
     def seal(self, but: int = 0) -> None:
@@ -205,9 +211,8 @@ class DiskPartition:
         if not self.start <= offset <= self.tail:
             raise OffsetOutOfRange(self.place, offset, self.start, self.tail)
 
-    def drop_before(self, start: int) -> list[Segment]:
-        """Move the start on; return the segments that hold nothing any more."""
-        self.start = start
+    def outlived(self, start: int) -> list[Segment]:
+        """Return the segments that hold nothing once the start has moved on."""
         keep = 0
         last = len(self.segments) - 1
         for segment in self.segments:
@@ -217,7 +222,13 @@ class DiskPartition:
             if segment.next_offset > start or stays:
                 break
             keep += 1
-        dropped, self.segments = self.segments[:keep], self.segments[keep:]
+        return self.segments[:keep]
+
+    def drop_before(self, start: int) -> list[Segment]:
+        """Move the start on; return the segments that hold nothing any more."""
+        dropped = self.outlived(start)
+        self.start = start
+        self.segments = self.segments[len(dropped) :]
         if not self.segments:
             self.tail_segment, self.tail_position = None, 0
         return dropped

@@ -153,7 +153,7 @@ class _Recovery:
                     if partition is not None:
                         self._gone_partitions.append(partition)
             case Kind.CUT:
-                self._cut(*_decode(entry, tuple[PartitionId, int]))
+                self._cut(*_decode(entry, tuple[PartitionId, int, int, list[tuple[int, int]]]))
             case Kind.REPLACE:
                 record, gone = _decode(entry, tuple[PartitionRecord, list[tuple[int, int]]])
                 self._replace(record, gone)
@@ -166,13 +166,20 @@ class _Recovery:
         partition.settings = settings
         self._touched[partition_id] = None
 
-    def _cut(self, partition_id: PartitionId, start: int) -> None:
+    def _cut(
+        self, partition_id: PartitionId, start: int, begins: int, gone: list[tuple[int, int]]
+    ) -> None:
         partition = self._partitions.get(partition_id)
-        if partition is None or start <= partition.start:
+        if partition is None:
             return
         self._touched[partition_id] = None
-        # The end may not have been read yet: then the segments go when it has been.
-        partition.start = start
+        # Other segments that hold nothing any more go when the end has been read.
+        partition.start = max(start, partition.start)
+        partition.segments = [
+            each for each in partition.segments if (each.base, each.generation) not in gone
+        ]
+        partition.end = max(partition.end, begins)
+        self._gone.update((partition.key, base, generation) for base, generation in gone)
 
     def _replace(self, record: PartitionRecord, gone: Iterable[tuple[int, int]]) -> None:
         partition_id = PartitionId(record.topic_id, record.number)

@@ -123,6 +123,10 @@ class Segment:
                     self._handles.loaded(self.path, self.forget_index)
         return index
 
+    def has_room(self, size: int, limit: int) -> bool:
+        """Tell whether a batch may be appended; an empty segment takes one of any size."""
+        return self.dense and (self.size == 0 or self.size + size <= limit)
+
     def write(self, batch: WritableBatch | bytes) -> None:
         """Write a batch after the last; it counts only once it is accepted."""
         file = self.file

@@ -157,8 +157,8 @@ class Upkeep:
         """Bring the manifest up to date, and give up the write-ahead log before it."""
         with self._checkpointing:
             number = self._committer.wal.number + 1
-            file = wal.prepare(self._files, number, self._spare)
-            self._spare = None
+            spare, self._spare = self._spare, None
+            file = wal.prepare(self._files, number, spare)
             with self._lock:
                 self._committer.flush()
                 sequence = self._committer.wal.sequence
@@ -186,33 +186,56 @@ class Upkeep:
 
     def _save(self, dirty: dict[PartitionId, DiskPartition]) -> None:
         """Make the recovery points of changed partitions durable."""
-        renamed = False
+        names: dict[DiskPartition, int] = {}
         for partition in dirty.values():
-            renamed |= partition.names_changed
-            record = self._capture(partition)
+            record = self._capture(partition, names)
             partition.saved = manifest.encode_partition(record)
-        if renamed:
-            self._files.sync_dir(PARTITIONS)
+        self._sync_names(names)
 
-    def _capture(self, partition: DiskPartition) -> PartitionRecord:
-        """Return a recovery point that is durable: described first, synced after."""
+    def _capture(
+        self, partition: DiskPartition, names: dict[DiskPartition, int]
+    ) -> PartitionRecord:
+        """Return a recovery point, described first, synced after; its ``names`` are still to do."""
         with self._lock:
             record = partition.record()
             segments = list(partition.segments)
-            renamed, partition.names_changed = partition.names_changed, False
+            waiting = partition.tail < partition.end
+            if partition.names_changed:
+                names[partition] = partition.names_made
+        if waiting:
+            # What is described may be in the write-ahead log only, and not even there durably.
+            self._committer.commit()
+            self._committer.check()
         if partition.id in self._partitions:
             self._sync_segments(segments)
-            if renamed:
-                self._files.sync_dir(partition.directory)
         return record
 
     def _sync_segments(self, segments: list[Segment]) -> None:
         for segment in segments:
             if segment.size > segment.synced_size:
                 segment.save_index()
-                segment.sync()
+                try:
+                    segment.sync()
+                except OSError as error:
+                    # Trying again could succeed without the bytes being there.
+                    raise self._committer.fail(error, f"syncing {segment.path}") from error
         for segment in segments[:-1]:
             segment.forget_index()
+
+    def _sync_names(self, names: dict[DiskPartition, int]) -> None:
+        """Make files findable after a power cut: their names, and those of their directories."""
+        if not names:
+            return
+        try:
+            self._files.sync_dir(PARTITIONS)
+            for partition in names:
+                if partition.id in self._partitions:
+                    self._files.sync_dir(partition.directory)
+        except OSError as error:
+            raise self._committer.fail(error, "syncing the directories of partitions") from error
+        with self._lock:
+            for partition, made in names.items():
+                partition.names_synced = max(made, partition.names_synced)
 
     def _give_up_before(self, number: int) -> None:
         """Remove older write-ahead files, but for one that will be used again."""
@@ -228,9 +251,11 @@ class Upkeep:
         """Move the start of a partition on; under the lock."""
         if start <= partition.start:
             return
-        payload = msgspec.msgpack.encode((partition.id, start))
         partition.check_offset(start)
-        self._note(Kind.CUT, payload)
+        dropped = partition.outlived(start)
+        gone = [(each.base, each.generation) for each in dropped]
+        begins = dropped[-1].next_offset if dropped else 0
+        self._note(Kind.CUT, msgspec.msgpack.encode((partition.id, start, begins, gone)))
         for segment in partition.drop_before(start):
             self._throw_away(segment)
         self._dirty[partition.id] = partition
@@ -245,14 +270,26 @@ class Upkeep:
             cut = removed[0]
             fresh = partition.empty_segment(cut.base, cut.created_ms, generation)
             fresh.dense = cut.dense
-            kept = batches_before(cut, end)
-            write_segment(self._files, partition, fresh, kept, next_offset=end)
+            before = batches_before(cut, end)
+            write_segment(self._files, partition, fresh, before, next_offset=end)
             added.append(fresh)
-        self._sync_segments([each for each in partition.segments if each not in removed])
-        partition.replace(removed, added)
+        kept = [each for each in partition.segments if each not in removed]
+        self._sync_segments(kept)
+        if kept or added:
+            self._files.sync_dir(PARTITIONS)
+            self._files.sync_dir(partition.directory)
+        record = msgspec.structs.replace(
+            partition.record(),
+            end=end,
+            generation=generation,
+            epochs=(*partition.epochs, (partition.epoch + 1, end)),
+            segments=tuple(each.record() for each in (*kept, *added) if each.size),
+        )
+        # The generation is used up even if there is no space for the note.
         partition.generation = generation
+        self._note_replaced(partition, record, removed)
+        partition.replace(removed, added)
         partition.take_back(end)
-        self._note_replaced(partition, partition.record(), removed)
 
     def rewrite(
         self,
@@ -307,19 +344,31 @@ class Upkeep:
         try:
             removed = compact(self._files, partition, sealed, now_ms, generation, added)
             with self._checkpointing:
-                durable = self._capture(partition)
+                names = {partition: partition.names_made}
+                durable = self._capture(partition, names)
+                self._sync_names(names)
                 with self._lock:
-                    gone = self._partitions.get(partition.id) is not partition
-                    if not gone and set(removed) <= set(partition.segments):
+                    if self._is_as(partition, durable) and set(removed) <= set(partition.segments):
+                        before = partition.segments
                         partition.replace(removed, [each for each in added if each.size])
                         record = _recovery_point(partition, durable)
-                        self._note_replaced(partition, record, removed)
+                        try:
+                            self._note_replaced(partition, record, removed)
+                        except MainstemError:
+                            partition.segments = before
+                            raise
                         return
         except (OSError, MainstemError):
             self._discard_segments(added)
             raise
-        # Deleted, or retention was quicker: what was written is not needed.
+        # Deleted, or cut meanwhile: what was written is not needed.
         self._discard_segments(added)
+
+    def _is_as(self, partition: DiskPartition, record: PartitionRecord) -> bool:
+        """Tell whether a partition is still there, and its end was not taken back since."""
+        return self._partitions.get(partition.id) is partition and record.epochs == tuple(
+            partition.epochs
+        )
 
     def _discard_segments(self, segments: list[Segment]) -> None:
         with self._lock:
