@@ -83,6 +83,10 @@ class Slice(msgspec.Struct, frozen=True):
     file: File | None = None
     position: int = 0
 
+    def fileno(self) -> int:
+        """Return the file's descriptor, -1 if the batches are in memory."""
+        return -1 if self.file is None else self.file.fileno()
+
     def tobytes(self) -> bytes | memoryview:
         """Return the batches, reading them if they are in a file."""
         return self.data if self.file is None else self.file.pread(self.length, self.position)

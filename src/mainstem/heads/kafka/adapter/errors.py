@@ -66,7 +66,18 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.StorageFull: Code.KAFKA_STORAGE_ERROR,
     errors.StorageFailed: Code.KAFKA_STORAGE_ERROR,
     errors.Closed: Code.COORDINATOR_NOT_AVAILABLE,
-    errors.GroupLive: Code.NON_EMPTY_GROUP,
+    errors.GroupIsLive: Code.NON_EMPTY_GROUP,
+    errors.UnknownMember: Code.UNKNOWN_MEMBER_ID,
+    errors.FencedInstance: Code.FENCED_INSTANCE_ID,
+    errors.IllegalGeneration: Code.ILLEGAL_GENERATION,
+    errors.RebalanceInProgress: Code.REBALANCE_IN_PROGRESS,
+    errors.InconsistentProtocol: Code.INCONSISTENT_GROUP_PROTOCOL,
+    errors.MemberIdRequired: Code.MEMBER_ID_REQUIRED,
+    errors.GroupFull: Code.GROUP_MAX_SIZE_REACHED,
+    errors.InvalidSessionTimeout: Code.INVALID_SESSION_TIMEOUT,
+    errors.UnreadableValue: Code.INVALID_RECORD,
+    errors.DirectoryInUse: Code.KAFKA_STORAGE_ERROR,
+    errors.FormatTooNew: Code.KAFKA_STORAGE_ERROR,
 }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from mainstem.broker.overload import Held
+from mainstem.broker.publishing import Published
 from mainstem.core.errors import CorruptBatch, MainstemError
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.metadata import find_or_create
@@ -15,7 +16,6 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
-from mainstem.log.port import Durable
 
 FIRST, LAST = 3, 12
 
@@ -62,20 +62,18 @@ class _Production:
             self._hold(topic, number, bytearray(batch), published)
             return
         start = self._service.broker.bounds(topic, number).start
-        self._results[topic, number] = ProducedPartition(
-            number, 0, published.offsets[0], -1, start
-        )
-        self._await(topic, number, published.durable)
+        self._results[topic, number] = ProducedPartition(number, 0, published.offsets[0], -1, start)
+        self._await(topic, number, published)
 
-    def _await(self, topic: str, number: int, durable: Durable) -> None:
-        if durable.done:
+    def _await(self, topic: str, number: int, published: Published) -> None:
+        if published.durable.done:
             return
         self._waiting += 1
 
         def settled(error: MainstemError | None) -> None:
             self._service.on_loop(lambda: self._settled(topic, number, error))
 
-        durable.then(settled)
+        published.durable.then(settled)
 
     def _settled(self, topic: str, number: int, error: MainstemError | None) -> None:
         if error is not None:

@@ -1,0 +1,44 @@
+"""Every API that is served, with the versions it is served in: ApiVersions is this table."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from mainstem.heads.kafka.adapter import (
+    api_versions,
+    coordinator,
+    fetch,
+    list_offsets,
+    metadata,
+    produce,
+    topics,
+)
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.fields import Wire
+
+W = TypeVar("W", bound=Wire)
+
+
+class Served(NamedTuple):
+    """An API: its versions, and who answers it."""
+
+    first: int
+    last: int
+    answer: Callable[..., None]
+
+
+def _served(first: int, last: int, answer: Callable[[Asked, W, Reply], None]) -> Served:
+    return Served(first, last, answer)
+
+
+SERVED: dict[int, Served] = {
+    0: _served(produce.FIRST, produce.LAST, produce.answer),
+    1: _served(fetch.FIRST, fetch.LAST, fetch.answer),
+    2: _served(list_offsets.FIRST, list_offsets.LAST, list_offsets.answer),
+    3: _served(metadata.FIRST, metadata.LAST, metadata.answer),
+    10: _served(coordinator.FIRST, coordinator.LAST, coordinator.answer),
+    18: _served(api_versions.FIRST, api_versions.LAST, api_versions.answer),
+    19: _served(topics.CREATE_FIRST, topics.CREATE_LAST, topics.create),
+    20: _served(topics.DELETE_FIRST, topics.DELETE_LAST, topics.delete),
+    21: _served(list_offsets.DELETE_FIRST, list_offsets.DELETE_LAST, list_offsets.delete_records),
+    60: _served(metadata.CLUSTER_FIRST, metadata.CLUSTER_LAST, metadata.cluster),
+}

@@ -1,0 +1,68 @@
+"""The Kafka head: every conversation with a Kafka client, over one broker."""
+
+import logging
+from collections.abc import Callable
+
+from mainstem.heads.kafka.adapter import api_versions
+from mainstem.heads.kafka.adapter.service import Asked, Service
+from mainstem.heads.kafka.adapter.table import SERVED
+from mainstem.heads.kafka.codec import UnsupportedVersion, encode_response
+from mainstem.heads.kafka.fields import Wire
+from mainstem.heads.kafka.session import Session
+from mainstem.heads.serving import Connection, Server, serve
+from mainstem.heads.shape import Answer, Later, ProtocolError
+
+_logger = logging.getLogger("mainstem.heads.kafka")
+
+
+class KafkaConversation:
+    """One client's requests, answered one by one."""
+
+    def __init__(self, service: Service, peer: str) -> None:
+        self._service = service
+        self._peer = peer
+        self._session = Session(service.settings.max_frame_bytes)
+        self.frame_size: Callable[[memoryview], int | None] = self._session.frame_size
+
+    def handle(self, frame: memoryview) -> Answer | Later:
+        """Carry out a request."""
+        try:
+            request = self._session.receive(frame)
+        except UnsupportedVersion as error:
+            if error.api_key != api_versions.KEY:
+                raise
+            # "the broker answers in version 0" [KIP-511]
+            body = api_versions.too_new()
+            return encode_response(api_versions.KEY, 0, error.correlation_id, body)
+        header = request.header
+        served = SERVED.get(header.api_key)
+        if served is None or not served.first <= header.api_version <= served.last:
+            raise ProtocolError(
+                f"API {header.api_key} in version {header.api_version} is not served here; "
+                "ApiVersions tells what is"
+            )
+        later = Later()
+
+        def reply(body: Wire | None) -> None:
+            key, version = header.api_key, header.api_version
+            later.settle(
+                () if body is None else encode_response(key, version, header.correlation_id, body)
+            )
+
+        served.answer(Asked(self._service, header, self._peer), request.body, reply)
+        return later if later.answer is None else later.answer
+
+    def close(self) -> None:
+        """Nothing is held for a client that has gone; what it waits for is dropped on the way."""
+
+
+async def listen(service: Service, host: str, port: int) -> Server:
+    """Serve Kafka clients at an address; port 0 takes a free one."""
+
+    def converse(connection: Connection) -> KafkaConversation:
+        return KafkaConversation(service, connection.peer)
+
+    server = await serve(host, port, converse, max_connections=service.settings.max_connections)
+    service.host, service.port = server.address
+    _logger.info("serving Kafka clients at %s:%d", service.host, service.port)
+    return server
