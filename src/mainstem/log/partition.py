@@ -188,6 +188,8 @@ class DiskPartition:
         for segment in self.segments[max(first, 0) :]:
             if segment is self.tail_segment:
                 found.append((segment, self.tail_position))
+                # Whoever reads up to the tail comes back for what is appended there.
+                segment.remember(self.tail, self.tail_position)
                 break
             if segment.next_offset > offset:
                 found.append((segment, segment.size))
