@@ -241,8 +241,9 @@ class DiskLog:
         """Leave durability and visibility to the group commit."""
         group = self.committer.gather()
         if logged:
-            part = Part(partition.key, segment.base, segment.generation, position, batch)
-            self.committer.wal.add(Kind.APPEND, encode_parts([part]))
+            self.committer.wal.add_batch(
+                partition.key, segment.base, segment.generation, position, batch
+            )
         else:
             group.direct[segment.path] = segment.file
             if partition.names_changed:

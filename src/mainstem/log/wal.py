@@ -30,6 +30,10 @@ PART_OVERHEAD = 64
 """More than a part, its entry and its frame add to a batch."""
 _PART = struct.Struct(">20sqIII")
 _COUNT = struct.Struct(">H")
+_CHECK = struct.Struct(">I")
+_CHECK_AT = 8
+_ONE_PART = struct.Struct(">IIIxxxBQH20sqIII")
+"""Frame, count and part of an APPEND entry with a single batch, which is nearly every entry."""
 
 
 class Kind(IntEnum):
@@ -50,6 +54,7 @@ class Kind(IntEnum):
 
 
 _KINDS = frozenset(Kind)
+_APPEND = int(Kind.APPEND)
 
 
 class Part(NamedTuple):
@@ -140,6 +145,20 @@ class WriteAheadLog:
         struct.pack_into(">I", frame, 8, check)
         self._pending += (frame, payload)
         self._pending_bytes += len(frame) + len(payload)
+        self.sequence += 1
+
+    def add_batch(
+        self, key: bytes, base: int, generation: int, position: int, batch: Buffer
+    ) -> None:
+        """Take an APPEND entry of one batch: the bytes that ``add`` makes, but quicker."""
+        size = len(batch)
+        length = _COUNT.size + _PART.size + size
+        place = (key, base, generation, position, size)
+        head = bytearray(_ONE_PART.pack(_MAGIC, length, 0, _APPEND, self.sequence, 1, *place))
+        check = crc32c(batch, crc32c(memoryview(head)[_CHECKED_FROM:]))
+        _CHECK.pack_into(head, _CHECK_AT, check)
+        self._pending += (head, bytes(batch))
+        self._pending_bytes += len(head) + size
         self.sequence += 1
 
     def flush(self) -> None:
