@@ -11,6 +11,7 @@ from mainstem.broker.broker import Broker
 from mainstem.client.feed import Feed
 from mainstem.client.stem import Start
 from mainstem.client.wish import Wish
+from mainstem.core.batch import seal
 from mainstem.core.errors import (
     Closed,
     CorruptBatch,
@@ -294,6 +295,26 @@ def test_damage_is_told_again_and_again_and_never_passed_over() -> None:
             feed.take()
         with pytest.raises(CorruptBatch):
             feed.take_many(10)
+
+
+def test_damage_within_a_batch_does_not_give_its_first_events_again() -> None:
+    log = MemoryLog()
+    broker = Broker(log, now_ms=lambda: 1000)
+    partition = broker.create_topic("n").topic.partitions[0]
+    damaged = build([Event(b"a"), Event(b"b"), Event(b"c")], now_ms=1000)
+    damaged[-8] ^= 0x40
+    seal(damaged)
+    log.append([(partition, damaged)])
+    feed = Feed(broker, Wish(topics=("n",)), lambda: None, lambda: 1000)
+
+    first = feed.take()
+    rest = feed.take_many(10)
+
+    assert first is not None
+    assert [event.value for event in (first, *rest)] == [b"a", b"b"]
+    for _ in range(2):
+        with pytest.raises(CorruptBatch):
+            feed.take()
 
 
 def test_closing_from_another_thread_ends_the_wait(stem: mainstem.EmbeddedStem) -> None:
