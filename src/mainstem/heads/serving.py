@@ -101,8 +101,12 @@ class Connection(asyncio.BufferedProtocol):
             self._out.append(error.farewell)
             self._flush()
             self._transport.close()
-            return
-        self._flush()
+        except Exception:
+            # A bug of ours costs one connection, not the server; the log says where it is.
+            _logger.exception("closing %s: the request could not be carried out", self.peer)
+            self._transport.close()
+        else:
+            self._flush()
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read."""

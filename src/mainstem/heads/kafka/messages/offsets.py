@@ -47,7 +47,7 @@ class ListedOffset(Wire, frozen=True):
     error_code: Int16 = 0
     timestamp: Int64 = -1
     offset: Int64 = -1
-    leader_epoch: Annotated[Int32, Since(4)] = -1
+    leader_epoch: Annotated[Int32, Since(4), IGNORABLE] = -1
 
 
 class ListedOffsetsTopic(Wire, frozen=True):

@@ -1,0 +1,83 @@
+"""DescribeGroups, ListGroups, DeleteGroups."""
+
+from mainstem.broker.classic_group import Phase
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.messages.groups import (
+    DeletedGroup,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+DESCRIBE_FIRST, DESCRIBE_LAST = 0, 6
+LIST_FIRST, LIST_LAST = 0, 5
+DELETE_FIRST, DELETE_LAST = 0, 2
+
+_SAYS_NOT_FOUND = 6
+
+
+def describe(asked: Asked, request: DescribeGroupsRequest, reply: Reply) -> None:
+    """Show groups and their members."""
+    groups = [_described(asked, name) for name in request.groups]
+    reply(DescribeGroupsResponse(groups=groups))
+
+
+def _described(asked: Asked, name: str) -> DescribedGroup:
+    found = asked.service.broker.classic.describe(name)
+    missing = found.phase is Phase.DEAD and asked.header.api_version >= _SAYS_NOT_FOUND
+    return DescribedGroup(
+        error_code=Code.GROUP_ID_NOT_FOUND if missing else Code.NONE,
+        error_message=f"there is no group {name!r}" if missing else None,
+        group_id=name,
+        group_state=found.phase.value,
+        protocol_type=found.protocol_type,
+        protocol_data=found.protocol,
+        members=tuple(
+            DescribedMember(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                each.host,
+                each.metadata,
+                each.assignment,
+            )
+            for each in found.members
+        ),
+    )
+
+
+def list_all(asked: Asked, request: ListGroupsRequest, reply: Reply) -> None:
+    """List groups, perhaps of some states only."""
+    groups = []
+    states = {each.lower() for each in request.states_filter}
+    types = {each.lower() for each in request.types_filter}
+    for name in asked.service.broker.classic.names():
+        found = asked.service.broker.classic.describe(name)
+        if states and found.phase.value.lower() not in states:
+            continue
+        if types and "classic" not in types:
+            continue
+        groups.append(ListedGroup(name, found.protocol_type, found.phase.value, "classic"))
+    reply(ListGroupsResponse(groups=groups))
+
+
+def delete(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:
+    """Forget groups that have no members."""
+    results = [_deleted(asked.service, name) for name in request.groups_names]
+    reply(DeleteGroupsResponse(results=results))
+
+
+def _deleted(service: Service, name: str) -> DeletedGroup:
+    try:
+        service.broker.classic.delete(name)
+    except MainstemError as error:
+        return DeletedGroup(name, code_of(error))
+    return DeletedGroup(name)
