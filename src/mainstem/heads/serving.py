@@ -230,14 +230,18 @@ class Server:
         await asyncio.sleep(0)
 
 
+def bind(host: str, port: int) -> socket.socket:
+    """Take an address, without serving it yet; port 0 takes a free one."""
+    return socket.create_server((host, port), backlog=1024)
+
+
 async def serve(
-    host: str,
-    port: int,
+    listener: socket.socket,
     converse: Callable[[Connection], Conversation],
     *,
     max_connections: int,
 ) -> Server:
-    """Listen, and begin a conversation with whoever connects, up to a limit."""
+    """Begin a conversation with whoever connects, up to a limit."""
     scratch = memoryview(bytearray(READ_BYTES))
     connections: set[Connection] = set()
 
@@ -248,7 +252,7 @@ async def serve(
         return Connection(converse, scratch, connections)
 
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(connect, host, port, backlog=1024)
+    server = await loop.create_server(connect, sock=listener)
     return Server(server, connections)
 
 

@@ -70,15 +70,22 @@ class Node:
 
 
 def open_node(
-    path: Path | None, config: Config, *, now_ms: Callable[[], int] = time_of_day_ms
+    path: Path | None,
+    config: Config,
+    *,
+    now_ms: Callable[[], int] = time_of_day_ms,
+    listens: str | None = None,
 ) -> Node:
-    """Open the log in a data directory, or one in memory if there is none, and a broker on it."""
+    """Open the log in a data directory, or one in memory if there is none, and a broker on it.
+
+    Whoever finds the directory taken is told that it can be reached where it ``listens``.
+    """
     log: DiskLog | MemoryLog
     if path is None:
         log = MemoryLog(now_ms=now_ms)
     else:
         options = Options(max_open_files=raise_open_files())
-        log = DiskLog.open(path, now_ms=now_ms, options=options)
+        log = DiskLog.open(path, now_ms=now_ms, options=options, listens=listens)
     try:
         return Node(config, log, path, now_ms)
     except BaseException:

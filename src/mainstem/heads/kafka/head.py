@@ -1,6 +1,6 @@
 """The Kafka head: every conversation with a Kafka client, over one broker."""
 
-import logging
+import socket
 from collections.abc import Callable
 
 from mainstem.heads.kafka.adapter import api_versions
@@ -11,8 +11,6 @@ from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.session import Session
 from mainstem.heads.serving import Connection, Server, serve
 from mainstem.heads.shape import Answer, Later, ProtocolError
-
-_logger = logging.getLogger("mainstem.heads.kafka")
 
 
 class KafkaConversation:
@@ -56,13 +54,13 @@ class KafkaConversation:
         """Nothing is held for a client that has gone; what it waits for is dropped on the way."""
 
 
-async def listen(service: Service, host: str, port: int) -> Server:
-    """Serve Kafka clients at an address; port 0 takes a free one."""
+async def listen(service: Service, listener: socket.socket) -> Server:
+    """Serve Kafka clients at an address that was taken."""
 
     def converse(connection: Connection) -> KafkaConversation:
         return KafkaConversation(service, connection.peer)
 
-    server = await serve(host, port, converse, max_connections=service.settings.max_connections)
+    limit = service.settings.max_connections
+    server = await serve(listener, converse, max_connections=limit)
     service.host, service.port = server.address
-    _logger.info("serving Kafka clients at %s:%d", service.host, service.port)
     return server
