@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -31,10 +32,13 @@ from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
 from mainstem.log.disk import DiskLog
 from mainstem.log.port import PartitionId
+from mainstem.node.bare_files import BareFiles
 
 MAX_BYTES = 96 * 1024 * 1024
 """What one turn writes at most, so that the disk needed is bounded."""
 READ_BYTES = 1024 * 1024
+FIRST_READ_BYTES = 32 * 1024 * 1024
+FIRST_READ_BATCHES = 20_000
 MAX_IN_FLIGHT = 1000
 MAX_IN_FLIGHT_BYTES = 32 * 1024 * 1024
 _READ_BYTES_A_TURN = 16 * 1024 * 1024
@@ -55,6 +59,11 @@ class Case(msgspec.Struct, frozen=True):
     partitions: int
     threads: int = 0
     """Threads that each wait for their own append; none: one that has many in flight."""
+
+    @property
+    def bare_files(self) -> int:
+        """How many bare files would keep the same promise."""
+        return 1 if self.durability is Durability.FSYNC else self.partitions
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +124,33 @@ def measure_log(
                 yield ground.waiting(Case(100, 1, Durability.FSYNC, 1, threads))
     finally:
         log.close()
+    if Durability.DISK in durabilities:
+        for event_bytes, batch_events in ((100, 1), (1000, 100)):
+            case = Case(event_bytes, batch_events, Durability.DISK, 1)
+            yield measure_first_read(directory / "reopened", case, rounds)
+
+
+def measure_first_read(directory: Path, case: Case, rounds: int) -> Measured:
+    """Measure reads of what another process wrote: every block is verified when first seen."""
+    (batch, *_) = batches(case)
+    count = min(FIRST_READ_BYTES // len(batch), FIRST_READ_BATCHES)
+    log = DiskLog.open(directory, now_ms=_now_ms)
+    topic = _Topic(log, case)
+    topic.__enter__()
+    _append_all(log, topic.work([batch] * count), in_flight(len(batch)))
+    reads = topic.reads(len(batch))
+    lengths = [length for _, _, length in reads]
+    turns = []
+    with BareFiles(directory, 1) as bare:
+        bare.append([batch] * count, 0)
+        for _ in range(rounds):
+            log.close()
+            log = DiskLog.open(directory, now_ms=_now_ms)
+            seconds, raw_seconds = _read_all(log, reads, 1), bare.read(lengths, 1)
+            turns.append(Turn(count * case.batch_events, sum(lengths), seconds, raw_seconds))
+    log.delete(topic.ids)
+    log.close()
+    return summary("first read", case, turns)
 
 
 def in_time(rounds: int, seconds: float) -> Iterator[int]:
@@ -162,10 +198,11 @@ class Ground:
         count = self._count(case, pool)
         appends: list[Turn] = []
         reads: list[Turn] = []
-        for _ in in_time(self._rounds, self._seconds):
-            with _Topic(self._log, case) as topic, BareFiles(self._directory, case) as bare:
+        for number in in_time(self._rounds, self._seconds):
+            with self._fresh(case) as (topic, bare):
                 pieces = list(islice(cycle(pool), count))
-                appends.append(self._append(case, topic, bare, pieces))
+                bare_first = number % 2 == 1 and case.durability is not Durability.FSYNC
+                appends.append(self._append(case, topic, bare, pieces, bare_first))
                 reads.append(self._read(case, topic, bare, len(pool[0]), count))
         yield summary("append", case, appends)
         yield summary("read", case, reads)
@@ -178,7 +215,7 @@ class Ground:
         turns: dict[int, list[Turn]] = {1: [], 100: []}
         for _ in in_time(2 * self._rounds, 2 * self._seconds):
             for case in pair:
-                with _Topic(self._log, case) as topic, BareFiles(self._directory, case) as bare:
+                with self._fresh(case) as (topic, bare):
                     pieces = list(islice(cycle(pool), count))
                     turns[case.partitions].append(self._append(case, topic, bare, pieces))
         of_one = median(
@@ -196,6 +233,14 @@ class Ground:
         turns = [self._wait(case, batch, each) for _ in in_time(self._rounds, self._seconds)]
         return summary("acknowledged", case, turns)
 
+    @contextmanager
+    def _fresh(self, case: Case) -> Iterator[tuple["_Topic", BareFiles]]:
+        with (
+            _Topic(self._log, case) as topic,
+            BareFiles(self._directory, case.bare_files) as bare,
+        ):
+            yield topic, bare
+
     def _count(self, case: Case, pool: list[bytearray]) -> int:
         """Return how many batches fill a turn, without writing too much."""
         most = max(MAX_BYTES // len(pool[0]), 2)
@@ -211,18 +256,25 @@ class Ground:
         return max(min(most, int(count * self._turn_seconds / seconds)), 2)
 
     def _append(
-        self, case: Case, topic: "_Topic", bare: "BareFiles", pieces: list[bytearray]
+        self,
+        case: Case,
+        topic: "_Topic",
+        bare: BareFiles,
+        pieces: list[bytearray],
+        bare_first: bool = False,
     ) -> Turn:
         work = topic.work(pieces)
+        raw_seconds = bare.append(pieces, 0) if bare_first else 0.0
         before = self._log.committer.syncs
         seconds = _append_all(self._log, work, in_flight(len(pieces[0])))
-        fsync = case.durability is Durability.FSYNC
-        raw_seconds = bare.append(pieces, self._log.committer.syncs - before if fsync else 0)
+        if not bare_first:
+            fsync = case.durability is Durability.FSYNC
+            raw_seconds = bare.append(pieces, self._log.committer.syncs - before if fsync else 0)
         size = sum(map(len, pieces))
         return Turn(len(pieces) * case.batch_events, size, seconds, raw_seconds)
 
     def _read(
-        self, case: Case, topic: "_Topic", bare: "BareFiles", batch_bytes: int, count: int
+        self, case: Case, topic: "_Topic", bare: BareFiles, batch_bytes: int, count: int
     ) -> Turn:
         reads = topic.reads(batch_bytes)
         passes = max(1, min(_READ_BYTES_A_TURN // (count * batch_bytes), _READS // len(reads)))
@@ -232,7 +284,7 @@ class Ground:
         return Turn(events, sum(length for _, _, length in reads) * passes, seconds, raw_seconds)
 
     def _wait(self, case: Case, batch: bytearray, each: int) -> Turn:
-        with _Topic(self._log, case) as topic, BareFiles(self._directory, case) as bare:
+        with self._fresh(case) as (topic, bare):
             before = self._log.committer.syncs
             seconds = in_threads(
                 case.threads,
@@ -282,61 +334,6 @@ class _Topic:
                 found.append((each, offset, length))
                 offset += length // batch_bytes * self._case.batch_events
         return found
-
-
-class BareFiles:
-    """Files without a log, as many as there are partitions unless they are to be synced."""
-
-    def __init__(self, directory: Path, case: Case) -> None:
-        count = 1 if case.durability == "fsync" else case.partitions
-        self._paths = [directory / f"bare-{number}" for number in range(count)]
-        self._fds: list[int] = []
-
-    def __enter__(self) -> "BareFiles":
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
-        for path in self._paths:
-            self._fds.append(os.open(path, flags, 0o600))
-            os.pwrite(self._fds[-1], b"first", 0)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for fd in self._fds:
-            os.close(fd)
-        for path in self._paths:
-            path.unlink()
-
-    def append(self, pieces: Sequence[bytearray], syncs: int) -> float:
-        """Write pieces one by one, in turn over the files, with so many syncs between them."""
-        work = []
-        ends = dict.fromkeys(self._fds, 0)
-        for number, (fd, piece) in enumerate(zip(cycle(self._fds), pieces, strict=False)):
-            due = (number + 1) * syncs // len(pieces) > number * syncs // len(pieces)
-            work.append((fd, piece, ends[fd], due))
-            ends[fd] += len(piece)
-        pwrite, fdatasync = os.pwrite, os.fdatasync
-        began = time.perf_counter()
-        for fd, piece, position, due in work:
-            pwrite(fd, piece, position)
-            if due:
-                fdatasync(fd)
-        return time.perf_counter() - began
-
-    def read(self, lengths: Sequence[int], passes: int) -> float:
-        """Read as much as was written, in pieces of these lengths, so many times."""
-        work = []
-        position, files = 0, cycle(self._fds)
-        fd, size = next(files), 0
-        for length in lengths:
-            while position + length > (size := size or os.fstat(fd).st_size):
-                fd, size, position = next(files), 0, 0
-            work.append((fd, length, position))
-            position += length
-        pread = os.pread
-        began = time.perf_counter()
-        for _ in range(passes):
-            for fd, length, position in work:
-                pread(fd, length, position)
-        return time.perf_counter() - began
 
 
 def batches(case: Case) -> list[bytearray]:
