@@ -117,3 +117,53 @@ def _entity_in(hint: object) -> type[Entity]:
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return cast(type[Entity], hint)
     return next(_entity_in(part) for part in get_args(hint) if part is not type(None))
+
+
+_TYPES = {
+    "int8": "b",
+    "int16": "h",
+    "error_code": "h",
+    "int32": "i",
+    "timedelta_i32": "i",
+    "int64": "q",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
+    "bool": "?",
+    "uuid": "16s",
+}
+# kio reads a zero id, and the time -1, as null; on the wire neither is.
+_NULL_IN_KIO_ONLY = {"uuid", "datetime_i64"}
+
+Outline = list[tuple[str, bool, int | None, object]]
+"""Of each field: its type, whether it may be null, its tag, and what is in it."""
+
+
+def outline(entity: type[Entity]) -> Outline:
+    """Return how kio declares a message."""
+    hints = get_type_hints(entity)
+    fields: Outline = []
+    for field in dataclasses.fields(entity):
+        hint, kind = hints[field.name], field.metadata.get("kafka_type")
+        nullable = type(None) in get_args(hint) and kind not in _NULL_IN_KIO_ONLY
+        name = "struct" if kind is None else _TYPES.get(kind, kind)
+        is_array = "tuple[" in str(hint)
+        inside = outline(_entity_in(hint)) if kind is None else None
+        fields.append(
+            (f"[{name}]" if is_array else name, nullable, field.metadata.get("tag"), inside)
+        )
+    return fields
+
+
+def our_outline(message: type[Wire], version: int) -> Outline:
+    """Return how we declare it."""
+    fields: Outline = []
+    for field in layout(message, version):
+        if field.shape is not None:
+            inner = field.shape.element or field.shape
+            name = inner.code or inner.kind
+            inside = our_outline(inner.struct, version) if inner.struct else None
+            is_array = field.shape.element is not None
+            fields.append(
+                (f"[{name}]" if is_array else name, field.shape.nullable, field.tag, inside)
+            )
+    return fields

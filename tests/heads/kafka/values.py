@@ -58,3 +58,28 @@ def _value(shape: Shape, version: int, narrowed: Narrowed) -> st.SearchStrategy[
     else:
         drawn = _SIZED[shape.kind]
     return drawn | st.none() if shape.nullable else drawn
+
+
+def filled(struct: type[Wire], version: int) -> Wire:
+    """Return a struct in which nothing is null or empty, and every array has two elements."""
+    return struct(
+        **{
+            field.name: _filled(field.shape, version)
+            for field in layout(struct, version)
+            if field.shape is not None
+        }
+    )
+
+
+def _filled(shape: Shape, version: int) -> object:
+    if shape.kind == "array":
+        assert shape.element is not None
+        return (_filled(shape.element, version),) * 2
+    if shape.kind == "struct":
+        assert shape.struct is not None
+        return filled(shape.struct, version)
+    if shape.kind == "string":
+        return "é"
+    if shape.kind == "fixed":
+        return {"?": True, "16s": b"0123456789abcdef"}.get(shape.code, 7)
+    return b"bytes"
