@@ -1,13 +1,14 @@
 """Consumers of classic groups, as tests play them: they ask, and keep the answers they get."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from tests.broker.brokers import Clock, new_broker
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.classic_group import Join, Joined, Protocols, Sync, Synced
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import MainstemError, RebalanceInProgress
 
 RANGE: Protocols = (("range", b"range metadata"),)
 SESSION_MS = 10_000
@@ -111,6 +112,13 @@ class Room:
     def pass_time(self, ms: int) -> None:
         self.clock.now_ms += ms
         self.groups.tick()
+
+    def heartbeat_until(self, joined: Joined, ms: int) -> None:
+        """Let time pass for everybody but one member, which goes on showing itself."""
+        for _ in range(4):
+            with suppress(RebalanceInProgress):
+                self.heartbeat(joined)
+            self.pass_time(ms // 4)
 
     def stable(self, count: int) -> list[Joined]:
         """Bring a group of that many members to rest; the first one is the leader."""

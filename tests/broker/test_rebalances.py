@@ -221,3 +221,19 @@ def test_a_generation_is_announced_when_it_is_durable() -> None:
     log.settle()
 
     assert asked.answer.generation == 1
+
+
+def test_a_first_join_waits_no_longer_than_a_client_would() -> None:
+    room = Room()
+    first = room.join(rebalance_timeout_ms=10_000_000).answer
+    room.sync(first)
+    newcomer = room.join()
+    for _ in range(59):
+        room.pass_time(5_000)
+        with pytest.raises(RebalanceInProgress):
+            room.heartbeat(first)
+    assert not newcomer.is_answered
+
+    room.pass_time(5_000)
+
+    assert newcomer.error is UnknownMember

@@ -24,7 +24,8 @@ from mainstem.broker.cursors import Cursor
 from mainstem.broker.generations import Generation, GenerationChange, GenerationKey, Generations
 from mainstem.broker.group_limits import GroupLimits
 from mainstem.broker.journal import GENERATIONS, Journal
-from mainstem.broker.rebalances import Call, Leaver, Rebalances
+from mainstem.broker.rebalances import Leaver, Rebalances
+from mainstem.broker.roster import Call
 from mainstem.broker.state import State
 from mainstem.core.errors import (
     IllegalGeneration,
@@ -163,7 +164,7 @@ class ClassicGroups:
     def tick(self) -> None:
         """Do what is due by now: members that are silent or late are taken out."""
         with self._turn() as rebalances:
-            while (timer := rebalances.deadlines.take(rebalances.now_ms)) is not None:
+            while (timer := rebalances.roster.deadlines.take(rebalances.roster.now_ms)) is not None:
                 if timer[1] == "forget":
                     self._forget_if_unused(timer[0])
                 else:
@@ -172,7 +173,7 @@ class ClassicGroups:
     def next_deadline(self) -> int | None:
         """Return when ``tick`` should be called, on the monotonic clock; None if never."""
         with self._state.lock:
-            return self._rebalances.deadlines.next()
+            return self._rebalances.roster.deadlines.next()
 
     # Cursors
 
@@ -195,7 +196,7 @@ class ClassicGroups:
         _, member = self._rebalances.member(group, who.member_id, who.instance_id, who.generation)
         if found.phase is Phase.COMPLETING and not transactional:
             raise RebalanceInProgress(group)
-        self._rebalances.hear(found, member)
+        self._rebalances.roster.hear(found, member)
 
     def commit(self, group: str, who: Membership, cursors: Mapping[Place, Cursor]) -> Committed:
         """Move cursors of a group for one of its members, or for nobody while it is empty."""
@@ -212,7 +213,7 @@ class ClassicGroups:
                 except MainstemError as error:
                     refused[place] = error
             durable = self._state.change_cursors(changes, self._now_ms())
-            self._rebalances.calls += self._state.make_room(moved)
+            self._rebalances.roster.calls += self._state.make_room(moved)
         return Committed(durable, refused)
 
     def delete_cursors(self, group: str, places: Iterable[Place]) -> Committed:
@@ -230,7 +231,7 @@ class ClassicGroups:
                 return Committed(AT_ONCE, refused)
             changes = self._state.cursors.remove(group, chosen)
             durable = self._state.change_cursors(changes, self._now_ms())
-            self._rebalances.calls += self._state.make_room(chosen)
+            self._rebalances.roster.calls += self._state.make_room(chosen)
         return Committed(durable, refused)
 
     # Administration
@@ -260,8 +261,8 @@ class ClassicGroups:
             if self._state.cursors.of(name):
                 partitions = list(self._state.cursors.of(name))
                 self._state.change_cursors(self._state.cursors.remove(name), self._now_ms())
-                self._rebalances.calls += self._state.make_room(partitions)
-            self._rebalances.deadlines.clear((name, "forget", ""))
+                self._rebalances.roster.calls += self._state.make_room(partitions)
+            self._rebalances.roster.deadlines.clear((name, "forget", ""))
             return self._write(self.generations.forget(name))
 
     @contextmanager
@@ -271,11 +272,11 @@ class ClassicGroups:
         calls: list[Call] = []
         try:
             with self._state.lock:
-                rebalances.now_ms = self._monotonic_ms()
+                rebalances.roster.now_ms = self._monotonic_ms()
                 try:
                     yield rebalances
                 finally:
-                    calls, rebalances.calls = rebalances.calls, []
+                    calls, rebalances.roster.calls = rebalances.roster.calls, []
         finally:
             for call in calls:
                 call()

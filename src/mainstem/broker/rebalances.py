@@ -11,12 +11,11 @@ thread, without the lock. What happens when nothing happens is a deadline:
     forget    the group has been empty for a while, and has no cursors: nothing is left of it
 
 ``Rebalances`` is used under the lock, through ``ClassicGroups``; calls to be made without the lock
-are collected in ``calls``.
+are collected by the ``roster``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Literal
 
 import msgspec
 
@@ -31,11 +30,10 @@ from mainstem.broker.classic_group import (
     Sync,
     SyncReply,
 )
-from mainstem.broker.deadlines import Deadlines
 from mainstem.broker.generations import GenerationChange, Generations
 from mainstem.broker.group_limits import GroupLimits
+from mainstem.broker.roster import Roster, Timer
 from mainstem.core.errors import (
-    FencedInstance,
     GroupFull,
     IllegalGeneration,
     InconsistentProtocol,
@@ -47,10 +45,6 @@ from mainstem.core.errors import (
 from mainstem.core.names import check_group
 from mainstem.log.port import Durable
 
-Call = Callable[[], None]
-Kind = Literal["session", "join", "sync", "forget"]
-Timer = tuple[str, Kind, str]
-"""Whose time it is: group, kind, and the member if it is one's own."""
 Leaver = tuple[str, str | None]
 """Who leaves: member id (may be empty if static) and instance id."""
 
@@ -68,25 +62,20 @@ class Rebalances:
         limits: GroupLimits,
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
-        self.calls: list[Call] = []
-        self.deadlines = Deadlines[Timer]()
-        self.now_ms = 0
-        """The time on the clock that deadlines are measured with; set before each call."""
+        self.roster = Roster()
         self._generations = generations
         self._write = write
         self._occupy = occupy
         self._vacate = vacate
         self._new_id = new_id
         self._limits = limits
-        self._members = 0
-        self._bytes = 0
 
     # What members ask for
 
     def join(self, join: Join, reply: JoinReply) -> None:
         """Take a member into the next generation; answered when that begins."""
         check_group(join.group)
-        self._limits.check_join(join, self._bytes)
+        self._limits.check_join(join, self.roster.held_bytes)
         group = self.groups.get(join.group)
         if group is None:
             if join.member_id:
@@ -97,7 +86,7 @@ class Rebalances:
             self._turn_away(group, join.member_id)
         group.check_protocols(join)
         if not join.member_id:
-            self._limits.check_newcomer(group, self._members)
+            self._limits.check_newcomer(group, self.roster.count)
             self._join_newcomer(group, join, reply)
         elif join.member_id in group.pending and join.instance_id is None:
             self._add(group, ClassicMember(join.member_id, join), join, reply)
@@ -118,17 +107,17 @@ class Rebalances:
             raise RebalanceInProgress(group.name)
         is_leader = group.phase is Phase.COMPLETING and group.leader == member.id
         if is_leader:
-            self._limits.check_assignments(group, sync, self._bytes)
+            self._limits.check_assignments(group, sync, self.roster.held_bytes)
         group.unsynced.discard(member.id)
         if not group.unsynced:
-            self.deadlines.clear((group.name, "sync", ""))
+            self.roster.deadlines.clear((group.name, "sync", ""))
         if group.phase is Phase.STABLE:
-            self.hear(group, member)
-            self.calls.append(partial(reply, group.synced(member)))
+            self.roster.hear(group, member)
+            self.roster.calls.append(partial(reply, group.synced(member)))
             return
-        self._answer_sync(group, member.id, RebalanceInProgress(group.name))
+        self.roster.answer_sync(group, member.id, RebalanceInProgress(group.name))
         group.syncing[member.id] = reply
-        self.deadlines.clear((group.name, "session", member.id))
+        self.roster.deadlines.clear((group.name, "session", member.id))
         if is_leader:
             self._assign(group, sync)
 
@@ -137,7 +126,7 @@ class Rebalances:
     ) -> None:
         """Hear that a member is there; RebalanceInProgress tells it to join again."""
         group, member = self.member(name, member_id, instance_id, generation)
-        self.hear(group, member)
+        self.roster.hear(group, member)
         if group.phase is Phase.PREPARING:
             raise RebalanceInProgress(name)
 
@@ -179,20 +168,14 @@ class Rebalances:
             self._wait_over(group)
         elif kind == "sync":
             for each in [group.members[each] for each in group.unsynced]:
-                self._remove(group, each)
+                self.roster.remove(group, each)
             self._prepare(group)
         elif member_id in group.pending:
-            self._drop_pending(group, member_id)
+            self.roster.drop_id(group, member_id)
             self._settle(group, any_left=False)
         else:
-            self._remove(group, group.members[member_id])
+            self.roster.remove(group, group.members[member_id])
             self._gather(group)
-
-    def hear(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """Let a member's session begin anew, unless it is waiting for an answer."""
-        if member.id not in group.joining and member.id not in group.syncing:
-            due_ms = self.now_ms + member.session_timeout_ms
-            self.deadlines.set((group.name, "session", member.id), due_ms)
 
     # Joining
 
@@ -205,10 +188,7 @@ class Rebalances:
             # Whoever loses the answer asks for another id, and leaves one behind each time: an id
             # alone is not a member, so nobody waits for it for long.
             self.groups[group.name] = group
-            group.pending.add(member_id)
-            self._members += 1
-            due_ms = self.now_ms + join.session_timeout_ms
-            self.deadlines.set((group.name, "session", member_id), due_ms)
+            self.roster.give_id(group, member_id, join.session_timeout_ms)
             raise MemberIdRequired(group.name, member_id)
         else:
             self._add(group, ClassicMember(member_id, join), join, reply)
@@ -219,13 +199,9 @@ class Rebalances:
         if not group.members:
             self._occupy(group.name)
         self.groups[group.name] = group
-        self._members += member.id not in group.pending
-        self._bytes += member.size_bytes
-        group.add(member, join.protocol_type)
+        self.roster.add(group, member, join.protocol_type, self._limits.first_join_timeout_ms)
         group.joining[member.id] = reply
         group.has_newcomers = True
-        due_ms = self.now_ms + self._limits.first_join_timeout_ms
-        self.deadlines.set((group.name, "session", member.id), due_ms)
         self._gather(group)
 
     def _join_again(
@@ -239,11 +215,11 @@ class Rebalances:
         if is_same and is_settled:
             self._answer_durably(group, reply, member.id)
             return
-        self._update(group, member, join)
-        self._answer_join(group, member.id, RebalanceInProgress(group.name))
+        self.roster.update(group, member, join)
+        self.roster.answer_join(group, member.id, RebalanceInProgress(group.name))
         group.joining[member.id] = reply
         if not member.is_new:
-            self.deadlines.clear((group.name, "session", member.id))
+            self.roster.deadlines.clear((group.name, "session", member.id))
         self._gather(group)
 
     def _replace(
@@ -256,31 +232,19 @@ class Rebalances:
     ) -> None:
         """Give a static member's place to the program that came back, and fence the one before."""
         old_leader = group.leader
-        fenced = FencedInstance(group.name, join.instance_id or "")
-        self._answer_join(group, old.id, fenced)
-        self._answer_sync(group, old.id, fenced)
-        self.deadlines.clear((group.name, "session", old.id))
-        self._bytes -= old.size_bytes
-        group.replace(old, member)
-        self._bytes += member.size_bytes
-        member.is_new = False
+        self.roster.replace(group, old, member)
         if group.phase is not Phase.STABLE or group.vote() != group.protocol:
             group.joining[member.id] = reply
             self._gather(group)
             return
-        self.hear(group, member)
+        self.roster.hear(group, member)
         joined = group.joined(member.id)
         if group.leader == member.id and join.skips_assignment:
             joined = msgspec.structs.replace(joined, skip_assignment=True)
         elif group.leader == member.id:
             # It must not think that it is the leader, or it would assign anew.
             joined = msgspec.structs.replace(joined, members=(), leader=old_leader or "")
-        self.calls.append(partial(reply, joined))
-
-    def _update(self, group: ClassicGroup, member: ClassicMember, join: Join) -> None:
-        self._bytes -= member.size_bytes
-        group.update(member, join)
-        self._bytes += member.size_bytes
+        self.roster.calls.append(partial(reply, joined))
 
     # From one phase to the next
 
@@ -293,13 +257,11 @@ class Rebalances:
 
     def _prepare(self, group: ClassicGroup) -> None:
         if group.phase is Phase.COMPLETING:
-            for member in group.members.values():
-                self._bytes -= len(member.assignment)
-                member.assignment = b""
+            self.roster.assign(group, {})
             for member_id in list(group.syncing):
-                self._answer_sync(group, member_id, RebalanceInProgress(group.name))
-                self.hear(group, group.members[member_id])
-        self.deadlines.clear((group.name, "sync", ""))
+                self.roster.answer_sync(group, member_id, RebalanceInProgress(group.name))
+                self.roster.hear(group, group.members[member_id])
+        self.roster.deadlines.clear((group.name, "sync", ""))
         group.unsynced.clear()
         is_first = group.phase is Phase.EMPTY
         group.enter(Phase.PREPARING)
@@ -307,15 +269,15 @@ class Rebalances:
         if is_first and delay_ms:
             group.has_newcomers = False
             group.delay_left_ms = max(0, group.rebalance_timeout_ms - delay_ms)
-            self.deadlines.set((group.name, "join", ""), self.now_ms + delay_ms)
+            self.roster.deadlines.set((group.name, "join", ""), self.roster.now_ms + delay_ms)
         elif is_first or group.all_joined:
             self._begin_generation(group)
         else:
             self._wait_for_joins(group)
 
     def _wait_for_joins(self, group: ClassicGroup) -> None:
-        due_ms = self.now_ms + group.rebalance_timeout_ms
-        self.deadlines.set((group.name, "join", ""), due_ms)
+        due_ms = self.roster.now_ms + group.rebalance_timeout_ms
+        self.roster.deadlines.set((group.name, "join", ""), due_ms)
 
     def _wait_over(self, group: ClassicGroup) -> None:
         """Begin the generation, unless the first members of a group may wait for more."""
@@ -323,18 +285,18 @@ class Rebalances:
             group.has_newcomers = False
             delay_ms = min(self._limits.initial_delay_ms, group.delay_left_ms)
             group.delay_left_ms -= delay_ms
-            self.deadlines.set((group.name, "join", ""), self.now_ms + delay_ms)
+            self.roster.deadlines.set((group.name, "join", ""), self.roster.now_ms + delay_ms)
         else:
             self._begin_generation(group)
 
     def _begin_generation(self, group: ClassicGroup) -> None:
         """Let those who have joined be the next generation; the others are left out."""
-        self.deadlines.clear((group.name, "join", ""))
+        self.roster.deadlines.clear((group.name, "join", ""))
         group.delay_left_ms = None
         late = [each for each in group.members.values() if each.id not in group.joining]
         for member in late:
             if member.instance_id is None:
-                self._remove(group, member)
+                self.roster.remove(group, member)
         if not group.members:
             self._empty(group)
             return
@@ -357,33 +319,32 @@ class Rebalances:
             if waiting is not None:
                 self._answer_durably(group, waiting, member.id)
             member.is_new = False
-            self.hear(group, member)
-        self.deadlines.set((group.name, "sync", ""), self.now_ms + group.rebalance_timeout_ms)
+            self.roster.hear(group, member)
+        self.roster.deadlines.set(
+            (group.name, "sync", ""), self.roster.now_ms + group.rebalance_timeout_ms
+        )
 
     def _answer_durably(self, group: ClassicGroup, reply: JoinReply, member_id: str) -> None:
         """Tell a member its generation, once the number of that can no longer be lost."""
         answer = partial(_once_durable, reply, group.joined(member_id))
-        self.calls.append(partial(group.begun.then, answer))
+        self.roster.calls.append(partial(group.begun.then, answer))
 
     def _postpone(self, group: ClassicGroup, error: MainstemError) -> None:
         """Tell everybody that the generation could not be written down, and wait for them again."""
         for member_id in list(group.joining):
-            self._answer_join(group, member_id, error)
+            self.roster.answer_join(group, member_id, error)
             group.members[member_id].is_new = False
-            self.hear(group, group.members[member_id])
+            self.roster.hear(group, group.members[member_id])
         self._wait_for_joins(group)
 
     def _assign(self, group: ClassicGroup, sync: Sync) -> None:
         """Give everybody what the leader has assigned; who is not mentioned gets nothing."""
-        for member in group.members.values():
-            self._bytes -= len(member.assignment)
-            member.assignment = sync.assignments.get(member.id, b"")
-            self._bytes += len(member.assignment)
+        self.roster.assign(group, sync.assignments)
         group.enter(Phase.STABLE)
         for member_id in list(group.syncing):
             member = group.members[member_id]
-            self.calls.append(partial(group.syncing.pop(member_id), group.synced(member)))
-            self.hear(group, member)
+            self.roster.calls.append(partial(group.syncing.pop(member_id), group.synced(member)))
+            self.roster.hear(group, member)
 
     def _empty(self, group: ClassicGroup) -> None:
         group.enter(Phase.EMPTY)
@@ -399,8 +360,8 @@ class Rebalances:
 
     def remember_for_a_while(self, name: str) -> None:
         """Look later whether anything is left of an empty group."""
-        due_ms = self.now_ms + self._limits.forget_after_ms
-        self.deadlines.set((name, "forget", ""), due_ms)
+        due_ms = self.roster.now_ms + self._limits.forget_after_ms
+        self.roster.deadlines.set((name, "forget", ""), due_ms)
 
     # Members
 
@@ -409,9 +370,9 @@ class Rebalances:
             # An administrator names a static member by its instance id alone.
             member_id = group.static.get(instance_id, "")
         if member_id in group.pending:
-            self._drop_pending(group, member_id)
+            self.roster.drop_id(group, member_id)
         else:
-            self._remove(group, group.check_member(member_id, instance_id))
+            self.roster.remove(group, group.check_member(member_id, instance_id))
 
     def _settle(self, group: ClassicGroup, *, any_left: bool) -> None:
         """Gather the members anew if some have left; go on without the ids that were not used."""
@@ -424,33 +385,9 @@ class Rebalances:
         """Refuse a member that comes too late to have a place in a group that is full."""
         known = group.members.get(member_id)
         if known is not None:
-            self._remove(group, known)
+            self.roster.remove(group, known)
             self._gather(group)
         raise GroupFull(group.name, f"{self._limits.max_members} members")
-
-    def _remove(self, group: ClassicGroup, member: ClassicMember) -> None:
-        unknown = UnknownMember(group.name, member.id)
-        self._answer_join(group, member.id, unknown)
-        self._answer_sync(group, member.id, unknown)
-        self.deadlines.clear((group.name, "session", member.id))
-        self._members -= 1
-        self._bytes -= member.size_bytes
-        group.remove(member)
-
-    def _drop_pending(self, group: ClassicGroup, member_id: str) -> None:
-        group.pending.remove(member_id)
-        self._members -= 1
-        self.deadlines.clear((group.name, "session", member_id))
-
-    def _answer_join(self, group: ClassicGroup, member_id: str, answer: MainstemError) -> None:
-        reply = group.joining.pop(member_id, None)
-        if reply is not None:
-            self.calls.append(partial(reply, answer))
-
-    def _answer_sync(self, group: ClassicGroup, member_id: str, answer: MainstemError) -> None:
-        reply = group.syncing.pop(member_id, None)
-        if reply is not None:
-            self.calls.append(partial(reply, answer))
 
 
 def _once_durable(reply: JoinReply, answer: Joined, error: MainstemError | None) -> None:
