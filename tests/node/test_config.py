@@ -67,6 +67,17 @@ def test_booleans_in_the_environment_are_read_as_words() -> None:
     assert config.auto_create is False
 
 
+def test_every_setting_is_on_the_reference_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text()
+
+    rows = [
+        f"| `{each.name}` | `{each.variable}` | {each.default} | {each.sentence} |"
+        for each in settings()
+    ]
+
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows
+
+
 def test_every_setting_has_a_variable_a_default_and_a_sentence() -> None:
     described = settings()
 

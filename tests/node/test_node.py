@@ -1,12 +1,15 @@
 """The node: what it builds, and how it starts and stops."""
 
+import threading
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from mainstem.broker.journal import IDS, SETTINGS, TOPICS
-from mainstem.core.errors import Closed, FormatTooNew
+from mainstem.core.errors import Closed, FormatTooNew, StorageFull
 from mainstem.core.event import Event
+from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
 from mainstem.log.disk import DiskLog
 from mainstem.log.port import PartitionId
@@ -50,6 +53,53 @@ def test_the_defaults_of_new_topics_come_from_the_config() -> None:
     node = open_node(None, Config(partitions=7))
 
     assert node.defaults.partitions == 7
+    node.close()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "memory",
+        pytest.param(
+            "disk",
+            marks=pytest.mark.xfail(
+                strict=False, reason="the log on disk does not bound its memory topics yet"
+            ),
+        ),
+    ],
+)
+def test_memory_is_bounded_by_the_config(tmp_path: Path, kind: str) -> None:
+    node = open_node(None if kind == "memory" else tmp_path, Config(max_memory_bytes=10_000))
+    node.broker.create_topic("n", TopicSettings(durability=Durability.MEMORY))
+    for _ in range(8):
+        node.broker.publish("n", [Event(b"x" * 1000)])
+
+    with pytest.raises(StorageFull):
+        node.broker.publish("n", [Event(b"x" * 2500)])
+
+    assert node.broker.bounds("n", 0).tail == 8
+    node.close()
+
+
+def test_retention_in_memory_is_kept_up_by_itself() -> None:
+    time_ms = [1_000]
+    looks: SimpleQueue[int] = SimpleQueue()
+
+    def now_ms() -> int:
+        if threading.current_thread().name == "mainstem-upkeep":
+            looks.put(time_ms[0])
+        return time_ms[0]
+
+    node = open_node(None, Config(upkeep_ms=10), now_ms=now_ms)
+    node.broker.create_topic("n", TopicSettings(retention_ms=1_000))
+    node.broker.publish("n", [Event(b"x")])
+
+    time_ms[0] = 10_000
+    late = 0
+    while late < 2:  # The second look at the clock comes after the first round of upkeep.
+        late += looks.get(timeout=30) == 10_000
+
+    assert node.broker.bounds("n", 0).start == 1
     node.close()
 
 

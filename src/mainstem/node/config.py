@@ -49,6 +49,23 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(ge=0, description="Milliseconds between automatic commits of a group's cursors."),
     ] = 1000
+    hand_over_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Milliseconds that a group member may take to give up a partition.",
+        ),
+    ] = 300_000
+    upkeep_ms: Annotated[
+        int,
+        Meta(
+            ge=10, description="Milliseconds between looks at retention, compaction, checkpoints."
+        ),
+    ] = 1000
+    max_memory_bytes: Annotated[
+        int,
+        Meta(ge=1024, description="Bytes that topics with durability memory may hold together."),
+    ] = 1024 * 1024 * 1024
 
 
 class Setting(msgspec.Struct, frozen=True):

@@ -15,8 +15,6 @@ from mainstem.log.recovery import Report
 from mainstem.node.config import Config
 from mainstem.node.limits import raise_open_files
 
-_UPKEEP_S = 1.0
-
 
 def time_of_day_ms() -> int:
     """Return the time of day in milliseconds since 1970."""
@@ -37,7 +35,7 @@ class Node:
         self.path = path
         """The data directory; None in memory."""
         self.now_ms = now_ms
-        self.broker = Broker(log, now_ms)
+        self.broker = Broker(log, now_ms, hand_over_ms=config.hand_over_ms)
         self.defaults = TopicSettings(partitions=config.partitions, durability=config.durability)
         """The settings of a topic that is created without any."""
         self._log = log
@@ -63,7 +61,7 @@ class Node:
 
     def _keep_up(self, log: MemoryLog) -> None:
         def run() -> None:
-            while not self._closed.wait(_UPKEEP_S):
+            while not self._closed.wait(self.config.upkeep_ms / 1000):
                 log.upkeep()
 
         threading.Thread(target=run, name="mainstem-upkeep", daemon=True).start()
@@ -82,9 +80,13 @@ def open_node(
     """
     log: DiskLog | MemoryLog
     if path is None:
-        log = MemoryLog(now_ms=now_ms)
+        log = MemoryLog(max_bytes=config.max_memory_bytes, now_ms=now_ms)
     else:
-        options = Options(max_open_files=raise_open_files())
+        options = Options(
+            max_open_files=raise_open_files(),
+            upkeep_ms=config.upkeep_ms,
+            max_memory_bytes=config.max_memory_bytes,
+        )
         log = DiskLog.open(path, now_ms=now_ms, options=options, listens=listens)
     try:
         return Node(config, log, path, now_ms)
