@@ -210,6 +210,8 @@ class DiskLog:
                 )
                 logged = synced and header.size < self._options.large_batch_bytes
                 try:
+                    if not self.committer.wal.opened:
+                        self._begin()
                     if logged:
                         self.committer.wal.reserve(header.size + PART_OVERHEAD)
                     elif not partition.touched:
@@ -273,9 +275,11 @@ class DiskLog:
                 position = segment.size
                 partition.accept(segment, header, batch)
                 self.upkeep.appended(partition, header.size)
-                part = Part(partition.key, segment.base, segment.generation, position, bytes(batch))
-                parts.append(part)
-                group.deferred.append((segment, position, bytes(batch)))
+                copy = bytes(batch)
+                power = partition.settings.durability is Durability.FSYNC
+                where = (partition.key, segment.base, segment.generation, position)
+                parts.append(Part(*where, power, copy))
+                group.deferred.append((segment, position, copy))
                 group.tails[partition] = (partition.end, segment, segment.size)
             if parts:
                 self.committer.wal.add(Kind.APPEND, encode_parts(parts))
@@ -295,6 +299,8 @@ class DiskLog:
         for partition, batch in found:
             if isinstance(partition, DiskPartition):
                 sizes[partition] = sizes.get(partition, 0) + len(batch)
+        if sizes and not self.committer.wal.opened:
+            self._begin()
         self.committer.wal.reserve(sum(sizes.values()) + PART_OVERHEAD * (len(found) + 1))
         segments: dict[DiskPartition, Segment] = {}
         for partition, size in sizes.items():
@@ -425,6 +431,18 @@ class DiskLog:
             raise self.committer.failed
         if self._closed:
             raise Closed("the log has been closed")
+
+    def _begin(self) -> None:
+        """Tell recovery, durably, that what it finds may be from us; raises OSError if full."""
+        wal = self.committer.wal
+        wal.reserve(0)
+        wal.add(Kind.OPENED, [])
+        self.committer.flush()
+        try:
+            wal.file.sync()
+        except OSError as error:
+            raise self.committer.fail(error, "syncing the write-ahead log") from error
+        wal.opened = True
 
     def _touch(self, partition: DiskPartition) -> None:
         """Tell recovery, before it is needed, that this partition's end must be looked at."""

@@ -36,6 +36,7 @@ class Index:
 
     __slots__ = (
         "checks",
+        "full",
         "newest",
         "offsets",
         "open_check",
@@ -56,10 +57,12 @@ class Index:
         self.open_position = 0
         self.open_check = 0
         self.open_newest = -1
+        self.full = False
+        """Whether the open block takes no more batches, however small it is."""
 
     def add(self, offset: int, position: int, newest_ms: int, head: memoryview | bytes) -> None:
         """Enter a batch that was written at ``position``; ``head`` is its first 21 bytes."""
-        if position - self.open_position >= BLOCK_BYTES or not self.offsets:
+        if position - self.open_position >= BLOCK_BYTES or self.full or not self.offsets:
             if self.offsets:
                 self._close()
             self._begin(offset, position)
@@ -71,6 +74,7 @@ class Index:
         self.positions.append(position)
         self.trusted.append(1)
         self.open_position, self.open_check, self.open_newest = position, 0, -1
+        self.full = False
 
     def _close(self) -> None:
         self.newest.append(self.open_newest)

@@ -6,38 +6,37 @@ what happened since. If it holds nothing, the end was clean and there is nothing
 1. its entries are folded over the partitions (created, deleted, cut, replaced), and the batches
    in it are written again to where they belong, whether or not they had got there;
 2. the end of every partition that was touched is read from its recovery point on, and batches
-   are accepted as long as they are whole, in order, and of the current epoch;
+   are accepted as long as they are whole, in order, and of the current epoch; if of batches that
+   were appended together one is not there, the others are not accepted either;
 3. what is left beyond that (a write that was cut off, or damage) is moved to ``quarantine/`` and
    named in the report; nothing is deleted;
 4. everything is synced, a new epoch begins, and a new manifest is written, before anyone reads:
    a reader must not see what the next power cut would take away.
 
+Before a process appends its first batch, the write-ahead log says durably that it was opened. So
+whatever a crash leaves in the segments, the next opening is known to be unclean, and the new epoch
+keeps those bytes from being taken for batches of a later process.
+
 All of it may be interrupted and begun again.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from mainstem.core.batch import HEADER_SIZE, checksum_matches, read_header
-from mainstem.core.errors import CorruptBatch
+from mainstem.core.batch import read_header
 from mainstem.core.policies import TopicSettings
 from mainstem.log import manifest, wal
+from mainstem.log.ends import NO_LIMIT, QUARANTINE, End
 from mainstem.log.files import Files
 from mainstem.log.handles import Handles
 from mainstem.log.manifest import Manifest
 from mainstem.log.partition import PARTITIONS, DiskPartition, PartitionRecord
 from mainstem.log.port import PartitionId
-from mainstem.log.segment import Segment
-from mainstem.log.wal import Entry, Kind, WriteAheadLog, decode_parts
-
-QUARANTINE = "quarantine"
-_WINDOW = 4 * 1024 * 1024
+from mainstem.log.wal import Entry, Kind, Part, Place, WriteAheadLog, decode_parts
 
 T = TypeVar("T")
-Place = tuple[bytes, int, int]
-"""A segment: its partition's key, base offset, generation."""
 
 
 class Report(msgspec.Struct):
@@ -118,6 +117,9 @@ class _Recovery:
         self._touched: dict[PartitionId, None] = {}
         self._gone: set[Place] = set()
         self._gone_partitions: list[DiskPartition] = []
+        self._deleted: set[PartitionId] = set()
+        self._together: list[list[Part]] = []
+        """Batches of several partitions that are there together or not at all."""
 
     def run(self, entries: list[Entry], number: int, sequence: int) -> None:
         """Apply, read, sync, and leave a new manifest behind."""
@@ -126,13 +128,19 @@ class _Recovery:
         for entry in entries:
             if entry.kind is Kind.APPEND:
                 self._redo(entry)
-        for partition_id in self._touched:
-            partition = self._partitions.get(partition_id)
-            if partition is not None:
-                self._read_end(partition)
-        self._report.partitions = len(self._touched)
+        ends = self._read_ends()
+        if sum(end.quarantine() for end in ends):
+            self._files.sync_dir(QUARANTINE)
+        # All of them: bytes that a crash left in any segment must not look like ours later on.
+        for partition in self._partitions.values():
+            partition.begin_epoch(partition.epoch + 1)
+            partition.saved = manifest.encode_partition(partition.record())
+        for end in ends:
+            end.settle()
+            self._report.scanned_bytes += end.scanned_bytes
+            self._report.findings += end.findings
+        self._report.partitions = len(ends)
         self._files.sync_dir(PARTITIONS)
-        self._files.sync_dir(QUARANTINE)
         saved = [each.saved for each in self._partitions.values()]
         manifest.write(self._files, number, sequence, [each for each in saved if each is not None])
         self._clear_away(number)
@@ -141,22 +149,31 @@ class _Recovery:
         """Apply what an entry says of the partitions themselves."""
         match entry.kind:
             case Kind.APPEND:
-                for part in decode_parts(entry.payload):
-                    self._touched[_partition_id(part.key)] = None
+                self._expect(list(decode_parts(entry.payload)))
             case Kind.TOUCH:
                 self._touched[_partition_id(bytes(entry.payload))] = None
             case Kind.ENSURE:
                 self._ensure(*_decode(entry, tuple[PartitionId, str, TopicSettings]))
             case Kind.DELETE:
-                for partition_id in _decode(entry, list[PartitionId]):
-                    partition = self._partitions.pop(partition_id, None)
-                    if partition is not None:
-                        self._gone_partitions.append(partition)
+                self._delete(_decode(entry, list[PartitionId]))
             case Kind.CUT:
                 self._cut(*_decode(entry, tuple[PartitionId, int, int, list[tuple[int, int]]]))
             case Kind.REPLACE:
                 record, gone = _decode(entry, tuple[PartitionRecord, list[tuple[int, int]]])
                 self._replace(record, gone)
+
+    def _expect(self, parts: list[Part]) -> None:
+        for part in parts:
+            self._touched[_partition_id(part.key)] = None
+        if len(parts) > 1:
+            self._together.append(parts)
+
+    def _delete(self, partitions: list[PartitionId]) -> None:
+        for partition_id in partitions:
+            self._deleted.add(partition_id)
+            partition = self._partitions.pop(partition_id, None)
+            if partition is not None:
+                self._gone_partitions.append(partition)
 
     def _ensure(self, partition_id: PartitionId, topic: str, settings: TopicSettings) -> None:
         partition = self._partitions.get(partition_id)
@@ -185,7 +202,7 @@ class _Recovery:
         partition_id = PartitionId(record.topic_id, record.number)
         if partition_id not in self._partitions:
             return
-        partition = DiskPartition.load(self._files, self._handles, record)
+        partition = self._load(record)
         partition.start = max(partition.start, self._partitions[partition_id].start)
         self._partitions[partition_id] = partition
         self._touched[partition_id] = None
@@ -193,118 +210,65 @@ class _Recovery:
 
     def _redo(self, entry: Entry) -> None:
         """Write the batches of an entry to where they belong."""
-        for key, base, generation, position, batch in decode_parts(entry.payload):
-            partition = self._partitions.get(_partition_id(key))
-            if partition is None or (key, base, generation) in self._gone:
+        for part in decode_parts(entry.payload):
+            partition = self._partitions.get(_partition_id(part.key))
+            if partition is None or part.place in self._gone:
                 continue
             self._files.make_dir(partition.directory)
-            path = Segment(self._handles, partition.directory, base, 0, generation).path
+            path = partition.empty_segment(part.base, 0, part.generation).path
             file = self._handles.get(path, create=True)
-            if file.pread(len(batch), position) != batch:
-                file.pwrite(batch, position)
+            if file.pread(len(part.batch), part.position) != part.batch:
+                file.pwrite(part.batch, part.position)
 
-    def _read_end(self, partition: DiskPartition) -> None:
-        """Accept what is whole beyond the recovery point, and make it durable."""
-        if partition.segments:
-            self._extend(partition, partition.segments[-1])
-        for base, generation in self._unknown_segments(partition):
-            segment = partition.empty_segment(base, self._now_ms(), generation)
-            segment.created = True
-            if base == partition.end:
-                partition.segments.append(segment)
-                self._extend(partition, segment)
-            elif base > partition.end:
-                reason = f"offsets {partition.end} to {base - 1} before it are missing"
-                self._quarantine(partition, segment, 0, reason)
-                self._files.remove(segment.path)
-            else:
-                # Written by a replacement that never came about.
-                self._files.remove(segment.path)
-                self._files.remove(segment.index_path)
-        # A power cut may take what a start was moved over; its offsets are not given again.
-        partition.end = max(partition.end, partition.start)
-        partition.reveal(partition.end)
-        for segment in partition.drop_before(partition.start):
-            self._files.remove(segment.path)
-            self._files.remove(segment.index_path)
-        partition.begin_epoch(partition.epoch + 1)
-        for segment in partition.segments:
-            if segment.created:
-                segment.save_index()
-                segment.sync()
-        if self._files.names(partition.directory):
-            self._files.sync_dir(partition.directory)
-        partition.saved = manifest.encode_partition(partition.record())
+    def _read_ends(self) -> list[End]:
+        """Read every end that may have been written to, until nothing is torn apart."""
+        found: dict[PartitionId, End] = {}
+        points = {each: self._partitions[each].record() for each in self._partitions}
+        limits = dict.fromkeys(self._partitions, NO_LIMIT)
+        again = [each for each in self._touched if each in self._partitions]
+        while again:
+            for partition_id in again:
+                if partition_id in found:
+                    point = points[partition_id]
+                    self._partitions[partition_id] = self._load(point)
+                end = End(self._files, self._partitions[partition_id], limits[partition_id])
+                end.read(self._gone_of(partition_id), self._now_ms)
+                found[partition_id] = end
+            again = self._tighten(limits, points)
+        return list(found.values())
 
-    def _extend(self, partition: DiskPartition, segment: Segment) -> None:
-        """Read a segment from its recovery point on, and cut off what is not whole."""
-        if not segment.created:
-            return
-        file = segment.file
-        reason = ""
-        while True:
-            window = file.pread(_WINDOW, segment.size)
-            reason = self._accept_window(partition, segment, window)
-            if reason or len(window) < _WINDOW:
-                break
-        if segment.size < file.size():
-            self._quarantine(partition, segment, segment.size, reason or "a batch is cut off")
-            file.truncate(segment.size)
+    def _tighten(
+        self, limits: dict[PartitionId, int], points: dict[PartitionId, PartitionRecord]
+    ) -> list[PartitionId]:
+        """Limit partitions to before batches whose companions are lost; return which ones."""
+        tightened: dict[PartitionId, None] = {}
+        for parts in self._together:
+            there: list[tuple[PartitionId, int]] = []
+            whole = True
+            for part in parts:
+                partition_id = _partition_id(part.key)
+                offset = read_header(part.batch).base_offset
+                partition = self._partitions.get(partition_id)
+                if part.place in self._gone or partition_id in self._deleted:
+                    continue
+                if partition is not None and offset < partition.start:
+                    continue
+                if partition is None or offset >= partition.end:
+                    whole = whole and not part.synced
+                elif offset >= points[partition_id].end:
+                    there.append((partition_id, offset))
+            if not whole:
+                for partition_id, offset in there:
+                    limits[partition_id] = min(offset, limits[partition_id])
+                    tightened[partition_id] = None
+        return list(tightened)
 
-    def _accept_window(self, partition: DiskPartition, segment: Segment, window: bytes) -> str:
-        """Accept the batches of a stretch; return why the next one cannot be, if so."""
-        view = memoryview(window)
-        position = 0
-        while len(view) - position >= HEADER_SIZE:
-            try:
-                header = read_header(view, position)
-            except CorruptBatch as error:
-                return str(error)
-            if position + header.size > len(view):
-                if position == 0 and len(view) == _WINDOW:
-                    view = memoryview(segment.file.pread(header.size, segment.size))
-                    if len(view) == header.size:
-                        continue
-                return "" if len(window) == _WINDOW and position else "a batch is cut off"
-            if not checksum_matches(view, position, header.size):
-                return "a checksum does not match"
-            if header.base_offset != partition.end or header.epoch != partition.epoch:
-                return f"offset {header.base_offset} stands where {partition.end} is due"
-            batch = view[position : position + header.size]
-            partition.accept(segment, header, batch.tobytes())
-            self._report.scanned_bytes += header.size
-            position += header.size
-        return "" if len(window) == _WINDOW or position == len(view) else "a batch is cut off"
+    def _gone_of(self, partition_id: PartitionId) -> set[tuple[int, int]]:
+        key = self._partitions[partition_id].key
+        return {(base, generation) for of, base, generation in self._gone if of == key}
 
-    def _unknown_segments(self, partition: DiskPartition) -> list[tuple[int, int]]:
-        """Return (base, generation) of the segments that the recovery point does not know."""
-        known = {(each.base, each.generation) for each in partition.segments}
-        found = []
-        for place in segment_names(self._files, partition.directory):
-            if (partition.key, *place) in self._gone:
-                segment = partition.empty_segment(place[0], 0, place[1])
-                self._files.remove(segment.path)
-                self._files.remove(segment.index_path)
-            elif place not in known:
-                found.append(place)
-        return sorted(found)
-
-    def _quarantine(
-        self, partition: DiskPartition, segment: Segment, position: int, reason: str
-    ) -> None:
-        """Keep bytes that cannot be used, and name them; stretches of zeros hold nothing."""
-        data = segment.file.pread(segment.file.size() - position, position)
-        if not data.strip(b"\0"):
-            return
-        name = f"{segment.path.replace('/', '_')}@{position}"
-        kept = self._files.open(f"{QUARANTINE}/{name}", create=True)
-        kept.truncate(0)
-        kept.pwrite(data, 0)
-        kept.sync()
-        self._report.findings.append(
-            f"{segment.place(position)} ({partition.place}, offset {partition.end}): {reason}; "
-            f"{len(data)} bytes were moved to {QUARANTINE}/{name}"
-        )
+    def _load(self, record: PartitionRecord) -> DiskPartition:
+        return DiskPartition.load(self._files, self._handles, record)
 
     def _clear_away(self, number: int) -> None:
         """Remove what the new manifest does not need."""
@@ -315,14 +279,6 @@ class _Recovery:
         for name in self._files.names(wal.DIRECTORY):
             if name.endswith(".wal") and name[:-4].isdigit() and int(name[:-4]) < number:
                 self._files.remove(f"{wal.DIRECTORY}/{name}")
-
-
-def segment_names(files: Files, directory: str) -> Iterator[tuple[int, int]]:
-    """Yield (base, generation) of the segments in a directory."""
-    for name in files.names(directory):
-        base, _, generation = name.removesuffix(".seg").partition("-")
-        if name.endswith(".seg") and base.isdigit() and generation.isdigit():
-            yield int(base), int(generation)
 
 
 def _partition_id(key: bytes) -> PartitionId:

@@ -13,12 +13,12 @@ from mainstem.core.errors import DamagedLog
 from mainstem.core.policies import TopicSettings
 from mainstem.log import manifest, wal
 from mainstem.log.disk import DiskLog, Options
+from mainstem.log.ends import QUARANTINE, segment_names
 from mainstem.log.files import Files
 from mainstem.log.handles import Handles
 from mainstem.log.inspection import Piece, pieces
 from mainstem.log.partition import PARTITIONS, DiskPartition
 from mainstem.log.port import PartitionId
-from mainstem.log.recovery import QUARANTINE, segment_names
 from mainstem.log.segment import Segment
 
 

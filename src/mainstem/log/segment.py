@@ -129,27 +129,38 @@ class Segment:
 
     def write(self, batch: WritableBatch | bytes) -> None:
         """Write a batch after the last; it counts only once it is accepted."""
-        file = self.file
-        if not self.created:
-            # A file may be left from before a crash: nothing of it may come back.
-            file.truncate(0)
-            self.created = True
-        file.pwrite(batch, self.size)
+        self._ready_file().pwrite(batch, self.size)
 
     def reserve(self, length: int) -> None:
         """Make sure of the space for a batch that is written later."""
+        self._ready_file().allocate(self.size, length)
+
+    def _ready_file(self) -> OpenFile:
+        if self.created:
+            self.make_ready()
+            return self.file
         file = self.file
-        if not self.created:
-            file.truncate(0)
-            self.created = True
-        file.allocate(self.size, length)
+        # A file may be left from before a crash: nothing of it may come back.
+        file.truncate(0)
+        self.created = True
+        return file
+
+    def make_ready(self) -> None:
+        """Look at the open block before anything is added, since that becomes part of its check.
+
+        If it is damaged, a new block is begun: readers will be told of the damaged one, and what
+        is added stays readable.
+        """
+        index = self.index
+        if self.size and not index.trusted[-1] and not index.full:
+            try:
+                self._verify(index.open_position, self.size)
+            except DamagedLog:
+                index.full = True
 
     def accept(self, header: BatchHeader, base_offset: int, batch: WritableBatch | bytes) -> None:
         """Count a batch that was written (or has its space reserved) as part of the segment."""
         newest = header.max_timestamp
-        if self.size and not self.index.trusted[-1]:
-            # What is added to an open block becomes part of its check, so look at it before.
-            self._verify(self.index.open_position, self.size)
         self.index.add(base_offset, self.size, newest, memoryview(batch)[:COVERED])
         self.size += header.size
         self.next_offset = base_offset + header.last_offset_delta + 1

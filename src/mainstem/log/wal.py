@@ -28,11 +28,11 @@ _MAGIC_BYTES = _MAGIC.to_bytes(4, "big")
 _CHECKED_FROM = 12
 PART_OVERHEAD = 64
 """More than a part, its entry and its frame add to a batch."""
-_PART = struct.Struct(">20sqIII")
+_PART = struct.Struct(">20sqII?I")
 _COUNT = struct.Struct(">H")
 _CHECK = struct.Struct(">I")
 _CHECK_AT = 8
-_ONE_PART = struct.Struct(">IIIxxxBQH20sqIII")
+_ONE_PART = struct.Struct(">IIIxxxBQH20sqII?I")
 """Frame, count and part of an APPEND entry with a single batch, which is nearly every entry."""
 
 
@@ -51,6 +51,8 @@ class Kind(IntEnum):
     """A partition begins later."""
     REPLACE = 6
     """Segments were replaced by others: this is the partition's recovery point from now on."""
+    OPENED = 7
+    """A process is about to append; whatever it leaves behind, its end was not clean."""
 
 
 _KINDS = frozenset(Kind)
@@ -66,7 +68,18 @@ class Part(NamedTuple):
     """The segment's base offset."""
     generation: int
     position: int
+    synced: bool
+    """Whether it was promised to survive a power cut."""
     batch: Buffer
+
+    @property
+    def place(self) -> "Place":
+        """The segment it belongs to."""
+        return self.key, self.base, self.generation
+
+
+Place = tuple[bytes, int, int]
+"""A segment: its partition's key, base offset, generation."""
 
 
 class Entry(NamedTuple):
@@ -85,8 +98,8 @@ def name_of(number: int) -> str:
 def encode_parts(parts: Sequence[Part]) -> list[Buffer]:
     """Return the payload of an APPEND entry in pieces."""
     pieces: list[Buffer] = [_COUNT.pack(len(parts))]
-    for key, base, generation, position, batch in parts:
-        pieces.append(_PART.pack(key, base, generation, position, len(batch)))
+    for key, base, generation, position, synced, batch in parts:
+        pieces.append(_PART.pack(key, base, generation, position, synced, len(batch)))
         pieces.append(bytes(batch))
     return pieces
 
@@ -96,9 +109,9 @@ def decode_parts(payload: memoryview) -> Iterator[Part]:
     (count,) = _COUNT.unpack_from(payload)
     at = _COUNT.size
     for _ in range(count):
-        key, base, generation, position, length = _PART.unpack_from(payload, at)
+        key, base, generation, position, synced, length = _PART.unpack_from(payload, at)
         at += _PART.size
-        yield Part(key, base, generation, position, payload[at : at + length])
+        yield Part(key, base, generation, position, synced, payload[at : at + length])
         at += length
 
 
@@ -114,6 +127,8 @@ class WriteAheadLog:
         self.file = files.open(name_of(number), create=True)
         self.written = 0
         """Bytes of whole entries in the file."""
+        self.opened = False
+        """Whether the file says durably that somebody is appending."""
         self._allocated = self.file.size()
         self._pending: list[Buffer] = []
         self._pending_bytes = 0
@@ -153,7 +168,7 @@ class WriteAheadLog:
         """Take an APPEND entry of one batch: the bytes that ``add`` makes, but quicker."""
         size = len(batch)
         length = _COUNT.size + _PART.size + size
-        place = (key, base, generation, position, size)
+        place = (key, base, generation, position, True, size)
         head = bytearray(_ONE_PART.pack(_MAGIC, length, 0, _APPEND, self.sequence, 1, *place))
         check = crc32c(batch, crc32c(memoryview(head)[_CHECKED_FROM:]))
         _CHECK.pack_into(head, _CHECK_AT, check)
@@ -172,6 +187,7 @@ class WriteAheadLog:
         """Go on in a file that was prepared; everything taken so far must have been flushed."""
         self.number, self.file = number, file
         self.written = 0
+        self.opened = False
         self._allocated = file.size()
 
 

@@ -1,0 +1,174 @@
+"""The end of a partition after an unclean stop: what is beyond its recovery point.
+
+First everything is only read, so that it can be read again with an earlier limit; then what cannot
+be used is copied to ``quarantine/``; and only when those copies are durable is anything cut off.
+"""
+
+from collections.abc import Callable, Iterator
+
+from mainstem.core.batch import HEADER_SIZE, checksum_matches, read_header
+from mainstem.core.errors import CorruptBatch, DamagedLog
+from mainstem.log import manifest
+from mainstem.log.files import Files
+from mainstem.log.partition import DiskPartition
+from mainstem.log.segment import Segment
+
+QUARANTINE = "quarantine"
+NO_LIMIT = 1 << 63
+_WINDOW = 4 * 1024 * 1024
+
+
+class End:
+    """One partition beyond its recovery point."""
+
+    def __init__(self, files: Files, partition: DiskPartition, limit: int) -> None:
+        self._files = files
+        self._limit = limit
+        self._leftovers: list[tuple[Segment, int, str]] = []
+        """What cannot be used: where it begins, and why."""
+        self._outdated: list[Segment] = []
+        self._untouchable = False
+        self.partition = partition
+        self.scanned_bytes = 0
+        self.findings: list[str] = []
+
+    def read(self, gone: set[tuple[int, int]], now_ms: Callable[[], int]) -> None:
+        """Accept what is whole and in order; nothing on the disk is changed."""
+        partition = self.partition
+        if partition.segments:
+            self._extend(partition.segments[-1])
+        if self._untouchable:
+            return
+        known = {(each.base, each.generation) for each in partition.segments}
+        for base, generation in sorted(segment_names(self._files, partition.directory)):
+            if (base, generation) in known:
+                continue
+            segment = partition.empty_segment(base, now_ms(), generation)
+            segment.created = True
+            if (base, generation) in gone or base < partition.end:
+                # Replaced, or written by a replacement that never came about.
+                self._outdated.append(segment)
+            elif base == partition.end:
+                partition.segments.append(segment)
+                self._extend(segment)
+            else:
+                reason = f"offsets {partition.end} to {base - 1} before it are missing"
+                self._leftovers.append((segment, 0, reason))
+        # A power cut may take what a start was moved over; its offsets are not given again.
+        partition.end = max(partition.end, partition.start)
+
+    def _extend(self, segment: Segment) -> None:
+        """Read a segment from its recovery point on."""
+        try:
+            segment.make_ready()
+            file = segment.file
+        except DamagedLog as error:
+            self._leave(str(error))
+            return
+        except FileNotFoundError:
+            self._leave(f"{segment.path} is missing; restore it, or run mainstem repair")
+            return
+        while True:
+            window = file.pread(_WINDOW, segment.size)
+            reason = self._accept_window(segment, window)
+            if reason or len(window) < _WINDOW:
+                break
+        if segment.size < file.size():
+            self._leftovers.append((segment, segment.size, reason or "a batch is cut off"))
+
+    def _leave(self, problem: str) -> None:
+        """Let the partition end at its recovery point; what may follow stays where it is."""
+        self._untouchable = True
+        self.findings.append(f"{self.partition.place}: {problem}")
+
+    def _accept_window(self, segment: Segment, window: bytes) -> str:
+        """Accept the batches of a stretch; return why the next one cannot be, if so."""
+        partition = self.partition
+        view = memoryview(window)
+        position = 0
+        while len(view) - position >= HEADER_SIZE:
+            try:
+                header = read_header(view, position)
+            except CorruptBatch as error:
+                return str(error)
+            if position + header.size > len(view):
+                if position == 0 and len(view) == _WINDOW:
+                    view = memoryview(segment.file.pread(header.size, segment.size))
+                    if len(view) == header.size:
+                        continue
+                return "" if len(window) == _WINDOW and position else "a batch is cut off"
+            if not checksum_matches(view, position, header.size):
+                return "a checksum does not match"
+            if header.base_offset != partition.end:
+                return f"offset {header.base_offset} stands where {partition.end} is due"
+            if header.epoch != partition.epoch:
+                return f"left behind by an earlier process (epoch {header.epoch})"
+            if header.base_offset >= self._limit:
+                return "it was appended together with events that are not there"
+            batch = view[position : position + header.size]
+            partition.accept(segment, header, batch.tobytes())
+            self.scanned_bytes += header.size
+            position += header.size
+        return "" if len(window) == _WINDOW or position == len(view) else "a batch is cut off"
+
+    def quarantine(self) -> bool:
+        """Copy what cannot be used, and name it; tell if there was anything."""
+        copied = False
+        for segment, position, reason in self._leftovers:
+            data = segment.file.pread(segment.file.size() - position, position)
+            if not data.strip(b"\0"):
+                # Reserved, and never written: it holds nothing.
+                continue
+            name = _copy(self._files, f"{segment.path.replace('/', '_')}@{position}", data)
+            self.findings.append(
+                f"{segment.place(position)} ({self.partition.place}, offset {self.partition.end}): "
+                f"{reason}; {len(data)} bytes were moved to {QUARANTINE}/{name}"
+            )
+            copied = True
+        return copied
+
+    def settle(self) -> None:
+        """Cut off what is not part of the log, and make the rest durable."""
+        partition = self.partition
+        if not self._untouchable:
+            for segment, position, _ in self._leftovers:
+                if segment in partition.segments:
+                    segment.file.truncate(position)
+                else:
+                    self._outdated.append(segment)
+            partition.reveal(partition.end)
+            for segment in (*self._outdated, *partition.drop_before(partition.start)):
+                self._files.remove(segment.path)
+                self._files.remove(segment.index_path)
+            for segment in partition.segments:
+                if segment.created:
+                    segment.save_index()
+                    segment.sync()
+            if self._files.names(partition.directory):
+                self._files.sync_dir(partition.directory)
+        partition.saved = manifest.encode_partition(partition.record())
+
+
+def segment_names(files: Files, directory: str) -> Iterator[tuple[int, int]]:
+    """Yield (base, generation) of the segments in a directory."""
+    for name in files.names(directory):
+        base, _, generation = name.removesuffix(".seg").partition("-")
+        if name.endswith(".seg") and base.isdigit() and generation.isdigit():
+            yield int(base), int(generation)
+
+
+def _copy(files: Files, name: str, data: bytes) -> str:
+    """Keep bytes in quarantine; a name that is taken by others is not used again."""
+    taken = files.names(QUARANTINE)
+    number, free = 1, name
+    while free in taken:
+        file = files.open(f"{QUARANTINE}/{free}")
+        if data.startswith(file.pread(file.size(), 0)):
+            # Begun by a recovery that was itself interrupted.
+            break
+        number += 1
+        free = f"{name}.{number}"
+    kept = files.open(f"{QUARANTINE}/{free}", create=True)
+    kept.pwrite(data, 0)
+    kept.sync()
+    return free
