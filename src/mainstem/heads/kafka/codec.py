@@ -24,8 +24,8 @@ from mainstem.heads.kafka.messages.consumer_protocol import CONSUMER_PROTOCOL_VE
 from mainstem.heads.kafka.primitives import Malformed, size_of, skip_tags
 from mainstem.heads.shape import Piece, ProtocolError
 
-MAX_ELEMENTS = 250_000
-"""Array elements and tagged fields in one request, unless the caller says otherwise."""
+MAX_ELEMENTS = 200_000
+"""Array elements and tagged fields in one request: the costliest ones decode to 55 MiB in 0.2 s."""
 
 _HEAD_OF_REQUEST = Struct(">hhih")
 _FRAMED_REQUEST = Struct(">ihhi")
