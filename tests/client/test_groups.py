@@ -331,6 +331,18 @@ def test_a_member_that_was_fenced_begins_again_at_the_cursor() -> None:
     assert again is None, "it is a new member, and the other one has what it had"
 
 
+def test_a_group_reads_what_comes_after_a_restart_that_lost_events(tmp_path: Path) -> None:
+    with mainstem.open(tmp_path) as stem:
+        stem.topics.create("n", durability="memory")
+        stem.publish_many("n", range(5))
+        assert len(list(stem.subscribe("n", group="g", follow=False))) == 5
+
+    with mainstem.open(tmp_path) as stem:
+        stem.publish_many("n", [10, 11, 12])
+
+        assert numbers(stem.subscribe("n", group="g", follow=False)) == [10, 11, 12]
+
+
 # Looking after groups
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mainstem.broker.broker import Broker
-from mainstem.core.policies import TopicSettings
+from mainstem.core.policies import Durability, TopicSettings
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.memory import MemoryLog
 from mainstem.log.recovery import Report
@@ -43,6 +43,8 @@ class Node:
         self._closed = threading.Event()
         if isinstance(log, MemoryLog):
             self._keep_up(log)
+        elif not log.recovery.clean or self._has_memory_topics():
+            self._take_back_cursors()
         # A program that forgets to close ends as cleanly as one that does.
         atexit.register(self.close)
 
@@ -58,6 +60,25 @@ class Node:
         self._closed.set()
         atexit.unregister(self.close)
         self._log.close()
+
+    def _has_memory_topics(self) -> bool:
+        topics = self.broker.topics()
+        return any(topic.settings.durability is Durability.MEMORY for topic in topics)
+
+    def _take_back_cursors(self) -> None:
+        """Put cursors that are past the tail at the tail, before anything new is appended.
+
+        Cursors survive a power cut, and events of ``disk`` and ``memory`` topics may not: new
+        events would get the offsets of lost ones, and the group would take them for read.
+        """
+        for group in self.broker.groups():
+            ahead = {
+                (lag.topic, lag.partition): lag.tail
+                for lag in group.lags
+                if lag.cursor is not None and lag.cursor > lag.tail
+            }
+            if ahead:
+                self.broker.commit(group.name, ahead)
 
     def _keep_up(self, log: MemoryLog) -> None:
         def run() -> None:
