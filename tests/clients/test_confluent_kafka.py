@@ -5,8 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
 PATIENCE_S = 30
 
@@ -223,3 +229,19 @@ def test_an_event_over_the_limit_is_refused_and_the_producer_goes_on(
     assert reports[0] is not None
     assert reports[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
     assert reports[1] is None
+
+
+def test_settings_of_a_topic_can_be_read_and_changed(
+    kafka: str, admin: AdminClient, made: str
+) -> None:
+    wanted = ConfigResource(ConfigResource.Type.TOPIC, made)
+    before = admin.describe_configs([wanted])[wanted].result(30)
+    entry = ConfigEntry("retention.ms", "60000", incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource(ConfigResource.Type.TOPIC, made, incremental_configs=[entry])
+    admin.incremental_alter_configs([changed])[changed].result(30)
+
+    after = admin.describe_configs([wanted])[wanted].result(30)
+
+    assert before["retention.ms"].value == "-1"
+    assert after["retention.ms"].value == "60000"
+    assert after["mainstem.durability"].value == "fsync"

@@ -7,6 +7,7 @@ from mainstem.heads.kafka.adapter import (
     api_versions,
     coordinator,
     cursors,
+    describe_configs,
     fetch,
     groups,
     list_offsets,
@@ -51,8 +52,17 @@ SERVED: dict[int, Served] = {
     19: _served(topics.CREATE_FIRST, topics.CREATE_LAST, topics.create),
     20: _served(topics.DELETE_FIRST, topics.DELETE_LAST, topics.delete),
     21: _served(list_offsets.DELETE_FIRST, list_offsets.DELETE_LAST, list_offsets.delete_records),
+    32: _served(
+        describe_configs.DESCRIBE_FIRST, describe_configs.DESCRIBE_LAST, describe_configs.describe
+    ),
+    33: _served(describe_configs.ALTER_FIRST, describe_configs.ALTER_LAST, describe_configs.alter),
     37: _served(topics.GROW_FIRST, topics.GROW_LAST, topics.grow),
     42: _served(groups.DELETE_FIRST, groups.DELETE_LAST, groups.delete),
+    44: _served(
+        describe_configs.INCREMENTAL_FIRST,
+        describe_configs.INCREMENTAL_LAST,
+        describe_configs.alter_some,
+    ),
     47: _served(cursors.DELETE_FIRST, cursors.DELETE_LAST, cursors.delete),
     60: _served(metadata.CLUSTER_FIRST, metadata.CLUSTER_LAST, metadata.cluster),
 }

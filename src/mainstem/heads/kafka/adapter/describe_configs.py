@@ -1,0 +1,150 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: topic settings under their names."""
+
+from collections.abc import Iterable
+
+from mainstem.core.errors import InvalidSetting, MainstemError
+from mainstem.core.policies import TopicSettings
+from mainstem.heads.kafka.adapter import configs
+from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlteredConfigs,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribedConfig,
+    DescribedConfigs,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+DESCRIBE_FIRST, DESCRIBE_LAST = 1, 4
+ALTER_FIRST, ALTER_LAST = 0, 2
+INCREMENTAL_FIRST, INCREMENTAL_LAST = 0, 1
+
+_TOPIC, _BROKER = 2, 4
+_OF_TOPIC, _STATIC, _DEFAULT = 1, 4, 5
+_SET, _DELETE = 0, 1
+
+
+def describe(asked: Asked, request: DescribeConfigsRequest, reply: Reply) -> None:
+    """Show the settings of topics and of the broker."""
+    results = [_described(asked.service, each) for each in request.resources]
+    reply(DescribeConfigsResponse(results=results))
+
+
+def _described(service: Service, asked: DescribeConfigsResource) -> DescribedConfigs:
+    try:
+        shown = _shown(service, asked.resource_type, asked.resource_name)
+    except MainstemError as error:
+        return DescribedConfigs(
+            code_of(error), str(error), asked.resource_type, asked.resource_name
+        )
+    wanted = None if asked.configuration_keys is None else set(asked.configuration_keys)
+    if wanted is not None:
+        shown = [each for each in shown if each.name in wanted]
+    return DescribedConfigs(0, None, asked.resource_type, asked.resource_name, shown)
+
+
+def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
+    if kind == _TOPIC:
+        settings = service.broker.topic(name).settings
+        return [
+            DescribedConfig(key, value, False, _DEFAULT if default else _OF_TOPIC)
+            for key, value, default in configs.shown(settings)
+        ]
+    if kind == _BROKER:
+        return [
+            DescribedConfig(key, value, True, _STATIC)
+            for key, value in (
+                ("broker.id", str(service.settings.node_id)),
+                ("auto.create.topics.enable", str(service.settings.auto_create).lower()),
+                ("num.partitions", str(service.settings.auto_create_partitions)),
+                ("default.replication.factor", "1"),
+                ("socket.request.max.bytes", str(service.settings.max_frame_bytes)),
+                ("fetch.max.bytes", str(service.settings.max_fetch_bytes)),
+                ("max.connections", str(service.settings.max_connections)),
+                ("group.initial.rebalance.delay.ms", "0"),
+            )
+        ]
+    raise InvalidSetting(f"resources of type {kind} have no settings here; topics and brokers do")
+
+
+def alter(asked: Asked, request: AlterConfigsRequest, reply: Reply) -> None:
+    """Replace all settings of topics: what is not named becomes the default again."""
+    responses = [
+        _altered(
+            asked.service,
+            (each.resource_type, each.resource_name),
+            [(entry.name, entry.value) for entry in each.configs],
+            fresh=True,
+            validate_only=request.validate_only,
+        )
+        for each in request.resources
+    ]
+    reply(AlterConfigsResponse(responses=responses))
+
+
+def alter_some(asked: Asked, request: IncrementalAlterConfigsRequest, reply: Reply) -> None:
+    """Change the settings that are named."""
+    responses = []
+    for each in request.resources:
+        operations = {entry.config_operation for entry in each.configs}
+        if not operations <= {_SET, _DELETE}:
+            message = "only SET and DELETE are understood: no setting here is a list"
+            refused = AlteredConfigs(
+                Code.INVALID_CONFIG, message, each.resource_type, each.resource_name
+            )
+            responses.append(refused)
+            continue
+        changes = [
+            (entry.name, entry.value if entry.config_operation == _SET else None)
+            for entry in each.configs
+        ]
+        resource = (each.resource_type, each.resource_name)
+        responses.append(
+            _altered(
+                asked.service,
+                resource,
+                changes,
+                fresh=False,
+                validate_only=request.validate_only,
+            )
+        )
+    reply(IncrementalAlterConfigsResponse(responses=responses))
+
+
+def _altered(
+    service: Service,
+    resource: tuple[int, str],
+    named: Iterable[tuple[str, str | None]],
+    *,
+    fresh: bool,
+    validate_only: bool,
+) -> AlteredConfigs:
+    kind, name = resource
+    try:
+        if kind != _TOPIC:
+            raise InvalidSetting("only settings of topics can be changed while it runs")
+        settings = service.broker.topic(name).settings
+        changes = configs.changes(named)
+        if fresh:
+            changes = _all_defaults() | changes
+        settings.altered(**changes)
+        if not validate_only:
+            service.broker.alter_topic(name, **changes)
+    except MainstemError as error:
+        return AlteredConfigs(code_of(error), str(error), kind, name)
+    return AlteredConfigs(0, None, kind, name)
+
+
+def _all_defaults() -> dict[str, object]:
+    defaults = TopicSettings()
+    return {
+        name: getattr(defaults, name)
+        for name in TopicSettings.__struct_fields__
+        # How many partitions there are, and where they are kept, is not a config of Kafka's.
+        if name not in ("partitions", "durability")
+    }
