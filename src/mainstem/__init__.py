@@ -1,8 +1,8 @@
 """One log underneath, every messaging style as a view of it, Spark on top."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # As a type checker sees typing's, whose import would cost most of ours.
 if TYPE_CHECKING:
     from mainstem.client.embedded import EmbeddedStem, open_stem
     from mainstem.client.stem import GroupInfo, Lag, Stem, Subscription, TopicInfo
