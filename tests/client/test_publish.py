@@ -1,6 +1,7 @@
 """Publishing: one event, and many."""
 
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,6 +133,33 @@ def test_many_events_go_into_few_large_batches(memory: mainstem.EmbeddedStem) ->
     overhead = topic.size_bytes - 4000 * 1000
     assert overhead < 4000 * 12, "a batch of its own would cost each event 61 bytes more"
     assert min(part.tail for part in topic.partitions) > 1000, "both partitions were used"
+
+
+def test_many_events_take_little_memory_however_many_they_are(tmp_path: Path) -> None:
+    with mainstem.open(tmp_path, batch_bytes=128 * 1024, pending_bytes=1024 * 1024) as stem:
+        stem.topics.create("orders", partitions=4)
+        tracemalloc.start()
+
+        count = stem.publish_many("orders", (b"%1000d" % n for n in range(20_000)))
+
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert count == 20_000
+        assert peak < 8 * 1024 * 1024, "20 MB went through"
+
+
+def test_reading_takes_little_memory_however_much_is_behind(tmp_path: Path) -> None:
+    with mainstem.open(tmp_path, fetch_bytes=256 * 1024) as stem:
+        stem.topics.create("orders", partitions=4, durability="disk")
+        stem.publish_many("orders", (b"%1000d" % n for n in range(20_000)))
+        tracemalloc.start()
+
+        count = sum(1 for _ in stem.subscribe("orders", follow=False))
+
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert count == 20_000
+        assert peak < 6 * 1024 * 1024, "20 MB went through"
 
 
 def test_nothing_is_many_events_too(memory: mainstem.EmbeddedStem) -> None:
