@@ -91,7 +91,7 @@ class Cursors:
         for partition, cursor in cursors.items():
             if cursor.offset < 0:
                 raise InvalidSetting(f"a cursor cannot be at {cursor.offset}; offsets begin at 0")
-            size = len(cursor.metadata.encode())
+            size = _size(cursor.metadata)
             if size > MAX_METADATA_BYTES:
                 raise InvalidSetting(
                     f"{size} bytes of metadata for a cursor of group {group!r} in partition "
@@ -153,6 +153,15 @@ class Cursors:
 
 def _key(group: str, partition: PartitionId) -> CursorKey:
     return CursorKey(group, partition.topic_id, partition.number)
+
+
+def _size(metadata: str) -> int:
+    try:
+        return len(metadata.encode())
+    except UnicodeEncodeError:
+        raise InvalidSetting(
+            f"metadata {metadata!r:.100} of a cursor cannot be written as UTF-8"
+        ) from None
 
 
 def _take_out(table: dict[Outer, dict[Inner, Cursor]], outer: Outer, inner: Inner) -> None:

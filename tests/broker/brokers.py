@@ -1,0 +1,124 @@
+"""A broker on the log in memory with a clock that only tests move."""
+
+from collections.abc import Callable, Sequence
+
+from mainstem.broker.broker import Broker
+from mainstem.broker.groups import HAND_OVER_MS
+from mainstem.core.batch import batches
+from mainstem.core.errors import MainstemError
+from mainstem.core.event import Event
+from mainstem.core.policies import TopicSettings
+from mainstem.core.records import events
+from mainstem.log.durable import Commit
+from mainstem.log.memory import MemoryLog
+from mainstem.log.port import (
+    Appended,
+    Bounds,
+    Log,
+    PartitionId,
+    Slice,
+    TimedOffset,
+    WritableBatch,
+)
+
+NOW_MS = 1_700_000_000_000
+
+
+class Clock:
+    """A time of day that stands still until it is moved."""
+
+    def __init__(self, now_ms: int = NOW_MS) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def new_broker(
+    log: Log | None = None, clock: Clock | None = None, hand_over_ms: int = HAND_OVER_MS
+) -> Broker:
+    """Open a broker; on a log that is there already it finds all that was written down."""
+    ids = iter(range(1, 1_000_000))
+    return Broker(
+        MemoryLog() if log is None else log,
+        clock or Clock(),
+        new_id=lambda: f"a{next(ids):031x}",
+        hand_over_ms=hand_over_ms,
+    )
+
+
+def publish(broker: Broker, topic: str, *values: bytes, partition: int | None = None) -> None:
+    """Publish one event per value."""
+    broker.publish(topic, [Event(value) for value in values], partition).durable.wait(30)
+
+
+def read_all(broker: Broker, topic: str, partition: int = 0) -> list[Event]:
+    """Return every event of a partition."""
+    found: list[Event] = []
+    start, tail = broker.bounds(topic, partition)[:2]
+    offset = start
+    while offset < tail:
+        read = broker.read(topic, partition, offset, 1_000_000)
+        for batch in batches(read.tobytes()):
+            found += events(batch, topic=topic, partition=partition, from_offset=offset)
+        offset = found[-1].offset + 1
+    return found
+
+
+def values(found: Sequence[Event]) -> list[bytes | None]:
+    """Return only the values."""
+    return [event.value for event in found]
+
+
+class LateLog:
+    """A log whose appends become durable only when the test says so."""
+
+    def __init__(self) -> None:
+        self._log = MemoryLog()
+        self.late = False
+        self.commits: list[Commit] = []
+
+    def settle(self, error: MainstemError | None = None) -> None:
+        """Make everything durable, or fail it."""
+        for commit in self.commits:
+            commit.settle(error)
+
+    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+        """Append, and promise durability."""
+        appended = self._log.append(batches)
+        if not self.late:
+            return appended
+        self.commits.append(Commit())
+        return Appended(appended.offsets, self.commits[-1])
+
+    def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
+        """Create the partition."""
+        self._log.ensure(partition, topic, settings)
+
+    def delete(self, partitions: Sequence[PartitionId]) -> None:
+        """Delete partitions."""
+        self._log.delete(partitions)
+
+    def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
+        """Read."""
+        return self._log.read(partition, offset, max_bytes)
+
+    def bounds(self, partition: PartitionId) -> Bounds:
+        """Return the bounds."""
+        return self._log.bounds(partition)
+
+    def offset_at(self, partition: PartitionId, timestamp_ms: int) -> TimedOffset | None:
+        """Search by time."""
+        return self._log.offset_at(partition, timestamp_ms)
+
+    def watch(
+        self, partition: PartitionId, offset: int, wake: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Watch the tail."""
+        return self._log.watch(partition, offset, wake)
+
+    def cut(
+        self, partition: PartitionId, *, start: int | None = None, end: int | None = None
+    ) -> Bounds:
+        """Cut."""
+        return self._log.cut(partition, start=start, end=end)
