@@ -16,6 +16,8 @@ from mainstem.broker.groups import HAND_OVER_MS
 from mainstem.broker.lags import GroupState, Lag, group_state, lag
 from mainstem.broker.member import Member
 from mainstem.broker.overload import NO_COUNTERS, Held
+from mainstem.broker.producers import Producers
+from mainstem.broker.producing import Producing
 from mainstem.broker.publishing import Published, Run, check_batch, runs
 from mainstem.broker.state import OpenTopic, State
 from mainstem.broker.topics import Topic
@@ -61,6 +63,8 @@ class Broker:
         self._state = State(log, hand_over_ms)
         self._state.load(now_ms())
         self.classic = ClassicGroups(self._state, now_ms)
+        self.producers = Producers(self._state, now_ms)
+        self._producing = Producing(self._state, self.producers, now_ms)
 
     # Topics
 
@@ -100,6 +104,7 @@ class Broker:
             calls = self._state.make_room(gone)
             durable = self._state.change_topics(changes, now_ms)
             self._state.change_cursors(self._state.cursors.forget(gone), now_ms)
+            self.producers.forget(gone)
             self._state.finish_deletions(now_ms)
             calls += self._state.groups.topic_changed(name, now_ms)
         _call(calls)
@@ -164,8 +169,11 @@ class Broker:
         opened = self._open(topic)
         if not 0 <= partition < len(opened.topic.partitions):
             raise UnknownPartition(topic, partition, len(opened.topic.partitions))
-        count = check_batch(opened.topic, batch)
-        return self._append_within_limit(opened, [Run(partition, batch, range(count))], held)
+        header = check_batch(opened.topic, batch)
+        run = Run(partition, batch, range(header.count))
+        if header.producer_id >= 0:
+            return self._producing.append(topic, run, header, held)
+        return self._append_within_limit(opened, [run], held)
 
     def admit(
         self, topic: str, partition: int, count: int, held: Held | None = None
@@ -362,6 +370,8 @@ class Broker:
         except UnknownPartition as error:
             raise self._gone(topic, error) from None
         with self._state.lock:
+            if end is not None:
+                self.producers.cut(at)
             calls = self._state.make_room((at,))
         _call(calls)
         return bounds

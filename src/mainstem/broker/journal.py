@@ -16,12 +16,18 @@ from mainstem.core.event import Event
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build, events
 from mainstem.log.durable import AT_ONCE
-from mainstem.log.port import Durable, Log, PartitionId
+from mainstem.log.port import Durable, Log, PartitionId, WritableBatch
 
 TOPICS = "__mainstem_topics"
 CURSORS = "__mainstem_cursors"
 GENERATIONS = "__mainstem_generations"
-IDS = {TOPICS: f"{0x10:032x}", CURSORS: f"{0x11:032x}", GENERATIONS: f"{0x12:032x}"}
+PRODUCERS = "__mainstem_producers"
+IDS = {
+    TOPICS: f"{0x10:032x}",
+    CURSORS: f"{0x11:032x}",
+    GENERATIONS: f"{0x12:032x}",
+    PRODUCERS: f"{0x13:032x}",
+}
 """Fixed, so that the state can be found before anything is known."""
 SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)
 
@@ -63,19 +69,22 @@ class Journal(Generic[Key, Value]):
 
     def append(self, changes: Iterable[Change[Key, Value]], now_ms: int) -> Durable:
         """Write changes, all or nothing; they are ordered on return and durable later."""
+        batches = self.batches(changes, now_ms)
+        return self._log.append(batches).durable if batches else AT_ONCE
+
+    def batches(
+        self, changes: Iterable[Change[Key, Value]], now_ms: int
+    ) -> list[tuple[PartitionId, WritableBatch]]:
+        """Return changes as they are appended, so that other things can be appended with them."""
         encode = self._encoder.encode
         written = [
             Event(None if change.value is None else encode(change.value), encode(change.key))
             for change in changes
         ]
-        if not written:
-            return AT_ONCE
-        return self._log.append(
-            [
-                (self._partition, build(written[at : at + _EVENTS_PER_BATCH], now_ms=now_ms))
-                for at in range(0, len(written), _EVENTS_PER_BATCH)
-            ]
-        ).durable
+        return [
+            (self._partition, build(written[at : at + _EVENTS_PER_BATCH], now_ms=now_ms))
+            for at in range(0, len(written), _EVENTS_PER_BATCH)
+        ]
 
     def replay(self, apply: Callable[[Key, Value | None], None]) -> None:
         """Apply everything that was ever written and is still kept, in order."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mainstem.broker.topics import Topic
-from mainstem.core.batch import HEADER_SIZE, check_header
+from mainstem.core.batch import HEADER_SIZE, BatchHeader, check_header
 from mainstem.core.errors import EventTooLarge, InvalidEvent, UnknownPartition
 from mainstem.core.event import Event, Position
 from mainstem.core.partitioner import Turns, partition_for
@@ -74,13 +74,13 @@ def runs(
     return list(_split(topic, partition, events, range(len(events)), now_ms))
 
 
-def check_batch(topic: Topic, batch: WritableBatch) -> int:
-    """Check a batch from a producer as its topic asks; return how many events it holds."""
+def check_batch(topic: Topic, batch: WritableBatch) -> BatchHeader:
+    """Check a batch from a producer as its topic asks; return its header."""
     settings = topic.settings
     header = check_header(batch, max_bytes=settings.max_batch_bytes, topic=topic.name)
     if settings.deep:
         check_records(batch, needs_keys=settings.compact)
-    return header.count
+    return header
 
 
 def _spread(topic: Topic, events: Sequence[Event], turns: Turns, now_ms: int) -> list[Run]:

@@ -205,6 +205,28 @@ class InvalidSessionTimeout(InvalidSetting):
         self.timeout_ms = timeout_ms
 
 
+class InvalidProducerEpoch(Fenced):
+    """The batch comes from a producer that has been replaced by one with a later epoch."""
+
+    def __init__(self, producer_id: int, epoch: int, current: int) -> None:
+        super().__init__(
+            f"producer {producer_id} writes with epoch {epoch}, and its epoch is {current} now: "
+            "another producer took its place, or its transaction took too long"
+        )
+        self.producer_id, self.epoch, self.current = producer_id, epoch, current
+
+
+class OutOfOrderSequence(MainstemError):
+    """A batch of an idempotent producer is missing before this one."""
+
+    def __init__(self, producer_id: int, place: str, sequence: int, expected: int) -> None:
+        super().__init__(
+            f"producer {producer_id} writes sequence {sequence} to {place}, where {expected} "
+            "follows: a batch before this one is missing, or it was written long ago"
+        )
+        self.producer_id, self.sequence, self.expected = producer_id, sequence, expected
+
+
 class StorageFull(MainstemError):
     """No space is left; nothing of the request was kept, and trying again later may work."""
 
