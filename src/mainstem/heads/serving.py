@@ -1,41 +1,62 @@
-"""The loop that drives stream heads: the only sockets in the heads.
+"""The loop that drives stream heads: the only sockets in the heads, with ``outflow``.
 
 How this works: bytes are read into one buffer that all connections of the loop share, so an idle
 connection holds no memory; only a frame that is not whole yet is kept by its own connection. The
-frames of one read are all handled before anything is written, and their answers leave in one
-write. Answers leave in the order of the requests, also those that come later (an append that waits
-for the disk, a read that waits for events). A peer that does not read its answers, or has too many
-requests unanswered, is not read from until it catches up: that is all the backpressure there is.
+frames of one read are handled before anything is written, and their answers leave in one write.
+Answers leave in the order of the requests, also those that come later (an append that waits for
+the disk, a read that waits for events).
+
+A turn ends early when it has taken long or its answers are many: what was read and not handled is
+kept (``backlog``), and nothing more is read until it is done. It goes on after everybody else had
+a turn; or, if the peer does not read its answers or has too many requests unanswered, once it has
+caught up. That is all the backpressure there is, and all the memory that a peer can take.
 """
 
 import asyncio
 import logging
-import os
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from mainstem.heads.shape import (
-    Answer,
-    Conversation,
-    Later,
-    Piece,
-    ProtocolError,
-    Stretch,
-)
+from mainstem.heads.outflow import Outflow
+from mainstem.heads.shape import Answer, Conversation, Later, ProtocolError
 
 _logger = logging.getLogger("mainstem.heads")
 
 READ_BYTES = 256 * 1024
-HIGH_WATER = 4 * 1024 * 1024
+TURN_S = 0.005
+"""After this the others have their turn."""
+TURN_BYTES = 1024 * 1024
+"""Answers in memory, or requests unanswered, after which a peer has to catch up."""
 MAX_UNANSWERED = 512
-SENDFILE_FROM = 16 * 1024
-"""Shorter stretches are copied: a system call of their own would cost more."""
+LINGER_S = 2.0
+"""How long a peer that is cut off may take to read what it was told last."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """Drives one conversation over one socket."""
+
+    __slots__ = (
+        "_backlog",
+        "_connections",
+        "_conversation",
+        "_converse",
+        "_ending",
+        "_filled",
+        "_loop",
+        "_out",
+        "_owed",
+        "_owed_bytes",
+        "_partial",
+        "_reading",
+        "_scheduled",
+        "_scratch",
+        "_transport",
+        "_wanted",
+        "peer",
+    )
 
     def __init__(
         self,
@@ -49,38 +70,47 @@ class Connection(asyncio.BufferedProtocol):
         self._partial: bytearray | None = None
         self._filled = 0
         self._wanted = 0
-        self._out: list[Piece] = []
-        self._owed: deque[Later] = deque()
-        self._paused_by_answers = self._paused_by_writes = False
+        self._backlog: memoryview | None = None
+        self._owed: deque[tuple[Later, int]] | None = None
+        """Requests that are not answered, and their sizes; None while there are none."""
+        self._owed_bytes = 0
+        self._reading = True
+        self._scheduled = False
+        self._ending = False
+        self._conversation: Conversation | None = None
         self.peer = "?"
 
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the conversation."""
+        self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=HIGH_WATER)
-        self._socket: socket.socket = transport.get_extra_info("socket")
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
-        self.peer = f"{host}:{port}"
+        self._out = Outflow(self._transport)
+        self.peer = peer_of(transport)
         self._connections.add(self)
         self._conversation = self._converse(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the conversation."""
+        if error is not None and not isinstance(error, ConnectionError):
+            _logger.warning("lost %s: %s", self.peer, error)
         self._connections.discard(self)
-        self._conversation.close()
+        self._stop_listening()
+        self._out.clear()
 
     def eof_received(self) -> bool:
-        """Close once the peer has said all it wanted."""
-        return False
+        """Close once everything that the peer asked for is answered, except what may never be."""
+        self._ending = True
+        self._let_go()
+        return bool(self._owed or self._out)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where to read into: the rest of a frame that has begun, or the shared buffer."""
         if self._partial is None:
             return self._scratch
         if self._filled == len(self._partial):
+            # No more than what came is allocated ahead, whatever the length says will come.
             grown = bytearray(min(max(2 * self._filled, READ_BYTES), max(self._wanted, 4096)))
             grown[: self._filled] = self._partial
             self._partial = grown
@@ -88,120 +118,164 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle the frames that are whole now, and keep the rest."""
-        try:
-            if self._partial is None:
-                self._take(self._scratch[:nbytes])
-            else:
-                self._filled += nbytes
-                if self._filled >= self._wanted:
-                    data, self._partial = memoryview(self._partial)[: self._filled], None
-                    self._take(data)
-        except ProtocolError as error:
-            _logger.warning("closing %s: %s", self.peer, error)
-            self._out.append(error.farewell)
-            self._flush()
-            self._transport.close()
-        except Exception:
-            # A bug of ours costs one connection, not the server; the log says where it is.
-            _logger.exception("closing %s: the request could not be carried out", self.peer)
-            self._transport.close()
-        else:
-            self._flush()
+        if self._ending:
+            return
+        if self._partial is None:
+            self._turn(self._scratch[:nbytes])
+            return
+        self._filled += nbytes
+        if self._filled >= self._wanted:
+            data, self._partial = memoryview(self._partial)[: self._filled], None
+            self._turn(data)
 
     def pause_writing(self) -> None:
-        """Stop reading from a peer that does not read."""
-        self._paused_by_writes = True
-        self._transport.pause_reading()
+        """Send nothing more until the peer has read."""
+        self._out.blocked = True
 
     def resume_writing(self) -> None:
-        """Go on once it has read."""
-        self._paused_by_writes = False
-        self._resume_if_may()
+        """Go on once it has."""
+        self._out.blocked = False
+        self._go_on()
 
     # Ours.
 
     def close(self) -> None:
-        """Close after what was written has been sent."""
-        self._transport.close()
+        """Take no more requests, and close once what was answered has been sent."""
+        self._stop_listening()
+        self._flush()
+        if self._out and not self._transport.is_closing():
+            self._loop.call_later(LINGER_S, self.abort)
 
-    def _take(self, view: memoryview) -> None:
-        position = 0
-        while True:
-            rest = view[position:]
-            size = self._conversation.frame_size(rest)
-            if size is None or size > len(rest):
-                if len(rest):
-                    self._keep(rest, size or len(rest) + 1)
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    def _turn(self, view: memoryview) -> None:
+        try:
+            assert self._conversation is not None
+            self._take(self._conversation, view)
+        except ProtocolError as error:
+            _logger.warning("closing %s: %s", self.peer, error)
+            self._out.add([error.farewell])
+            self.close()
+        except Exception:
+            # A bug of ours costs one connection, not the server; the log says where it is.
+            _logger.exception("closing %s: the request could not be carried out", self.peer)
+            self.close()
+        else:
+            self._flush()
+
+    def _take(self, conversation: Conversation, view: memoryview) -> None:
+        until = time.monotonic() + TURN_S
+        while not self._ending:
+            size = conversation.frame_size(view)
+            if size is None or size > len(view):
+                if len(view):
+                    self._keep(view, size or len(view) + 1)
                 return
-            self._answer(self._conversation.handle(rest[:size]))
-            position += size
+            self._answer(conversation.handle(view[:size]), size)
+            view = view[size:]
+            if len(view) and (self._has_to_catch_up() or time.monotonic() > until):
+                self._backlog = memoryview(bytes(view))
+                return
 
     def _keep(self, rest: memoryview, wanted: int) -> None:
-        # No more than what came is allocated ahead, whatever the length says will come.
         self._partial = bytearray(min(wanted, max(2 * len(rest), READ_BYTES)))
         self._partial[: len(rest)] = rest
         self._filled, self._wanted = len(rest), wanted
 
-    def _answer(self, answer: Answer | Later) -> None:
+    def _has_to_catch_up(self) -> bool:
+        return (
+            self._out.blocked
+            or self._out.held_bytes >= TURN_BYTES
+            or self._owed_bytes >= TURN_BYTES
+            or (self._owed is not None and len(self._owed) >= MAX_UNANSWERED)
+        )
+
+    def _answer(self, answer: Answer | Later, size: int) -> None:
         if isinstance(answer, Later):
-            self._owed.append(answer)
             answer.then(self._settle)
-            if len(self._owed) >= MAX_UNANSWERED and not self._paused_by_answers:
-                self._paused_by_answers = True
-                self._transport.pause_reading()
         elif self._owed:
             ready = Later()
             ready.settle(answer)
-            self._owed.append(ready)
+            size = max(size, sum(len(each) for each in answer if isinstance(each, bytes)))
+            answer = ready
         else:
-            self._out += answer
+            self._out.add(answer)
+            return
+        if self._owed is None:
+            self._owed = deque()
+        self._owed.append((answer, size))
+        self._owed_bytes += size
 
     def _settle(self) -> None:
-        """Send what can be sent in order."""
-        while self._owed and self._owed[0].answer is not None:
-            self._out += self._owed.popleft().answer or ()
-        if self._out:
-            self._flush()
-        self._resume_if_may()
+        """Send soon what can be sent: much may be settled in one turn of the loop."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._go_on)
 
-    def _resume_if_may(self) -> None:
-        if self._paused_by_answers and len(self._owed) < MAX_UNANSWERED // 2:
-            self._paused_by_answers = False
-        if not (self._paused_by_answers or self._paused_by_writes):
-            self._transport.resume_reading()
+    def _go_on(self) -> None:
+        """Send what is settled, then handle what was read."""
+        self._scheduled = False
+        if self._transport.is_closing():
+            return
+        owed = self._owed
+        while owed and owed[0][0].answer is not None:
+            later, size = owed.popleft()
+            self._owed_bytes -= size
+            self._out.add(later.answer or ())
+            if later.failed:
+                _logger.error("closing %s: %s", self.peer, later.failed)
+                self.close()
+                return
+        if not owed:
+            self._owed = None
+        backlog = self._backlog
+        if backlog is not None and not self._has_to_catch_up():
+            self._backlog = None
+            self._turn(backlog)
+        else:
+            self._flush()
 
     def _flush(self) -> None:
-        out = self._out
-        if not out or self._transport.is_closing():
+        """Send what can be sent, and see what is next: reading, handling, waiting, or the end."""
+        if self._transport.is_closing():
             return
-        self._out = []
-        plain: list[bytes | bytearray | memoryview] = []
-        for piece in out:
-            if isinstance(piece, bytes | bytearray | memoryview):
-                plain.append(piece)
-            elif piece.length < SENDFILE_FROM or piece.fileno() < 0:
-                plain.append(piece.tobytes())
-            else:
-                self._write(plain)
-                plain = []
-                self._send_file(piece)
-        self._write(plain)
+        try:
+            self._out.push()
+        except OSError as error:
+            _logger.error("closing %s: %s", self.peer, error)
+            self._transport.abort()
+            return
+        if self._ending:
+            if not (self._owed or self._out):
+                self._transport.close()
+            return
+        waits = self._has_to_catch_up()
+        if self._backlog is not None and not waits:
+            self._settle()
+        self._read(self._backlog is None and not waits)
 
-    def _write(self, pieces: list[bytes | bytearray | memoryview]) -> None:
-        if pieces:
-            self._transport.write(b"".join(pieces))
+    def _read(self, wanted: bool) -> None:
+        if wanted and not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
+        elif not wanted and self._reading:
+            self._reading = False
+            self._transport.pause_reading()
 
-    def _send_file(self, stretch: Stretch) -> None:
-        """Let the kernel send a stretch of a file; what the socket does not take is copied."""
-        position, left = stretch.position, stretch.length
-        if self._transport.get_write_buffer_size() == 0:
-            try:
-                sent = os.sendfile(self._socket.fileno(), stretch.fileno(), position, left)
-            except (BlockingIOError, BrokenPipeError, ConnectionResetError):
-                sent = 0
-            position, left = position + sent, left - sent
-        if left:
-            self._transport.write(os.pread(stretch.fileno(), left, position))
+    def _stop_listening(self) -> None:
+        self._ending = True
+        self._owed = self._backlog = self._partial = None
+        self._owed_bytes = 0
+        if not self._transport.is_closing():
+            self._read(False)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._conversation is not None:
+            self._conversation.close()
+            self._conversation = None
 
 
 class Server:
@@ -223,16 +297,27 @@ class Server:
         return len(self._connections)
 
     async def close(self) -> None:
-        """Stop listening and close every connection."""
+        """Stop listening and close every connection; peers that do not read are not waited for."""
         self._server.close()
         for connection in list(self._connections):
             connection.close()
+        until = time.monotonic() + LINGER_S
+        while self._connections and time.monotonic() < until:  # noqa: ASYNC110 - it is rare
+            await asyncio.sleep(0.001)
+        for connection in list(self._connections):
+            connection.abort()
         await asyncio.sleep(0)
 
 
 def bind(host: str, port: int) -> socket.socket:
     """Take an address, without serving it yet; port 0 takes a free one."""
     return socket.create_server((host, port), backlog=1024)
+
+
+def peer_of(transport: asyncio.BaseTransport) -> str:
+    """Return who is at the other side, as the log names it."""
+    host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+    return f"{host}:{port}"
 
 
 async def serve(
@@ -247,8 +332,7 @@ async def serve(
 
     def connect() -> asyncio.BaseProtocol:
         if len(connections) >= max_connections:
-            _logger.warning("refusing a connection: %d are open already", len(connections))
-            return _Refusal()
+            return _Refusal(len(connections))
         return Connection(converse, scratch, connections)
 
     loop = asyncio.get_running_loop()
@@ -259,5 +343,11 @@ async def serve(
 class _Refusal(asyncio.Protocol):
     """Closes at once."""
 
+    def __init__(self, connections: int) -> None:
+        self._connections = connections
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        _logger.warning(
+            "refusing %s: %d connections are open already", peer_of(transport), self._connections
+        )
         transport.close()

@@ -46,10 +46,12 @@ Answer = Sequence[Piece]
 class Later:
     """An answer that comes later; it is settled once, in the thread of the event loop."""
 
-    __slots__ = ("_call", "answer")
+    __slots__ = ("_call", "answer", "failed")
 
     def __init__(self) -> None:
         self.answer: Answer | None = None
+        self.failed = ""
+        """Why there is no answer, and the peer is cut off."""
         self._call: Callable[[], None] | None = None
 
     def settle(self, answer: Answer) -> None:
@@ -58,6 +60,11 @@ class Later:
             self.answer = answer
             if self._call is not None:
                 self._call()
+
+    def fail(self, reason: str) -> None:
+        """Give up on the answer, and on the peer who waits for it."""
+        self.failed = reason
+        self.settle(())
 
     def then(self, call: Callable[[], None]) -> None:
         """Be told once the answer is there."""

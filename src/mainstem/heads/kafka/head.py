@@ -19,6 +19,7 @@ class KafkaConversation:
     def __init__(self, service: Service, peer: str) -> None:
         self._service = service
         self._peer = peer
+        self._waiting: set[Callable[[], None]] = set()
         self._session = Session(service.settings.max_frame_bytes)
         self.frame_size: Callable[[memoryview], int | None] = self._session.frame_size
 
@@ -43,15 +44,23 @@ class KafkaConversation:
 
         def reply(body: Wire | None) -> None:
             key, version = header.api_key, header.api_version
-            later.settle(
-                () if body is None else encode_response(key, version, header.correlation_id, body)
-            )
+            try:
+                later.settle(
+                    ()
+                    if body is None
+                    else encode_response(key, version, header.correlation_id, body)
+                )
+            except ValueError as error:
+                later.fail(str(error))
 
-        served.answer(Asked(self._service, header, self._peer), request.body, reply)
-        return later if later.answer is None else later.answer
+        asked = Asked(self._service, header, self._peer, self._waiting)
+        served.answer(asked, request.body, reply)
+        return later if later.answer is None or later.failed else later.answer
 
     def close(self) -> None:
-        """Nothing is held for a client that has gone; what it waits for is dropped on the way."""
+        """Stop waiting on behalf of a client that has gone."""
+        for give_up in list(self._waiting):
+            give_up()
 
 
 async def listen(service: Service, listener: socket.socket) -> Server:

@@ -31,6 +31,7 @@ class _Fetch:
         self._service = asked.service
         self._request = request
         self._reply = reply
+        self._waiting = asked.waiting
         self._most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
         self._watches: list[Callable[[], None]] = []
         self._timer: Callable[[], None] | None = None
@@ -89,6 +90,7 @@ class _Fetch:
         if self._timer is None:
             wait_ms = min(self._request.max_wait_ms, self._service.settings.max_wait_ms)
             self._timer = self._service.after(wait_ms, lambda: self._look_again(last=True)).cancel
+            self._waiting.add(self._give_up)
         self._take_back()
         for topic in self._request.topics:
             for each in topic.partitions:
@@ -118,6 +120,12 @@ class _Fetch:
         self._take_back()
         if self._timer is not None:
             self._timer()
+            self._waiting.discard(self._give_up)
+
+    def _give_up(self) -> None:
+        """Wait no longer for a peer that has gone."""
+        self._end()
+        self._reply(None)
 
     def _take_back(self) -> None:
         for take_back in self._watches:

@@ -95,8 +95,17 @@ class Service:
 
     def _make_calls(self) -> None:
         self._woken = False
-        while self._calls:
-            self._calls.popleft()()
+        try:
+            while self._calls:
+                self._calls.popleft()()
+        finally:
+            # One that fails is reported by the loop, and the others are made all the same.
+            if self._calls and not self._woken:
+                self.on_loop(_nothing)
+
+
+def _nothing() -> None:
+    """Only wakes the loop."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -105,6 +114,8 @@ class Asked(msgspec.Struct, frozen=True):
     service: Service
     header: RequestHeader
     peer: str
+    waiting: set[Callable[[], None]]
+    """What to call when the peer has gone, so that nobody waits on its behalf."""
 
 
 def log_refusal(asked: Asked, what: str, error: MainstemError) -> None:
