@@ -6,7 +6,7 @@ be used is copied to ``quarantine/``; and only when those copies are durable is 
 
 from collections.abc import Callable, Iterator
 
-from mainstem.core.batch import HEADER_SIZE, checksum_matches, read_header
+from mainstem.core.batch import HEADER_SIZE, BatchHeader, checksum_matches, read_header
 from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.log import manifest
 from mainstem.log.files import Files
@@ -99,17 +99,24 @@ class End:
                 return "" if len(window) == _WINDOW and position else "a batch is cut off"
             if not checksum_matches(view, position, header.size):
                 return "a checksum does not match"
-            if header.base_offset != partition.end:
-                return f"offset {header.base_offset} stands where {partition.end} is due"
-            if header.epoch != partition.epoch:
-                return f"left behind by an earlier process (epoch {header.epoch})"
-            if header.base_offset >= self._limit:
-                return "it was appended together with events that are not there"
+            if reason := self._out_of_place(header):
+                return reason
             batch = view[position : position + header.size]
             partition.accept(segment, header, batch.tobytes())
             self.scanned_bytes += header.size
             position += header.size
         return "" if len(window) == _WINDOW or position == len(view) else "a batch is cut off"
+
+    def _out_of_place(self, header: BatchHeader) -> str:
+        """Return why a batch that is whole is not the next one, if so."""
+        due = self.partition.end
+        if header.base_offset != due:
+            return f"offset {header.base_offset} stands where {due} is due"
+        if header.epoch != self.partition.epoch:
+            return f"left behind by an earlier process (epoch {header.epoch})"
+        if header.base_offset >= self._limit:
+            return "it was appended together with events that are not there"
+        return ""
 
     def quarantine(self) -> bool:
         """Copy what cannot be used, and name it; tell if there was anything."""

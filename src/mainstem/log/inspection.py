@@ -14,11 +14,11 @@ from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.core.records import events
 from mainstem.log import manifest, wal
+from mainstem.log.ends import QUARANTINE
 from mainstem.log.files import Files
 from mainstem.log.handles import Handles
 from mainstem.log.index import COVERED, Index
 from mainstem.log.partition import DiskPartition
-from mainstem.log.recovery import QUARANTINE
 from mainstem.log.segment import Segment, SegmentRecord
 
 _OPEN_FILES = 64
@@ -59,7 +59,8 @@ def verify(files: Files, progress: Callable[[Checked], None] = lambda _: None) -
     if found.lost:
         checked.findings.append(Finding(wal.DIRECTORY, found.lost))
     handles = Handles(files, _OPEN_FILES)
-    for record in known.partitions:
+    for saved in known.partitions:
+        record = manifest.decode_partition(saved)
         partition = DiskPartition.load(files, handles, record)
         checked.partitions += 1
         for segment, described in zip(partition.segments, record.segments, strict=True):
