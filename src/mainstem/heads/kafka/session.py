@@ -12,7 +12,8 @@ _MISTAKEN = {
     b"GET ": "an HTTP request",
     b"POST": "an HTTP request",
     b"HEAD": "an HTTP request",
-    b"\x16\x03\x01\x02": "a TLS handshake",
+    b"\x16\x03": "a TLS handshake",
+    b"\x15\x03": "a TLS alert",
     b"AMQP": "an AMQP header",
 }
 
@@ -37,7 +38,7 @@ class Session:
         return decode_request(frame[_LENGTH.size :])
 
     def _wrong_length(self, start: bytes, length: int) -> str:
-        known = _MISTAKEN.get(start) or ("a TLS handshake" if start[:2] == b"\x16\x03" else None)
+        known = _MISTAKEN.get(start) or _MISTAKEN.get(start[:2])
         if known:
             return f"this port speaks the Kafka protocol in plain text, and got {known}"
         return f"frame of {length} bytes; {_LEAST} to {self._max_frame_bytes} are accepted"

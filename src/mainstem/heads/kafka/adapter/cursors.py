@@ -8,6 +8,7 @@ from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.messages.commits import (
+    CommitPartition,
     CommittedPartition,
     CommittedTopic,
     CommitTopic,
@@ -30,6 +31,8 @@ FETCH_FIRST, FETCH_LAST = 1, 9
 DELETE_FIRST, DELETE_LAST = 0, 0
 
 _MANY_GROUPS = 8
+_MAX_METADATA = 4096
+"""What Kafka allows beside a committed offset, in bytes."""
 
 
 def commit(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
@@ -45,6 +48,13 @@ def commit(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
         )
         for topic in request.topics
         for each in topic.partitions
+        if not _is_too_large(each)
+    }
+    too_large = {
+        (topic.name, each.partition_index): Code.OFFSET_METADATA_TOO_LARGE
+        for topic in request.topics
+        for each in topic.partitions
+        if _is_too_large(each)
     }
     who = Membership(
         request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
@@ -55,7 +65,7 @@ def commit(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
         reply(_commit_answer(request.topics, {}, code_of(error)))
         return
     service.look_at_deadlines()
-    refused = {place: code_of(error) for place, error in committed.refused.items()}
+    refused = too_large | {place: code_of(it) for place, it in committed.refused.items()}
 
     def settled(error: MainstemError | None) -> None:
         code = Code.NONE if error is None else code_of(error)
@@ -63,6 +73,11 @@ def commit(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
         service.on_loop(lambda: reply(body))
 
     committed.durable.then(settled)
+
+
+def _is_too_large(asked: CommitPartition) -> bool:
+    text = asked.committed_metadata
+    return text is not None and len(text.encode()) > _MAX_METADATA
 
 
 def _commit_answer(

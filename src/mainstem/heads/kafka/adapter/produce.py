@@ -1,6 +1,7 @@
 """Produce: record batches are checked, appended, and acknowledged when they are durable."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from mainstem.broker.overload import Held
 from mainstem.broker.publishing import Published
@@ -14,7 +15,6 @@ from mainstem.heads.kafka.messages.produce import (
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
-    ProduceTopic,
 )
 
 FIRST, LAST = 3, 12
@@ -35,52 +35,56 @@ class _Production:
         self._service: Service = asked.service
         self._request = request
         self._reply = reply
-        self._results: dict[tuple[str, int], ProducedPartition] = {}
+        self._results: list[ProducedPartition] = []
+        """In the order of the request, which may name a partition twice."""
         self._waiting = 1
 
     def run(self) -> None:
         for topic in self._request.topic_data:
             for partition in topic.partition_data:
-                self._start(topic, partition)
+                place = _Place(topic.name, partition.index, len(self._results))
+                self._results.append(_UNDECIDED)
+                self._start(place, partition)
         self._done()
 
-    def _start(self, topic: ProduceTopic, partition: ProducePartition) -> None:
+    def _start(self, place: "_Place", partition: ProducePartition) -> None:
         try:
             records = partition.records
             if not isinstance(records, memoryview) or not len(records):
                 raise CorruptBatch("a produce request without records")
-            find_or_create(self._service, topic.name, create=True)
-            self._append(topic.name, partition.index, records, None)
+            find_or_create(self._service, place.topic, create=True)
+            self._append(place, records, None)
         except MainstemError as error:
-            self._fail(topic.name, partition.index, error)
+            self._fail(place, error)
 
-    def _append(
-        self, topic: str, number: int, batch: memoryview | bytearray, held: Held | None
-    ) -> None:
-        published = self._service.broker.append_batch(topic, number, batch, held)
+    def _append(self, place: "_Place", batch: memoryview | bytearray, held: Held | None) -> None:
+        broker = self._service.broker
+        published = broker.append_batch(place.topic, place.number, batch, held)
         if isinstance(published, Held):
-            self._hold(topic, number, bytearray(batch), published)
+            self._hold(place, bytearray(batch), published)
             return
-        start = self._service.broker.bounds(topic, number).start
-        self._results[topic, number] = ProducedPartition(number, 0, published.offsets[0], -1, start)
-        self._await(topic, number, published)
+        start = broker.bounds(place.topic, place.number).start
+        self._results[place.slot] = ProducedPartition(
+            place.number, 0, published.offsets[0], -1, start
+        )
+        self._await(place, published)
 
-    def _await(self, topic: str, number: int, published: Published) -> None:
+    def _await(self, place: "_Place", published: Published) -> None:
         if published.durable.done:
             return
         self._waiting += 1
 
         def settled(error: MainstemError | None) -> None:
-            self._service.on_loop(lambda: self._settled(topic, number, error))
+            self._service.on_loop(lambda: self._settled(place, error))
 
         published.durable.then(settled)
 
-    def _settled(self, topic: str, number: int, error: MainstemError | None) -> None:
+    def _settled(self, place: "_Place", error: MainstemError | None) -> None:
         if error is not None:
-            self._fail(topic, number, error)
+            self._fail(place, error)
         self._done()
 
-    def _hold(self, topic: str, number: int, batch: bytearray, held: Held) -> None:
+    def _hold(self, place: "_Place", batch: bytearray, held: Held) -> None:
         """Wait for room in a topic that is full, but no longer than the topic says."""
         self._waiting += 1
         tried = False
@@ -92,18 +96,18 @@ class _Production:
             tried = True
             timer.cancel()
             try:
-                self._append(topic, number, batch, held)
+                self._append(place, batch, held)
             except MainstemError as error:
-                self._fail(topic, number, error)
+                self._fail(place, error)
             self._done()
 
         delay_ms = max(0, held.until_ms - self._service.now_ms())
         timer = self._service.after(delay_ms, again)
         held.room.then(lambda _: self._service.on_loop(again))
 
-    def _fail(self, topic: str, number: int, error: MainstemError) -> None:
-        self._results[topic, number] = ProducedPartition(
-            number, code_of(error), -1, -1, -1, (), str(error)
+    def _fail(self, place: "_Place", error: MainstemError) -> None:
+        self._results[place.slot] = ProducedPartition(
+            place.number, code_of(error), -1, -1, -1, (), str(error)
         )
 
     def _done(self) -> None:
@@ -116,11 +120,22 @@ class _Production:
         self._reply(ProduceResponse(tuple(self._topics())))
 
     def _topics(self) -> Iterator[ProducedTopic]:
+        at = 0
         for topic in self._request.topic_data:
-            results = tuple(
-                self._results[topic.name, partition.index] for partition in topic.partition_data
-            )
-            yield ProducedTopic(name=topic.name, partition_responses=results)
+            end = at + len(topic.partition_data)
+            yield ProducedTopic(name=topic.name, partition_responses=tuple(self._results[at:end]))
+            at = end
+
+
+class _Place(NamedTuple):
+    """A partition that a request names, and where its result goes."""
+
+    topic: str
+    number: int
+    slot: int
+
+
+_UNDECIDED = ProducedPartition(error_code=Code.UNKNOWN_SERVER_ERROR)
 
 
 def _refused(request: ProduceRequest, code: Code) -> ProduceResponse:

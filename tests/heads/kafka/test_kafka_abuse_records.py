@@ -1,0 +1,287 @@
+"""Record batches that are wrong, over a real socket: refused by code, and nothing is stored."""
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.heads.kafka.attack import Healthy, Peer, Process, fetching, produce, production, request
+
+from mainstem.core import compression
+from mainstem.core.batch import HEADER_SIZE, seal
+from mainstem.core.event import Event
+from mainstem.core.records import build
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.messages.fetch import FETCH, FetchResponse
+from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from mainstem.heads.kafka.messages.produce import (
+    PRODUCE,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from mainstem.heads.kafka.messages.topics import (
+    CREATE_TOPICS,
+    CreateConfig,
+    CreateTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+LIMIT = 1_048_588
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    path: Path = tmp_path_factory.mktemp("abused")
+    process = Process(path)
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def healthy(server: Process) -> Iterator[Healthy]:
+    client = Healthy(server.address)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def peer(server: Process) -> Iterator[Peer]:
+    with Peer(server.address) as found:
+        create(found, "plain")
+        create(found, "compacted", ("cleanup.policy", "compact"))
+        create(found, "deep", ("mainstem.validate", "deep"))
+        yield found
+
+
+def create(peer: Peer, name: str, *configs: tuple[str, str]) -> None:
+    topic = CreateTopic(
+        name, 1, 1, configs=tuple(CreateConfig(key, value) for key, value in configs)
+    )
+    answer = peer.ask(CREATE_TOPICS, 5, CreateTopicsRequest((topic,), 1000), CreateTopicsResponse)
+    assert answer.topics[0].error_code == 0
+
+
+def tail(peer: Peer, topic: str) -> int:
+    answer = peer.ask(FETCH, 12, fetching(topic), FetchResponse)
+    return answer.responses[0].partitions[0].high_watermark
+
+
+def batch(count: int = 3, key: bytes | None = b"k", value: bytes = b"v") -> bytearray:
+    return build([Event(value=value, key=key)] * count, now_ms=1)
+
+
+def altered(position: int, layout: str, value: int, *, sealed: bool = True) -> bytearray:
+    """Write a number into a batch that is right otherwise."""
+    found = batch()
+    struct.pack_into(layout, found, position, value)
+    if sealed:
+        seal(found)
+    return found
+
+
+def with_records(records: bytes, count: int = 1, codec: int = 0) -> bytearray:
+    """Build a batch around records of one's own."""
+    found = batch(1)[:HEADER_SIZE] + records
+    struct.pack_into(">i", found, 8, len(found) - 12)
+    struct.pack_into(">h", found, 21, codec)
+    struct.pack_into(">i", found, 23, count - 1)
+    struct.pack_into(">i", found, 57, count)
+    seal(found)
+    return found
+
+
+CORRUPT, TOO_LARGE, INVALID = Code.CORRUPT_MESSAGE, Code.MESSAGE_TOO_LARGE, Code.INVALID_RECORD
+
+refused: dict[str, tuple[bytearray | bytes, Code]] = {
+    "wrong crc": (altered(17, ">I", 12345, sealed=False), CORRUPT),
+    "magic 0": (altered(16, ">b", 0), CORRUPT),
+    "magic 1": (altered(16, ">b", 1), CORRUPT),
+    "magic 3": (altered(16, ">b", 3), CORRUPT),
+    "batch length too long": (altered(8, ">i", 10**6, sealed=False), CORRUPT),
+    "batch length too short": (altered(8, ">i", 50, sealed=False), CORRUPT),
+    "batch length negative": (altered(8, ">i", -1, sealed=False), CORRUPT),
+    "cut off": (batch()[:-1], CORRUPT),
+    "header only": (batch()[:HEADER_SIZE], CORRUPT),
+    "one byte": (b"\0", CORRUPT),
+    "two batches": (batch() + batch(), CORRUPT),
+    "no records": (altered(57, ">i", 0), CORRUPT),
+    "-1 records": (altered(57, ">i", -1), CORRUPT),
+    "2^31-1 records": (altered(57, ">i", 2**31 - 1), CORRUPT),
+    "last offset delta not count - 1": (altered(23, ">i", 7), CORRUPT),
+    "unknown codec": (altered(21, ">h", 7), CORRUPT),
+    "control batch": (altered(21, ">h", 0x20), CORRUPT),
+    "stamped by the log": (altered(21, ">h", 0x08), CORRUPT),
+    "unknown attributes": (altered(21, ">h", 0x4000), CORRUPT),
+    "transactional without a producer": (altered(21, ">h", 0x10), CORRUPT),
+    "base timestamp -2": (altered(27, ">q", -2), CORRUPT),
+    "smallest timestamp": (altered(27, ">q", -(2**63)), CORRUPT),
+    "max timestamp before the first": (altered(35, ">q", 0), CORRUPT),
+    "producer -2": (altered(43, ">q", -2), CORRUPT),
+    "one byte over the limit": (batch(1, value=bytes(LIMIT - 72)), TOO_LARGE),
+    "far over the limit": (batch(1, value=bytes(8 * LIMIT)), TOO_LARGE),
+}
+
+
+@pytest.mark.parametrize(("sent", "code"), refused.values(), ids=refused.keys())
+def test_it_is_refused_and_nothing_is_stored(
+    peer: Peer, healthy: Healthy, sent: bytes, code: Code
+) -> None:
+    before = tail(peer, "plain")
+
+    produced = produce(peer, "plain", bytes(sent))
+
+    assert Code(produced.error_code) is code
+    assert produced.base_offset == -1
+    assert produced.error_message
+    assert tail(peer, "plain") == before
+    healthy.check()
+
+
+def bomb(codec: int, size: int = 1 << 30) -> bytes:
+    """Return what unpacks to so many zeros, without ever holding them."""
+    return bytes(compression.compress(codec, bytes(min(size, 64 << 20))))
+
+
+# A record: length, attributes, timestamp delta, offset delta, key, value, headers.
+RECORD = bytes([2 * 8, 0, 0, 0, 2, 0x6B, 2, 0x76, 0])
+
+refused_deep: dict[str, Callable[[], bytearray]] = {
+    "too few records": lambda: with_records(RECORD, 2),
+    "too many records": lambda: with_records(RECORD * 2, 1),
+    "record of length 0": lambda: with_records(b"\0"),
+    "record past the end": lambda: with_records(b"\x7f" + RECORD[1:]),
+    "record of length -1": lambda: with_records(b"\1"),
+    "endless varint": lambda: with_records(b"\xff" * 20),
+    "offset deltas not 0..n-1": lambda: with_records(RECORD[:3] + b"\x08" + RECORD[4:]),
+    "key of length -2": lambda: with_records(RECORD[:4] + b"\x03" + RECORD[5:]),
+    "value of length 2^31-1": lambda: with_records(
+        b"\x18" + RECORD[1:6] + b"\xfe\xff\xff\xff\x0f" + b"v\0"
+    ),
+    "a million headers, none there": lambda: with_records(b"\x14" + RECORD[1:8] + b"\x80\x89\x7a"),
+    "null header name": lambda: with_records(b"\x14" + RECORD[1:8] + b"\x02\x01\x01"),
+    "timestamp over the maximum": lambda: with_records(b"\x10\0\x64" + RECORD[3:]),
+    "gzip bit, plain body": lambda: with_records(RECORD, codec=1),
+    "snappy bit, plain body": lambda: with_records(RECORD, codec=2),
+    "lz4 bit, plain body": lambda: with_records(RECORD, codec=3),
+    "zstd bit, plain body": lambda: with_records(RECORD, codec=4),
+    "gzip cut off": lambda: with_records(bomb(1, 1000)[:-9], codec=1),
+    "zstd cut off": lambda: with_records(bomb(4, 1000)[:-3], codec=4),
+    "gzip bomb": lambda: with_records(bomb(1), codec=1),
+    "lz4 bomb": lambda: with_records(bomb(3), codec=3),
+    "zstd bomb": lambda: with_records(bomb(4), codec=4),
+    "snappy that claims 4 GiB": lambda: with_records(b"\xff\xff\xff\xff\x0f" + b"\0a", codec=2),
+    "zstd of a 2 GiB window": lambda: with_records(
+        b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00", codec=4
+    ),
+}
+
+
+@pytest.mark.parametrize("topic", ["compacted", "deep"])
+@pytest.mark.parametrize("make", refused_deep.values(), ids=refused_deep.keys())
+def test_where_records_are_looked_into_it_is_refused_within_bounded_memory(
+    server: Process, peer: Peer, healthy: Healthy, make: Callable[[], bytearray], topic: str
+) -> None:
+    sent = make()
+    assert len(sent) < LIMIT
+    before = server.memory_mb()
+    server.forget_peak()
+
+    produced = produce(peer, topic, bytes(sent))
+
+    assert Code(produced.error_code) is CORRUPT
+    assert tail(peer, topic) == 0
+    assert server.peak_mb() - before < 64
+    healthy.check()
+
+
+def test_an_event_without_a_key_is_refused_by_a_compacted_topic(peer: Peer) -> None:
+    produced = produce(peer, "compacted", bytes(batch(key=None)))
+
+    assert Code(produced.error_code) is INVALID
+    assert "give every event one" in (produced.error_message or "")
+    assert tail(peer, "compacted") == 0
+
+
+accepted: dict[str, Callable[[], bytearray]] = {
+    "at the limit": lambda: batch(1, value=bytes(LIMIT - 73)),
+    "empty value": lambda: batch(1, value=b""),
+    "bytes that are no text": lambda: batch(1, value=b"\0\n\r\xff\xed\xa0\x80"),
+    "a pickle": lambda: batch(1, value=b"\x80\x04\x8c\x02os\x8c\x06system\x93."),
+    "deep JSON": lambda: batch(1, value=b"[" * 100_000),
+    "far future": lambda: altered(35, ">q", 2**62),
+    "timestamp -1": lambda: build([Event(value=b"v")], now_ms=-1),
+}
+
+
+@pytest.mark.parametrize("make", accepted.values(), ids=accepted.keys())
+def test_what_is_only_unusual_is_stored_as_it_came(
+    peer: Peer, healthy: Healthy, make: Callable[[], bytearray]
+) -> None:
+    sent = make()
+    assert len(sent) <= LIMIT
+
+    produced = produce(peer, "plain", bytes(sent))
+    answer = peer.ask(
+        FETCH, 12, fetching("plain", produced.base_offset, max_bytes=1), FetchResponse
+    )
+
+    assert produced.error_code == 0
+    stored = answer.responses[0].partitions[0].records
+    assert isinstance(stored, memoryview)
+    assert bytes(stored)[16:] == bytes(sent)[16:]
+    healthy.check()
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+def test_acks_that_mean_nothing_are_refused(peer: Peer, acks: int) -> None:
+    wish = production("plain", bytes(batch()), acks=acks)
+
+    answer = peer.ask(PRODUCE, 9, wish, ProduceResponse)
+
+    produced = answer.responses[0].partition_responses[0]
+    assert Code(produced.error_code) is Code.INVALID_REQUIRED_ACKS
+
+
+def test_one_refused_batch_does_not_take_the_others_with_it(peer: Peer) -> None:
+    parts = (
+        ProducePartition(0, memoryview(bytes(batch()))),
+        ProducePartition(9, memoryview(bytes(batch()))),
+        ProducePartition(-1, memoryview(bytes(batch()))),
+        ProducePartition(1, None),
+    )
+    wish = ProduceRequest(None, -1, 1000, (ProduceTopic(name="plain", partition_data=parts),))
+
+    answer = peer.ask(PRODUCE, 9, wish, ProduceResponse)
+
+    codes = [Code(each.error_code) for each in answer.responses[0].partition_responses]
+    unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == [Code.NONE, unknown, unknown, CORRUPT]
+
+
+def test_the_same_partition_twice_in_a_request_is_answered_twice(peer: Peer) -> None:
+    part = ProducePartition(0, memoryview(bytes(batch(1))))
+    wish = ProduceRequest(
+        None, -1, 1000, (ProduceTopic(name="plain", partition_data=(part, part)),)
+    )
+    before = tail(peer, "plain")
+
+    answer = peer.ask(PRODUCE, 9, wish, ProduceResponse)
+
+    offsets = [each.base_offset for each in answer.responses[0].partition_responses]
+    assert offsets == [before, before + 1]
+
+
+def test_a_refused_batch_with_acks_0_is_not_answered_and_the_connection_stays(
+    server: Process, healthy: Healthy
+) -> None:
+    with Peer(server.address) as hostile:
+        wish = production("plain", bytes(altered(17, ">I", 1, sealed=False)), acks=0)
+        hostile.send(request(PRODUCE, 9, wish))
+
+        hostile.send(request(METADATA, 9, MetadataRequest(()), 42))
+
+        assert hostile.answer(METADATA, 9, MetadataResponse).brokers
+    healthy.check()
