@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from mainstem.core.batch import batches
+from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build, events
@@ -79,13 +79,16 @@ def events_in(read: Slice) -> list[tuple[int, bytes]]:
 
 
 def all_events(log: Log, partition: PartitionId) -> list[tuple[int, bytes]]:
-    """Read a partition from its start to its tail, a little at a time."""
+    """Read a partition from its start to its tail a little at a time, as consumers do."""
     start, tail = log.bounds(partition)[:2]
     found: list[tuple[int, bytes]] = []
     offset = start
     while offset < tail:
-        piece = events_in(log.read(partition, offset, 1))
-        assert piece, f"nothing at {offset}, though the tail is {tail}"
-        found += [each for each in piece if each[0] >= start]
-        offset = piece[-1][0] + 1
+        read = log.read(partition, offset, 1)
+        assert read.length, f"nothing at {offset}, though the tail is {tail}"
+        found += [each for each in events_in(read) if each[0] >= offset]
+        *_, last = batches(read.tobytes())
+        assert read_header(last).last_offset >= offset, f"only what is before {offset}"
+        offset = read_header(last).last_offset + 1
+    assert offset == max(start, tail), f"the last batch stands for more than is before {tail}"
     return found

@@ -177,14 +177,15 @@ def test_deleting_removes_everything_and_unknown_ones_are_passed_over(log: OpenL
     assert log.bounds(SECOND).tail == 0
 
 
-def test_a_partition_made_again_after_its_deletion_begins_anew(log: OpenLog) -> None:
+def test_a_partition_made_after_a_deletion_begins_anew_under_another_id(log: OpenLog) -> None:
     append(log, FIRST, b"old")
+    again = PartitionId("9" * 32, 0)
 
     log.delete([FIRST])
-    open_partitions(log, FIRST)
+    open_partitions(log, again)
 
-    assert append(log, FIRST, b"new") == 0
-    assert all_events(log, FIRST) == [(0, b"new")]
+    assert append(log, again, b"new") == 0
+    assert all_events(log, again) == [(0, b"new")]
 
 
 def test_cutting_the_start_moves_it_to_the_very_offset(log: OpenLog) -> None:
