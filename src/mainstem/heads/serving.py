@@ -20,12 +20,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
+from mainstem.heads.inflow import Inflow
 from mainstem.heads.outflow import Outflow
 from mainstem.heads.shape import Answer, Conversation, Later, ProtocolError
 
 _logger = logging.getLogger("mainstem.heads")
 
 READ_BYTES = 256 * 1024
+LEAST_READ_BYTES = 4096
+"""While there is no room for frames that are not whole."""
+UNFINISHED_BYTES = 32 * 1024 * 1024
+"""Frames that are not whole, of all connections; one of them may be larger."""
 TURN_S = 0.005
 """After this the others have their turn."""
 TURN_BYTES = 1024 * 1024
@@ -45,6 +50,8 @@ class Connection(asyncio.BufferedProtocol):
         "_converse",
         "_ending",
         "_filled",
+        "_has_room",
+        "_inflow",
         "_loop",
         "_out",
         "_owed",
@@ -62,14 +69,17 @@ class Connection(asyncio.BufferedProtocol):
         self,
         converse: Callable[["Connection"], Conversation],
         scratch: memoryview,
+        inflow: Inflow,
         connections: set["Connection"],
     ) -> None:
         self._converse = converse
         self._scratch = scratch
+        self._inflow = inflow
         self._connections = connections
         self._partial: bytearray | None = None
         self._filled = 0
         self._wanted = 0
+        self._has_room = True
         self._backlog: memoryview | None = None
         self._owed: deque[tuple[Later, int]] | None = None
         """Requests that are not answered, and their sizes; None while there are none."""
@@ -108,12 +118,7 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where to read into: the rest of a frame that has begun, or the shared buffer."""
         if self._partial is None:
-            return self._scratch
-        if self._filled == len(self._partial):
-            # No more than what came is allocated ahead, whatever the length says will come.
-            grown = bytearray(min(max(2 * self._filled, READ_BYTES), max(self._wanted, 4096)))
-            grown[: self._filled] = self._partial
-            self._partial = grown
+            return self._scratch[:LEAST_READ_BYTES] if self._inflow.is_tight else self._scratch
         return memoryview(self._partial)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -126,7 +131,10 @@ class Connection(asyncio.BufferedProtocol):
         self._filled += nbytes
         if self._filled >= self._wanted:
             data, self._partial = memoryview(self._partial)[: self._filled], None
+            self._inflow.release(self)
             self._turn(data)
+        elif self._filled == len(self._partial):
+            self.room_again()
 
     def pause_writing(self) -> None:
         """Send nothing more until the peer has read."""
@@ -136,6 +144,20 @@ class Connection(asyncio.BufferedProtocol):
         """Go on once it has."""
         self._out.blocked = False
         self._go_on()
+
+    # Called by the inflow.
+
+    def room_again(self) -> None:
+        """Make room for more of a frame, or wait until there is."""
+        if self._ending or self._partial is None:
+            return
+        self._grow(memoryview(self._partial)[: self._filled])
+        self._flush()
+
+    def give_way(self, reason: str) -> None:
+        """Close, because others need the room."""
+        _logger.warning("closing %s: %s", self.peer, reason)
+        self.close()
 
     # Ours.
 
@@ -180,9 +202,18 @@ class Connection(asyncio.BufferedProtocol):
                 return
 
     def _keep(self, rest: memoryview, wanted: int) -> None:
-        self._partial = bytearray(min(wanted, max(2 * len(rest), READ_BYTES)))
-        self._partial[: len(rest)] = rest
-        self._filled, self._wanted = len(rest), wanted
+        self._inflow.hold(self, len(rest), must=True)
+        self._wanted = wanted
+        self._grow(rest)
+
+    def _grow(self, came: memoryview) -> None:
+        """Keep what came of a frame, with room for more if there is any."""
+        # No more than what came is allocated ahead, whatever the length says will come.
+        size = min(max(2 * len(came), READ_BYTES), self._wanted)
+        self._has_room = self._inflow.hold(self, size)
+        self._partial = bytearray(size if self._has_room else len(came))
+        self._partial[: len(came)] = came
+        self._filled = len(came)
 
     def _has_to_catch_up(self) -> bool:
         return (
@@ -254,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
         waits = self._has_to_catch_up()
         if self._backlog is not None and not waits:
             self._settle()
-        self._read(self._backlog is None and not waits)
+        self._read(self._backlog is None and self._has_room and not waits)
 
     def _read(self, wanted: bool) -> None:
         if wanted and not self._reading:
@@ -268,6 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = True
         self._owed = self._backlog = self._partial = None
         self._owed_bytes = 0
+        self._inflow.release(self)
         if not self._transport.is_closing():
             self._read(False)
         self._let_go()
@@ -328,12 +360,13 @@ async def serve(
 ) -> Server:
     """Begin a conversation with whoever connects, up to a limit."""
     scratch = memoryview(bytearray(READ_BYTES))
+    inflow = Inflow(UNFINISHED_BYTES)
     connections: set[Connection] = set()
 
     def connect() -> asyncio.BaseProtocol:
         if len(connections) >= max_connections:
             return _Refusal(len(connections))
-        return Connection(converse, scratch, connections)
+        return Connection(converse, scratch, inflow, connections)
 
     loop = asyncio.get_running_loop()
     server = await loop.create_server(connect, sock=listener)

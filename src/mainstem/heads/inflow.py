@@ -1,0 +1,87 @@
+"""Room for the frames that are not whole yet, shared by all connections of a server.
+
+How this works: whoever began first may always go on, so that one frame at least becomes whole, and
+gives its room back. The others go on while there is room for all, and wait if there is not. One
+that is first and sends nothing while others wait for it is cut off.
+"""
+
+import asyncio
+from typing import Protocol
+
+STALL_S = 10.0
+
+
+class Holder(Protocol):
+    """A connection that holds a part of a frame."""
+
+    def room_again(self) -> None:
+        """Go on: there may be room now."""
+
+    def give_way(self, reason: str) -> None:
+        """Close: others wait for the room."""
+
+
+class Inflow:
+    """What all parts of frames together may hold."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._held: dict[Holder, int] = {}
+        self._waiting: dict[Holder, None] = {}
+        self._total = 0
+        self._looked_at: tuple[Holder, int] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether connections should read little at a time."""
+        return self._total >= self._max_bytes
+
+    def hold(self, holder: Holder, size: int, *, must: bool = False) -> bool:
+        """Let a connection hold so much in all; if there is no room, it is told when to try again.
+
+        What has been read already must be held.
+        """
+        held = self._held.get(holder, 0)
+        first = next(iter(self._held), holder)
+        if self._total + size - held > self._max_bytes and first is not holder and not must:
+            self._waiting[holder] = None
+            self._watch()
+            return False
+        self._held[holder] = size
+        self._total += size - held
+        return True
+
+    def release(self, holder: Holder) -> None:
+        """Give back all that a connection held."""
+        self._waiting.pop(holder, None)
+        if holder not in self._held:
+            return
+        self._total -= self._held.pop(holder)
+        first = next(iter(self._held), None)
+        for each in sorted(self._waiting, key=lambda it: it is not first):
+            if self.is_tight and each is not first:
+                break
+            self._waiting.pop(each, None)
+            each.room_again()
+            if each in self._waiting:
+                break
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._looked_at = next(iter(self._held.items()))
+            self._timer = asyncio.get_running_loop().call_later(STALL_S, self._look)
+
+    def _look(self) -> None:
+        """Cut off the first if it has not grown since the last look."""
+        self._timer = None
+        if not self._waiting:
+            return
+        first, held = next(iter(self._held.items()))
+        if self._looked_at == (first, held):
+            first.give_way(
+                f"the rest of its request did not come within {STALL_S:.0f} s, "
+                "and others wait for the memory that it takes"
+            )
+        if self._waiting:
+            self._watch()
