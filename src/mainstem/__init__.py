@@ -4,6 +4,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # As a type checker sees typing's, whose import would cost most of ours.
 if TYPE_CHECKING:
+    from mainstem.client.connected import ConnectedStem, connect
     from mainstem.client.embedded import EmbeddedStem, open_stem
     from mainstem.client.stem import GroupInfo, Lag, Stem, Subscription, TopicInfo
     from mainstem.core.errors import MainstemError
@@ -16,6 +17,8 @@ __version__ = "0.1.0.dev0"
 
 _PLACES = {
     "open": "mainstem.client.embedded:open_stem",
+    "connect": "mainstem.client.connected:connect",
+    "ConnectedStem": "mainstem.client.connected:ConnectedStem",
     "EmbeddedStem": "mainstem.client.embedded:EmbeddedStem",
     "GroupInfo": "mainstem.client.stem:GroupInfo",
     "Lag": "mainstem.client.stem:Lag",
@@ -34,6 +37,7 @@ _PLACES = {
 """Public name → where it is; loaded at its first use, so that the import alone costs nothing."""
 
 __all__ = [
+    "ConnectedStem",
     "Durability",
     "EmbeddedStem",
     "Event",
@@ -48,6 +52,7 @@ __all__ = [
     "TopicSettings",
     "__version__",
     "aio",
+    "connect",
     "errors",
     "open",
 ]

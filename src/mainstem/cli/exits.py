@@ -59,6 +59,7 @@ CODES: dict[type[errors.MainstemError], Exit] = {
     errors.UnreadableValue: Exit.ERROR,
     errors.StorageFailed: Exit.ERROR,
     errors.Closed: Exit.ERROR,
+    errors.Unreachable: Exit.UNREACHABLE,
     errors.MainstemError: Exit.REFUSED,
 }
 """What a script sees of a core error: the code of its nearest class. Most are refusals."""

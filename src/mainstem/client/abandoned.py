@@ -9,18 +9,25 @@ import logging
 import threading
 from collections import deque
 from queue import SimpleQueue
+from typing import Protocol
 
-from mainstem.client.feed import Feed
 from mainstem.core.errors import MainstemError
 
 _logger = logging.getLogger("mainstem.client")
+
+
+class Closable(Protocol):
+    """What a subscription reads from."""
+
+    def close(self, *, finished: bool) -> object:
+        """Leave the group; ``finished`` tells whether the events given out count."""
 
 
 class Abandoned:
     """Feeds to be closed by someone else than their consumer."""
 
     def __init__(self) -> None:
-        self._feeds: deque[Feed] = deque()
+        self._feeds: deque[Closable] = deque()
         self._signals: SimpleQueue[bool] = SimpleQueue()
         self._lock = threading.Lock()
         self._started = False
@@ -38,7 +45,7 @@ class Abandoned:
         self.reap()
         self._signals.put(False)
 
-    def note(self, feed: Feed) -> None:
+    def note(self, feed: Closable) -> None:
         """Have a feed closed soon; takes no lock, so it is safe in a finaliser."""
         self._feeds.append(feed)
         self._signals.put(True)

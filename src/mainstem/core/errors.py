@@ -227,6 +227,53 @@ class OutOfOrderSequence(MainstemError):
         self.producer_id, self.sequence, self.expected = producer_id, sequence, expected
 
 
+class ProducerFenced(Fenced):
+    """Another producer with the same transactional id has taken over."""
+
+    def __init__(self, transactional_id: str, epoch: int, current: int) -> None:
+        super().__init__(
+            f"a producer with the transactional id {transactional_id!r:.300} speaks with epoch "
+            f"{epoch}, and the epoch is {current} now: another producer took its place, or its "
+            "transaction took too long and was aborted; start it anew"
+        )
+        self.transactional_id, self.epoch, self.current = transactional_id, epoch, current
+
+
+class UnknownProducer(MainstemError):
+    """The producer id does not belong to the transactional id, or to none at all."""
+
+    def __init__(self, transactional_id: str, producer_id: int) -> None:
+        whom = f"transactional id {transactional_id!r:.300}" if transactional_id else "transactions"
+        super().__init__(f"producer {producer_id} is not known for {whom}; start it anew")
+        self.transactional_id, self.producer_id = transactional_id, producer_id
+
+
+class UnknownTransaction(MainstemError):
+    """Nobody has begun a transaction under that transactional id."""
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(f"there is no transactional id {transactional_id!r:.300}")
+        self.transactional_id = transactional_id
+
+
+class InvalidTransactionState(MainstemError):
+    """The transaction is not in a state in which this could be done."""
+
+    def __init__(self, transactional_id: str, phase: str, deed: str) -> None:
+        super().__init__(
+            f"the transaction of {transactional_id!r:.300} is {phase}, so it cannot be {deed}"
+        )
+        self.transactional_id, self.phase = transactional_id, phase
+
+
+class InvalidTransactionTimeout(InvalidSetting):
+    """A transaction timeout outside what the broker allows."""
+
+    def __init__(self, timeout_ms: int, most_ms: int) -> None:
+        super().__init__(f"transaction timeout {timeout_ms} ms: it must be 1 to {most_ms}")
+        self.timeout_ms = timeout_ms
+
+
 class StorageFull(MainstemError):
     """No space is left; nothing of the request was kept, and trying again later may work."""
 
@@ -247,3 +294,16 @@ class FormatTooNew(MainstemError):
 
 class Closed(MainstemError):
     """The log, stem or subscription has been closed."""
+
+
+class Unreachable(MainstemError):
+    """Nobody answers at the address, or no longer."""
+
+    retriable = True
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(
+            f"no answer from {address}: {reason}; check that the server runs (mainstem serve) "
+            "and that the address is right"
+        )
+        self.address, self.reason = address, reason

@@ -1,1 +1,1 @@
-"""A Kafka address as a client sees it: producing, consuming, administering."""
+"""A Kafka address as a client sees it: producing, consuming, administering, by confluent-kafka."""

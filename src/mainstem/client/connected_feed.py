@@ -1,0 +1,204 @@
+"""The events of a subscription to a server: which partitions, from where, up to where.
+
+How this works: without a group, the partitions that names and patterns mean are looked up here,
+once a second for as long as we follow, so that new topics and partitions are read and deleted ones
+are noticed. With a group, the server shares them out, and librdkafka watches the patterns.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Iterable
+
+from mainstem.client.connected_starts import offsets_of
+from mainstem.client.wish import Wish
+from mainstem.core.errors import (
+    Closed,
+    Fenced,
+    InvalidSetting,
+    Overloaded,
+    StorageFull,
+    UnknownPartition,
+    UnknownTopic,
+)
+from mainstem.core.event import Event
+from mainstem.core.names import check_group, is_pattern, matches
+from mainstem.remote.administering import Administration, Place
+from mainstem.remote.consuming import Consuming
+
+_LOOK_S = 1.0
+_SLICE_S = 0.1
+"""How long one wait in librdkafka is at most: who closes waits for its end."""
+
+
+class ConnectedFeed:
+    """Events as they come, for one reader; closed from any thread."""
+
+    def __init__(self, administration: Administration, wish: Wish) -> None:
+        wish.check()
+        if wish.group is not None:
+            check_group(wish.group)
+        self._administration = administration
+        self._wish = wish
+        self._lock = threading.Lock()
+        self._closed = False
+        self._auto = wish.group is not None and wish.commit == "auto"
+        self._commit_at = time.monotonic() + wish.commit_s
+        self._look_at = time.monotonic() + _LOOK_S
+        self._gone_since: float | None = None
+        places = self._places()
+        self._known = set(places)
+        self._tails = {place: at.tail for place, at in administration.bounds(places).items()}
+        # Refused now if it is past the tail, in a group as well.
+        starts = self._begin(places)
+        self._consuming = Consuming(
+            administration.link,
+            group=wish.group,
+            begin=self._begin,
+            limits=None if wish.follow else self._tails,
+            commits=self._auto,
+        )
+        if wish.group is None:
+            self._consuming.read(starts)
+        else:
+            self._consuming.join([_subscribed(name) for name in wish.topics])
+
+    # Asking for events: everything given out before is finished then.
+
+    def take(self, limit: int, timeout_s: float) -> list[Event]:
+        """Return events, at most ``limit``, waiting a moment for the first, not longer."""
+        with self._lock:
+            if self._closed:
+                return []
+            self._turn()
+            events = self._consuming.take(limit, min(timeout_s, _SLICE_S))
+            self._check_reachable()
+            return events
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come any more."""
+        return self._closed or self._consuming.ended
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    @property
+    def assignment(self) -> tuple[Place, ...]:
+        """The partitions (topic, number) read now."""
+        return self._consuming.places
+
+    @property
+    def missed(self) -> int:
+        """Events that were deleted before they could be read."""
+        return self._consuming.missed
+
+    # Finishing
+
+    def commit(self) -> None:
+        """Move the group's cursors to after the last event given out."""
+        if self._wish.group is None:
+            raise InvalidSetting("this subscription has no group, so it has no cursors")
+        with self._lock:
+            if self._closed:
+                raise Closed("the subscription has been closed; what it finished was committed")
+            self._consuming.commit(finished=False, wait=True)
+
+    def close(self, *, finished: bool) -> None:
+        """Leave the group and let go; ``finished`` tells whether the events given out count."""
+        # Set before the lock is asked for, so that the reader lets go of it.
+        already, self._closed = self._closed, True
+        with self._lock:
+            if already:
+                return
+            try:
+                if finished:
+                    self._consuming.finish()
+                if self._auto:
+                    self._consuming.commit(finished=True, wait=True)
+            except Fenced:
+                # Too late to commit: what was not is read again.
+                return
+            finally:
+                self._consuming.close()
+
+    # Under the lock
+
+    def _turn(self) -> None:
+        self._consuming.finish()
+        now = time.monotonic()
+        if self._auto and now >= self._commit_at:
+            self._commit_at = now + self._wish.commit_s
+            try:
+                self._consuming.commit(finished=True, wait=True)
+            except (Fenced, StorageFull, Overloaded):
+                # Readers go on; the next commit covers this one, or the rebalance repeats it.
+                return
+        if self._wish.group is None and self._wish.follow and now >= self._look_at:
+            self._look_at = now + _LOOK_S
+            self._look_around()
+
+    def _look_around(self) -> None:
+        """Read what is new, and stop reading what is gone."""
+        places = set(self._places())
+        self._consuming.drop(self._known - places)
+        new = places - self._known
+        self._known = places
+        if new:
+            self._consuming.read(self._begin(sorted(new)))
+
+    def _check_reachable(self) -> None:
+        if not self._consuming.gone:
+            self._gone_since = None
+            return
+        now = time.monotonic()
+        self._gone_since = self._gone_since or now
+        if now - self._gone_since >= self._administration.link.timeout_s:
+            self._gone_since = None
+            self._administration.link.knock()
+
+    def _begin(self, places: Iterable[Place]) -> dict[Place, int]:
+        wanted = list(places)
+        if self._wish.start != "latest":
+            return offsets_of(self._administration, wanted, self._wish.start)
+        # What was created later is all after the tail of that moment, and so it is all new.
+        new = [place for place in wanted if place not in self._tails]
+        known = {place: self._tails[place] for place in wanted if place in self._tails}
+        return known | offsets_of(self._administration, new, "earliest")
+
+    def _places(self) -> list[Place]:
+        """Return the partitions that names and patterns mean now; an unknown name is refused."""
+        names = [name for name in self._wish.topics if not is_pattern(name)]
+        described = self._administration.describe(names) if names else {}
+        counts = {name: each.partitions for name, each in described.items()}
+        for name in names:
+            if name not in counts:
+                raise UnknownTopic(name)
+        patterns = [name for name in self._wish.topics if is_pattern(name)]
+        if patterns:
+            counts |= {
+                name: count
+                for name, count in self._administration.partitions().items()
+                if not name.startswith("__") and any(matches(each, name) for each in patterns)
+            }
+        return self._chosen(counts)
+
+    def _chosen(self, counts: dict[str, int]) -> list[Place]:
+        places = [(name, number) for name, count in counts.items() for number in range(count)]
+        chosen = self._wish.partitions
+        if chosen is None:
+            return places
+        missing = set(chosen) - {number for _, number in places}
+        if missing:
+            raise UnknownPartition(self._wish.topics[0], min(missing))
+        return [place for place in places if place[1] in chosen]
+
+
+def _subscribed(name: str) -> str:
+    """Return a pattern as the regular expression that librdkafka takes, and a name as it is."""
+    if not is_pattern(name):
+        return name
+    written = re.escape(name).replace(r"\*", ".*").replace(r"\?", ".")
+    return f"^{written}$"

@@ -1,0 +1,222 @@
+"""Topics of a server: what there is, where it begins and ends, and changing it."""
+
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
+
+from mainstem.core.errors import (
+    InvalidSetting,
+    MainstemError,
+    OffsetOutOfRange,
+    UnknownPartition,
+    UnknownTopic,
+)
+from mainstem.core.policies import TopicSettings
+from mainstem.remote.link import Link
+from mainstem.remote.refusals import kafka_error
+from mainstem.remote.settings import OWN_PREFIX, from_kafka, to_kafka
+
+Place = tuple[str, int]
+"""A partition: topic and number."""
+
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_AT_ONCE = 500
+"""Topics asked about in one request."""
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """Where a partition begins and ends."""
+
+    start: int
+    tail: int
+    epoch: int
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A topic as the server knows it."""
+
+    id: str
+    """In hexadecimal."""
+    partitions: int
+
+
+class Administration:
+    """What can be asked of a server and changed there; safe to use from several threads."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.client = AdminClient(link.config())
+        self._wait = {"request_timeout": link.timeout_s}
+
+    # What there is
+
+    def partitions(self) -> dict[str, int]:
+        """Return how many partitions every topic has."""
+        try:
+            found = self.client.list_topics(timeout=self.link.timeout_s)
+        except KafkaException as error:
+            raise self.link.refusal(error) from None
+        return {name: len(each.partitions) for name, each in found.topics.items() if not each.error}
+
+    def describe(self, topics: Iterable[str]) -> dict[str, Described]:
+        """Return what identifies topics; those that are not there are left out."""
+        names = list(topics)
+        found: dict[str, Described] = {}
+        for at in range(0, len(names), _AT_ONCE):
+            # Unlike other ways to ask, this never creates a topic by naming it.
+            futures = self.client.describe_topics(
+                TopicCollection(names[at : at + _AT_ONCE]), **self._wait
+            )
+            for name, future in futures.items():
+                try:
+                    topic = self.link.result(future, topic=name)
+                except UnknownTopic:
+                    continue
+                found[name] = Described(_hexadecimal(topic.topic_id), len(topic.partitions))
+        return found
+
+    def count(self, topic: str) -> int:
+        """Return how many partitions a topic has; raises UnknownTopic."""
+        found = self.describe([topic])
+        if topic not in found:
+            raise UnknownTopic(topic)
+        return found[topic].partitions
+
+    def settings(self, counts: Mapping[str, int]) -> dict[str, TopicSettings]:
+        """Return the settings of topics, given their partitions; those gone are left out."""
+        if not counts:
+            return {}
+        resources = {
+            ConfigResource(ConfigResource.Type.TOPIC, name): count for name, count in counts.items()
+        }
+        found = {}
+        for resource, future in self.client.describe_configs(list(resources), **self._wait).items():
+            try:
+                entries = self.link.result(future, topic=resource.name)
+            except UnknownTopic:
+                continue
+            values = {name: entry.value for name, entry in entries.items()}
+            found[resource.name] = from_kafka(values, resources[resource])
+        return found
+
+    def bounds(self, places: Iterable[Place]) -> dict[Place, Bounds]:
+        """Return where partitions begin and end; what is gone is left out."""
+        wanted = list(places)
+        starts = self._offsets(dict.fromkeys(wanted, _EARLIEST))
+        tails = self._offsets(dict.fromkeys(wanted, _LATEST))
+        return {
+            place: Bounds(starts[place][0], tails[place][0], max(0, tails[place][1]))
+            for place in wanted
+            if place in starts and place in tails
+        }
+
+    def bounds_of(self, topic: str) -> dict[int, Bounds]:
+        """Return where every partition of a topic begins and ends; raises UnknownTopic."""
+        places = [(topic, number) for number in range(self.count(topic))]
+        return {number: bounds for (_, number), bounds in self.bounds(places).items()}
+
+    def at_time(self, places: Iterable[Place], timestamp_ms: int) -> dict[Place, int | None]:
+        """Return the first offset at or after a time in partitions; None if all is before."""
+        spec = OffsetSpec.for_timestamp(timestamp_ms)
+        found = self._offsets(dict.fromkeys(places, spec))
+        return {place: None if offset < 0 else offset for place, (offset, _) in found.items()}
+
+    # Changing it
+
+    def create(self, topic: str, names: Mapping[str, object], settings: TopicSettings) -> None:
+        """Create a topic with those settings that are named; the server chooses the rest."""
+        config = to_kafka(settings, names)
+        partitions = settings.partitions if "partitions" in names else -1
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=config)
+        futures = self.client.create_topics([new], **self._wait)
+        try:
+            self.link.result(futures[topic], topic=topic)
+        except InvalidSetting as error:
+            raise self._about_own(error, config) from None
+
+    def alter(self, topic: str, names: Mapping[str, object], settings: TopicSettings) -> None:
+        """Change those settings of a topic that are named, but not its partitions."""
+        config = to_kafka(settings, names)
+        if not config:
+            return
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in config.items()
+        ]
+        changed = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        futures = self.client.incremental_alter_configs([changed], **self._wait)
+        try:
+            self.link.result(futures[changed], topic=topic)
+        except InvalidSetting as error:
+            raise self._about_own(error, config) from None
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Let a topic have more partitions."""
+        futures = self.client.create_partitions([NewPartitions(topic, partitions)], **self._wait)
+        self.link.result(futures[topic], topic=topic)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        futures = self.client.delete_topics([topic], **self._wait)
+        self.link.result(futures[topic], topic=topic)
+
+    def trim(self, offsets: Mapping[Place, int]) -> None:
+        """Delete what is before offsets."""
+        asked = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        for at, future in self.client.delete_records(asked, **self._wait).items():
+            try:
+                future.result(self.link.timeout_s)
+            except KafkaException as error:
+                raise self._trim_refusal(error, at) from None
+
+    def _trim_refusal(self, error: KafkaException, at: TopicPartition) -> MainstemError:
+        if kafka_error(error).code() != KafkaError.OFFSET_OUT_OF_RANGE:
+            return self.link.refusal(error, topic=at.topic, partition=at.partition)
+        bounds = self.bounds([(at.topic, at.partition)])[at.topic, at.partition]
+        return out_of_range((at.topic, at.partition), at.offset, bounds)
+
+    def _about_own(self, error: InvalidSetting, config: Mapping[str, str]) -> InvalidSetting:
+        own = [name.removeprefix(OWN_PREFIX) for name in config if name.startswith(OWN_PREFIX)]
+        if own and re.search(r"unknown .*mainstem\.", str(error), re.IGNORECASE):
+            return InvalidSetting(
+                f"{self.link.address} is no mainstem server, and only that knows the setting "
+                f"{', '.join(own)}; leave it out"
+            )
+        return error
+
+    def _offsets(self, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, tuple[int, int]]:
+        """Return offset and leader epoch for each partition that exists."""
+        if not wanted:
+            return {}
+        asked = {TopicPartition(*place): spec for place, spec in wanted.items()}
+        found = {}
+        for at, future in self.client.list_offsets(asked, **self._wait).items():
+            try:
+                info = self.link.result(future, topic=at.topic, partition=at.partition)
+            except (UnknownTopic, UnknownPartition):
+                continue
+            found[at.topic, at.partition] = (info.offset, info.leader_epoch or 0)
+        return found
+
+
+def out_of_range(place: Place, offset: int, bounds: Bounds) -> OffsetOutOfRange:
+    """Return the error for an offset that a partition does not have."""
+    where = f"partition {place[1]} of topic {place[0]!r}"
+    return OffsetOutOfRange(where, offset, bounds.start, bounds.tail)
+
+
+def _hexadecimal(topic_id: Uuid) -> str:
+    return urlsafe_b64decode(f"{topic_id}==").hex()

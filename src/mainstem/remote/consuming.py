@@ -1,0 +1,379 @@
+"""Reading partitions of a server: chosen ones, or those that a consumer group shares out.
+
+How this works: every partition read has a ``Track``: how far it was given out, finished by the
+consumer, committed, and where to stop. librdkafka fetches ahead; what it has is taken in one go
+into ``_waiting`` and given out from there. In a group, partitions come and go inside of a call to
+librdkafka: what was taken from a partition that went is thrown away, and what was finished of it
+is committed before it is given up. Where a partition has no cursor, ``begin`` says where to start.
+
+An offset that the server no longer has is an error of librdkafka's, never a silent jump, so that
+what was missed is counted.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import cast
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from mainstem.core.errors import Fenced, MainstemError, UnknownTopic
+from mainstem.core.event import NO_TIMESTAMP, Event, Headers
+from mainstem.remote.administering import Place
+from mainstem.remote.link import Link
+from mainstem.remote.refusals import GONE, LOST_MEMBERSHIP, NO_TOPIC, explained, kafka_error
+
+Begin = Callable[[list[Place]], Mapping[Place, int]]
+"""Tells where to begin in partitions that have no cursor."""
+
+_AT_ONCE = 1000
+_NO_TIMESTAMP_TYPE = 0
+
+
+class Track(msgspec.Struct):
+    """How far one partition has been read."""
+
+    next: int
+    """After the last event that we have."""
+    given: int
+    finished: int
+    limit: int | None = None
+    """Where to stop; None to follow."""
+    committed: int | None = None
+    done: bool = False
+
+
+class Consuming:
+    """A consumer; not thread-safe: its owner sees to that."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        group: str | None,
+        begin: Begin,
+        limits: Mapping[Place, int] | None,
+        commits: bool,
+    ) -> None:
+        self._link = link
+        self._group = group
+        self._begin = begin
+        self._limits = limits
+        self._commits = commits
+        self._tracks: dict[Place, Track] = {}
+        self._former: dict[Place, Track] = {}
+        """Tracks of partitions that a rebalance took, and may give back at once."""
+        self._unfinished: list[Track] = []
+        self._waiting: deque[Event] = deque()
+        self._trouble: MainstemError | None = None
+        self.settled = group is None
+        """Whether it is known which partitions are ours."""
+        self.missed = 0
+        """Events that were deleted before they could be read."""
+        self._gone = False
+        self._consumer = Consumer(
+            link.config(
+                # librdkafka wants a name also where nothing is stored under it.
+                group_id=group or "mainstem-reader",
+                enable_auto_commit=False,
+                enable_auto_offset_store=False,
+                enable_partition_eof=True,
+                auto_offset_reset="error",
+                isolation_level="read_committed",
+                queued_max_messages_kbytes=16_384,
+                fetch_wait_max_ms=500,
+                # How soon a new topic that fits a pattern is seen.
+                topic_metadata_refresh_interval_ms=1000,
+                heartbeat_interval_ms=500,
+                session_timeout_ms=10_000,
+                partition_assignment_strategy="range,roundrobin",
+            )
+            | {"error_cb": self._on_error}
+        )
+
+    # Which partitions
+
+    def join(self, topics: list[str]) -> None:
+        """Share topics with the group; a text that begins with ``^`` is a regular expression."""
+        self._consumer.subscribe(
+            topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    def read(self, offsets: Mapping[Place, int]) -> None:
+        """Read more partitions, from those offsets."""
+        for place, offset in offsets.items():
+            self._tracks[place] = self._track(place, offset)
+        self._consumer.incremental_assign(
+            [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        )
+
+    def drop(self, places: Iterable[Place]) -> None:
+        """Read some partitions no more."""
+        gone = [place for place in places if self._tracks.pop(place, None)]
+        if gone:
+            self._consumer.incremental_unassign([TopicPartition(*place) for place in gone])
+            self._forget_waiting()
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The partitions read now."""
+        return tuple(sorted(self._tracks))
+
+    @property
+    def ended(self) -> bool:
+        """Whether every partition was read up to where to stop."""
+        return (
+            self.settled
+            and not self._waiting
+            and self._limits is not None
+            and all(track.done for track in list(self._tracks.values()))
+        )
+
+    # Events
+
+    def take(self, limit: int, timeout_s: float) -> list[Event]:
+        """Return events, at most ``limit``, waiting a while for the first; what came is finished.
+
+        Raises what librdkafka or the server found wrong.
+        """
+        if not self._waiting:
+            self._fetch(timeout_s)
+        self._raise_trouble()
+        waiting = self._waiting
+        taken = [waiting.popleft() for _ in range(min(limit, len(waiting)))]
+        for event in taken:
+            track = self._tracks[event.topic, event.partition]
+            track.given = event.offset + 1
+            self._unfinished.append(track)
+        return taken
+
+    def finish(self) -> None:
+        """Call everything given out finished."""
+        for track in self._unfinished:
+            track.finished = track.given
+        self._unfinished.clear()
+
+    def _fetch(self, timeout_s: float) -> None:
+        try:
+            first = self._consumer.poll(timeout_s)
+            messages = [] if first is None else [first]
+            if first is not None:
+                messages += self._consumer.consume(_AT_ONCE, 0)
+        except KafkaException as error:
+            raise self._link.refusal(error, group=self._group or "") from None
+        for message in messages:
+            trouble = message.error()
+            if trouble is not None:
+                self._on_message_error(trouble, message)
+            else:
+                self._gone = False
+                self._keep(message)
+
+    def _keep(self, message: Message) -> None:
+        topic, partition = message.topic() or "", message.partition() or 0
+        track = self._tracks.get((topic, partition))
+        offset = message.offset() or 0
+        # One that we have comes again after a jump.
+        if track is None or track.done or offset < track.next:
+            return
+        if track.limit is not None and offset >= track.limit:
+            self._stop(topic, partition, track)
+            return
+        self._waiting.append(_event(message, topic, partition, offset))
+        track.next = offset + 1
+        if track.limit is not None and offset + 1 >= track.limit:
+            self._stop(topic, partition, track)
+
+    def _stop(self, topic: str, partition: int, track: Track) -> None:
+        track.done = True
+        self._consumer.pause([TopicPartition(topic, partition)])
+
+    def _on_message_error(self, error: KafkaError, message: Message) -> None:
+        place = (message.topic() or "", message.partition() or 0)
+        track = self._tracks.get(place)
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            if track is not None and track.limit is not None:
+                track.done = True
+        elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            if track is not None:
+                self._jump(place, track)
+        elif code in NO_TOPIC:
+            # A topic is gone: whoever asked for it by name has to know.
+            self._trouble = UnknownTopic(place[0])
+        elif code in GONE:
+            self._gone = True
+        else:
+            self._trouble = explained(
+                error, self._link.address, topic=place[0], group=self._group or ""
+            )
+
+    def _jump(self, place: Place, track: Track) -> None:
+        """Go on with the first event that is left, and count what was missed."""
+        at = TopicPartition(*place)
+        start, tail = self._consumer.get_watermark_offsets(at, timeout=self._link.timeout_s)
+        wanted = track.next
+        # Past the tail only if the log was truncated: nothing is there to be missed.
+        offset = min(max(wanted, start), tail)
+        self.missed += max(0, offset - wanted)
+        track.next = offset
+        track.done = track.limit is not None and offset >= track.limit
+        # All begin anew, as a partition that failed can be neither moved nor begun by itself.
+        self._consumer.assign(
+            [
+                TopicPartition(*each, other.next)
+                for each, other in self._tracks.items()
+                if not other.done
+            ]
+        )
+
+    def _raise_trouble(self) -> None:
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None:
+            raise trouble
+
+    @property
+    def gone(self) -> bool:
+        """Whether the server was not there when it was last looked for."""
+        return self._gone
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._gone = True
+
+    # Cursors
+
+    def commit(self, *, finished: bool, wait: bool) -> None:
+        """Move the group's cursors to what is finished, or to what was given out."""
+        self._commit(self._unstored(self._tracks, finished=finished), wait=wait)
+
+    def _unstored(self, places: Iterable[Place], *, finished: bool) -> dict[Place, int]:
+        offsets = {}
+        for place in places:
+            track = self._tracks[place]
+            offset = track.finished if finished else track.given
+            if track.committed != offset:
+                offsets[place] = offset
+        return offsets
+
+    def _commit(self, offsets: Mapping[Place, int], *, wait: bool) -> None:
+        if not offsets:
+            return
+        asked = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        try:
+            if wait:
+                self._check(self._consumer.commit(offsets=asked, asynchronous=False))
+            else:
+                self._consumer.commit(offsets=asked, asynchronous=True)
+        except KafkaException as error:
+            raise self._commit_refusal(kafka_error(error)) from None
+        for place, offset in offsets.items():
+            self._tracks[place].committed = offset
+
+    def _check(self, stored: Iterable[TopicPartition] | None) -> None:
+        for at in stored or ():
+            if at.error is not None:
+                raise self._commit_refusal(at.error)
+
+    def _commit_refusal(self, error: KafkaError) -> MainstemError:
+        if error.code() in LOST_MEMBERSHIP:
+            return Fenced(
+                f"partitions of group {self._group!r} went to another consumer before this one "
+                "committed; what was not committed is read again"
+            )
+        return explained(error, self._link.address, group=self._group or "")
+
+    def close(self) -> None:
+        """Leave the group and let go; nothing more is committed."""
+        self._commits = False
+        self._consumer.close()
+        self._tracks.clear()
+        self._waiting.clear()
+
+    # What librdkafka calls from inside of a poll
+
+    def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+        places = [(at.topic, at.partition) for at in given]
+        try:
+            stored = consumer.committed(given, timeout=self._link.timeout_s) if given else []
+            cursors = {(at.topic, at.partition): at.offset for at in stored if at.offset >= 0}
+            fresh = self._begin([place for place in places if place not in cursors])
+        except (MainstemError, KafkaException) as error:
+            # Not to be raised through librdkafka; and without a place to begin nothing is read.
+            self._trouble = error if isinstance(error, MainstemError) else self._link.refusal(error)
+            consumer.assign([])
+            return
+        self._tracks = {place: self._taken_up(place, cursors, fresh) for place in places}
+        self._former = {}
+        consumer.assign(
+            [
+                TopicPartition(*place, track.given)
+                for place, track in self._tracks.items()
+                if not track.done
+            ]
+        )
+        self._forget_waiting()
+        self.settled = True
+
+    def _on_revoke(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
+        if self._commits:
+            places = [(at.topic, at.partition) for at in taken]
+            mine = [place for place in places if place in self._tracks]
+            try:
+                self._commit(self._unstored(mine, finished=True), wait=True)
+            except MainstemError as error:
+                # Fenced: what was not committed is read again, by whoever owns it now.
+                self._trouble = None if isinstance(error, Fenced) else error
+        former = self._tracks
+        self._on_lost(consumer, taken)
+        self._former = former
+
+    def _on_lost(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
+        self.settled = False
+        self._tracks, self._former = {}, {}
+        self._forget_waiting()
+        consumer.unassign()
+
+    def _taken_up(
+        self, place: Place, cursors: Mapping[Place, int], fresh: Mapping[Place, int]
+    ) -> Track:
+        former, cursor = self._former.get(place), cursors.get(place)
+        if former is not None and former.committed == cursor:
+            # Nobody else had it between: go on, rather than repeat what was not committed.
+            former.next = former.given
+            former.done = former.limit is not None and former.next >= former.limit
+            return former
+        # Where a group begins is stored even if nothing is read: see ``latest``.
+        track = self._track(place, fresh.get(place, 0) if cursor is None else cursor)
+        track.committed = cursor
+        return track
+
+    def _track(self, place: Place, offset: int) -> Track:
+        if self._limits is None:
+            return Track(offset, offset, offset)
+        # What was created later is all after the end.
+        limit = self._limits.get(place, 0)
+        return Track(offset, offset, offset, limit, None, offset >= limit)
+
+    def _forget_waiting(self) -> None:
+        tracks = self._tracks
+        kept = [
+            each
+            for each in self._waiting
+            if (track := tracks.get((each.topic, each.partition))) and each.offset >= track.given
+        ]
+        self._waiting = deque(kept)
+
+
+def _event(message: Message, topic: str, partition: int, offset: int) -> Event:
+    kind, timestamp_ms = message.timestamp()
+    headers = message.headers()
+    return Event(
+        message.value(),
+        message.key(),
+        cast("Headers", tuple(headers)) if headers else (),
+        NO_TIMESTAMP if kind == _NO_TIMESTAMP_TYPE else timestamp_ms,
+        topic,
+        partition,
+        offset,
+    )

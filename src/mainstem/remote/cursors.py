@@ -1,0 +1,115 @@
+"""Groups of a server: who is in them, how far they have got, and moving or forgetting them."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+
+from mainstem.core.errors import GroupIsLive, UnknownGroup
+from mainstem.remote.administering import Administration, Place
+from mainstem.remote.refusals import LOST_MEMBERSHIP, explained, kafka_error
+
+
+class GroupState(msgspec.Struct, frozen=True):
+    """A group: who is in it with which partitions, and its cursors."""
+
+    name: str
+    members: dict[str, tuple[Place, ...]]
+    cursors: dict[Place, int]
+
+
+class Cursors:
+    """What can be asked about groups and changed; safe to use from several threads."""
+
+    def __init__(self, administration: Administration) -> None:
+        self._link = administration.link
+        self._client = administration.client
+        self._wait = {"request_timeout": self._link.timeout_s}
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all groups."""
+        listed = self._link.result(self._client.list_consumer_groups(**self._wait))
+        if not listed.valid and listed.errors:
+            raise self._link.refusal(listed.errors[0])
+        return tuple(sorted(each.group_id for each in listed.valid))
+
+    def states(self, names: Iterable[str]) -> tuple[GroupState, ...]:
+        """Return groups; those that are not there are left out."""
+        wanted = list(names)
+        if not wanted:
+            return ()
+        described = self._client.describe_consumer_groups(wanted, **self._wait)
+        # One group a request, but many requests at a time.
+        asked = {
+            name: self._client.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(name)], **self._wait
+            )[name]
+            for name in wanted
+        }
+        found = []
+        for name in wanted:
+            try:
+                description = self._link.result(described[name], group=name)
+                listed = self._link.result(asked[name], group=name)
+            except UnknownGroup:
+                continue
+            cursors = {
+                (at.topic, at.partition): at.offset
+                for at in listed.topic_partitions or ()
+                if at.offset >= 0 and at.error is None
+            }
+            if description.state == ConsumerGroupState.DEAD and not cursors:
+                continue
+            members = {
+                member.member_id: tuple(
+                    sorted(
+                        (at.topic, at.partition)
+                        for at in (member.assignment.topic_partitions if member.assignment else ())
+                    )
+                )
+                for member in description.members
+            }
+            found.append(GroupState(name, members, cursors))
+        return tuple(found)
+
+    def state(self, name: str) -> GroupState:
+        """Return one group; raises UnknownGroup."""
+        found = self.states([name])
+        if not found:
+            raise UnknownGroup(name)
+        return found[0]
+
+    def move(self, group: str, offsets: Mapping[Place, int]) -> None:
+        """Move the cursors of a group that has no members."""
+        places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        asked = [ConsumerGroupTopicPartitions(group, places)]
+        future = self._client.alter_consumer_group_offsets(asked, **self._wait)[group]
+        try:
+            done = future.result(self._link.timeout_s)
+        except KafkaException as error:
+            if kafka_error(error).code() in LOST_MEMBERSHIP:
+                raise GroupIsLive(group, "it has members", "moved") from None
+            raise self._link.refusal(error, group=group) from None
+        for at in done.topic_partitions or ():
+            if at.error is not None:
+                self._refuse(at, group)
+
+    def delete(self, group: str) -> None:
+        """Forget a group that has no members."""
+        futures = self._client.delete_consumer_groups([group], **self._wait)
+        self._link.result(futures[group], group=group)
+
+    def _refuse(self, at: TopicPartition, group: str) -> None:
+        error = at.error
+        assert isinstance(error, KafkaError)
+        if error.code() in LOST_MEMBERSHIP:
+            raise GroupIsLive(group, "it has members", "moved")
+        raise explained(
+            error, self._link.address, topic=at.topic, partition=at.partition, group=group
+        )

@@ -1,0 +1,100 @@
+"""Where a server is, how its clients are set up, and how long it may take to answer."""
+
+import socket
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TookTooLong
+from typing import TypeVar
+
+from confluent_kafka import KafkaException
+
+from mainstem.core.errors import InvalidSetting, MainstemError, Unreachable
+from mainstem.remote.refusals import explained, kafka_error
+
+T = TypeVar("T")
+Setting = str | int | float | bool
+
+_SPARE_S = 1.0
+"""librdkafka gives up by itself; this much later we do."""
+_OURS = {
+    "bootstrap.servers": "it is the address",
+    "group.id": "subscribe(group=...) says it",
+    "enable.auto.commit": "subscribe(commit=...) says it",
+    "auto.offset.reset": "subscribe(start=...) says it",
+    "partitioner": "keys go where mainstem.open puts them",
+}
+
+
+class Link:
+    """A server's address and what every client of it shares."""
+
+    def __init__(self, address: str, *, timeout_s: float, settings: Mapping[str, Setting]) -> None:
+        if timeout_s <= 0:
+            raise InvalidSetting(f"timeout_s must be more than 0, not {timeout_s}")
+        self.address = address
+        self.timeout_s = timeout_s
+        self._settings = {_dotted(name): value for name, value in settings.items()}
+        for name in self._settings:
+            if name in _OURS:
+                raise InvalidSetting(f"{name} cannot be set here: {_OURS[name]}")
+
+    def config(self, **settings: Setting) -> dict[str, Setting]:
+        """Return the settings of a client; the caller's own win over ours."""
+        timeout_ms = max(1000, int(self.timeout_s * 1000))
+        return {
+            "bootstrap.servers": self.address,
+            "client.id": "mainstem",
+            # It would write to the program's stderr; what matters is raised.
+            "log_level": 0,
+            "socket.connection.setup.timeout.ms": timeout_ms,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
+            "socket.nagle.disable": True,
+            **{_dotted(name): value for name, value in settings.items()},
+            **self._settings,
+        }
+
+    def knock(self) -> None:
+        """Raise Unreachable at once if nobody listens: librdkafka would try until the time-out."""
+        reason = ""
+        for place in self.address.split(","):
+            host, port = host_and_port(place)
+            try:
+                socket.create_connection((host, port), self.timeout_s).close()
+            except OSError as error:
+                reason = error.strerror or str(error) or type(error).__name__
+            else:
+                return
+        raise Unreachable(self.address, reason)
+
+    def result(
+        self, future: "Future[T]", *, topic: str = "", partition: int = -1, group: str = ""
+    ) -> T:
+        """Wait for an answer; a refusal is raised as a core error about what was named."""
+        try:
+            return future.result(self.timeout_s + _SPARE_S)
+        except KafkaException as error:
+            raise self.refusal(error, topic=topic, partition=partition, group=group) from None
+        except TookTooLong:
+            raise Unreachable(self.address, f"nothing came in {self.timeout_s:g} s") from None
+
+    def refusal(
+        self, error: KafkaException, *, topic: str = "", partition: int = -1, group: str = ""
+    ) -> MainstemError:
+        """Return a refusal as a core error."""
+        return explained(
+            kafka_error(error), self.address, topic=topic, partition=partition, group=group
+        )
+
+
+def host_and_port(place: str) -> tuple[str, int]:
+    """Split host:port; IPv6 addresses are in brackets."""
+    host, colon, port = place.strip().rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
+        raise InvalidSetting(f"{place!r:.200} is no address; write host:port, as localhost:9092")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _dotted(name: str) -> str:
+    """Return librdkafka's name of a setting; just one is written with an underscore."""
+    return name if name == "log_level" else name.replace("_", ".")

@@ -1,0 +1,82 @@
+"""One producer for each size of batch that topics take, as librdkafka knows only one."""
+
+import threading
+import time
+from contextlib import suppress
+
+from confluent_kafka import KafkaException
+
+from mainstem.core.errors import MainstemError, UnknownTopic
+from mainstem.core.names import check_topic
+from mainstem.core.policies import TopicSettings
+from mainstem.remote.administering import Administration
+from mainstem.remote.producing import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_EVENTS, Producing
+
+_AGAIN_S = 0.1
+
+
+class Producers:
+    """Finds, or makes, the producer that suits a topic; safe to use from several threads."""
+
+    def __init__(self, administration: Administration) -> None:
+        self._administration = administration
+        self._lock = threading.Lock()
+        self._by_topic: dict[str, Producing] = {}
+        self._by_batch: dict[tuple[int, int], Producing] = {}
+
+    def to(self, topic: str) -> Producing:
+        """Return the producer for a topic; one that is unknown is created if the server does so."""
+        found = self._by_topic.get(topic)
+        if found is not None:
+            return found
+        check_topic(topic)
+        settings = self._settings(topic)
+        batch = (
+            min(DEFAULT_BATCH_BYTES, settings.max_batch_bytes),
+            # A batch that fills the whole backlog would have to wait for an empty one.
+            min(DEFAULT_BATCH_EVENTS, max(1, (settings.max_backlog or 2**32) // 4)),
+        )
+        with self._lock:
+            producing = self._by_batch.get(batch)
+            if producing is None:
+                producing = Producing(
+                    self._administration.link, batch_bytes=batch[0], batch_events=batch[1]
+                )
+                self._by_batch[batch] = producing
+            producing.limits[topic] = settings.max_batch_bytes
+            self._by_topic[topic] = producing
+        return producing
+
+    def forget(self, topic: str) -> None:
+        """Look at a topic anew before the next event: its settings may have changed."""
+        self._by_topic.pop(topic, None)
+
+    def close(self) -> None:
+        """Wait for what is on its way, for a bounded time, and let go."""
+        for producing in self._by_batch.values():
+            producing.close()
+
+    def _settings(self, topic: str) -> TopicSettings:
+        found = self._administration.describe([topic])
+        if topic not in found:
+            self._create(topic)
+        try:
+            settings = self._administration.settings({topic: 1})
+        except MainstemError:
+            # Producers need not be allowed to see settings.
+            return TopicSettings()
+        return settings.get(topic, TopicSettings())
+
+    def _create(self, topic: str) -> None:
+        """Have an unknown topic created by naming it, if that is how the server is set up."""
+        link = self._administration.link
+        until = time.monotonic() + link.timeout_s
+        while True:
+            with suppress(KafkaException):
+                self._administration.client.list_topics(topic, timeout=link.timeout_s)
+            if topic in self._administration.describe([topic]):
+                return
+            if time.monotonic() > until:
+                raise UnknownTopic(topic)
+            # A cluster needs a moment to agree on it.
+            time.sleep(_AGAIN_S)

@@ -1,0 +1,210 @@
+"""Appending events to a server, and knowing when they are kept.
+
+How this works: librdkafka gathers events into batches and sends them from threads of its own. What
+became of each is told by a callback, which somebody has to call for: one thread here does, for all
+who wait. If the server is gone for longer than the time-out, that thread takes back what is still
+on its way, so that nobody waits for ever, and nothing is sent long after its publisher gave up.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from mainstem.core.errors import Closed, EventTooLarge, MainstemError, UnknownPartition
+from mainstem.core.event import Event, Position
+from mainstem.remote.link import Link
+from mainstem.remote.refusals import GONE, TOO_LARGE, explained, kafka_error
+
+_TURN_S = 0.1
+_ANY_PARTITION = -1
+_PROBE_S = 1.0
+_LARGEST = 100_000_000
+"""The server knows how large an event may be; librdkafka shall not guess it."""
+DEFAULT_BATCH_BYTES = 1_000_000
+DEFAULT_BATCH_EVENTS = 10_000
+
+Settled = Callable[[KafkaError | None, Message], None]
+
+
+class Producing:
+    """A producer whose events are acknowledged by all copies; for use by many threads."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        batch_bytes: int = DEFAULT_BATCH_BYTES,
+        batch_events: int = DEFAULT_BATCH_EVENTS,
+    ) -> None:
+        self.link = link
+        self.limits: dict[str, int] = {}
+        """The largest batch that a topic takes, where it is known."""
+        self._producer = Producer(
+            link.config(
+                acks="all",
+                partitioner="murmur2_random",
+                enable_idempotence=False,
+                # Without idempotence, a batch sent again must not overtake, or be overtaken.
+                max_in_flight=1,
+                linger_ms=0,
+                batch_size=batch_bytes,
+                batch_num_messages=batch_events,
+                message_max_bytes=_LARGEST,
+                message_timeout_ms=30_000,
+                message_send_max_retries=5,
+                queue_buffering_max_kbytes=65_536,
+                topic_metadata_propagation_max_ms=int(link.timeout_s * 1000),
+            )
+            | {"error_cb": self._on_error}
+        )
+        self._closed = False
+        self._gone_since: float | None = None
+        self._room = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="mainstem-producing", daemon=True)
+        self._thread.start()
+
+    def send(self, topic: str, event: Event, partition: int | None, settled: Settled) -> None:
+        """Put an event on its way; waits while too much is on its way already."""
+        number = _ANY_PARTITION if partition is None else partition
+        # To librdkafka, 0 is now.
+        timestamp_ms = max(0, event.timestamp_ms)
+        while True:
+            if self._closed:
+                raise Closed("the stem has been closed; connect again")
+            try:
+                self._producer.produce(
+                    topic,
+                    event.value,
+                    event.key,
+                    number,
+                    on_delivery=settled,
+                    timestamp=timestamp_ms,
+                    headers=list(event.headers),
+                )
+            except BufferError:
+                with self._room:
+                    self._room.wait(_TURN_S)
+            except KafkaException as error:
+                raise self.refusal(kafka_error(error), topic, event, partition) from None
+            else:
+                return
+
+    def refusal(
+        self, error: KafkaError, topic: str, event: Event, partition: int | None
+    ) -> MainstemError:
+        """Return why an event was not kept."""
+        if error.code() in TOO_LARGE:
+            size = len(event.value or b"") + len(event.key or b"")
+            return EventTooLarge(topic, size, self.limits.get(topic, DEFAULT_BATCH_BYTES))
+        if error.code() == KafkaError._UNKNOWN_PARTITION and partition is not None:
+            return UnknownPartition(topic, partition)
+        return explained(error, self.link.address, topic=topic)
+
+    def close(self) -> None:
+        """Wait for what is on its way, for a bounded time, and let go."""
+        if self._closed:
+            return
+        self._producer.flush(self.link.timeout_s)
+        self._closed = True
+        self._thread.join()
+        self._producer.purge()
+        self._producer.flush(_TURN_S)
+
+    def _run(self) -> None:
+        while not self._closed:
+            if self._producer.poll(_TURN_S):
+                with self._room:
+                    self._room.notify_all()
+            since = self._gone_since
+            if since is not None and time.monotonic() - since >= self.link.timeout_s:
+                self._probe()
+
+    def _probe(self) -> None:
+        """Take back what is on its way if the server is still gone."""
+        self._gone_since = None
+        if not len(self._producer):
+            return
+        try:
+            self._producer.list_topics(timeout=_PROBE_S)
+        except KafkaException:
+            self._producer.purge()
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() in GONE and self._gone_since is None:
+            # Time for the way back is left out: the probe takes that.
+            self._gone_since = time.monotonic() - _PROBE_S
+
+
+class Delivery:
+    """One event on its way."""
+
+    def __init__(
+        self, producing: Producing, topic: str, event: Event, partition: int | None
+    ) -> None:
+        self._refusal = partial(producing.refusal, topic=topic, event=event, partition=partition)
+        self._done = threading.Event()
+        self._error: KafkaError | None = None
+        self._position = Position(-1, -1)
+        producing.send(topic, event, partition, self._settle)
+
+    def wait(self) -> Position:
+        """Return where the event stands, once all copies have it."""
+        self._done.wait()
+        if self._error is not None:
+            raise self._refusal(self._error)
+        return self._position
+
+    def _settle(self, error: KafkaError | None, message: Message) -> None:
+        self._error = error
+        if error is None:
+            self._position = Position(message.partition() or 0, message.offset() or 0)
+        self._done.set()
+
+
+class Deliveries:
+    """Many events on their way into one topic; the first that is refused is told."""
+
+    def __init__(self, producing: Producing, topic: str, partition: int | None) -> None:
+        self._producing, self._topic, self._partition = producing, topic, partition
+        self._sent = 0
+        self._kept = 0
+        self._failed = 0
+        self._refused: tuple[KafkaError, Event] | None = None
+        self._settled = threading.Condition()
+
+    def put(self, event: Event) -> None:
+        """Put one more on its way; raises what became of those before."""
+        if self._refused is not None:
+            raise self._refusal()
+        self._producing.send(self._topic, event, self._partition, partial(self._settle, event))
+        self._sent += 1
+
+    def wait(self) -> int:
+        """Return how many are kept, once all are."""
+        self.settle()
+        if self._refused is not None:
+            raise self._refusal()
+        return self._kept
+
+    def settle(self) -> None:
+        """Wait until it is known of every event what became of it."""
+        with self._settled:
+            self._settled.wait_for(lambda: self._kept + self._failed == self._sent)
+
+    def _refusal(self) -> MainstemError:
+        assert self._refused is not None
+        error, event = self._refused
+        return self._producing.refusal(error, self._topic, event, self._partition)
+
+    def _settle(self, event: Event, error: KafkaError | None, message: Message) -> None:
+        with self._settled:
+            if error is None:
+                self._kept += 1
+            else:
+                self._failed += 1
+                self._refused = self._refused or (error, event)
+            if self._kept + self._failed == self._sent:
+                self._settled.notify_all()

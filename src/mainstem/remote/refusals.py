@@ -1,0 +1,119 @@
+"""What librdkafka and a server refuse, as the core error of the same fact.
+
+| theirs | ours |
+|---|---|
+| UNKNOWN_TOPIC_OR_PARTITION | UnknownTopic, UnknownPartition |
+| TOPIC_ALREADY_EXISTS | TopicExists |
+| INVALID_CONFIG, INVALID_PARTITIONS, POLICY_VIOLATION ... | InvalidSetting |
+| MESSAGE_TOO_LARGE | EventTooLarge |
+| REQUEST_TIMED_OUT, a message that timed out | Overloaded |
+| KAFKA_STORAGE_ERROR | StorageFull |
+| transport, all brokers down, timed out | Unreachable |
+"""
+
+from confluent_kafka import KafkaError, KafkaException
+
+from mainstem.core import errors
+from mainstem.core.errors import MainstemError
+
+GONE = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError.NETWORK_EXCEPTION,
+    }
+)
+"""Nobody answers."""
+NO_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError._NOENT,
+    }
+)
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+LOST_MEMBERSHIP = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError._ASSIGNMENT_LOST,
+        KafkaError._STATE,
+    }
+)
+"""The partitions belong to somebody else by now."""
+
+_SETTING = {
+    KafkaError.INVALID_CONFIG,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_REPLICA_ASSIGNMENT,
+    KafkaError.INVALID_REQUEST,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError._UNSUPPORTED_FEATURE,
+    KafkaError._INVALID_ARG,
+    KafkaError.INVALID_SESSION_TIMEOUT,
+}
+_BUSY = {
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._QUEUE_FULL,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+}
+_PLAIN: dict[int, type[MainstemError]] = {
+    **dict.fromkeys(_SETTING, errors.InvalidSetting),
+    **dict.fromkeys(_BUSY, errors.Overloaded),
+    **dict.fromkeys(LOST_MEMBERSHIP, errors.Fenced),
+    KafkaError.KAFKA_STORAGE_ERROR: errors.StorageFull,
+    KafkaError.INVALID_MSG: errors.CorruptBatch,
+    KafkaError._BAD_MSG: errors.CorruptBatch,
+    KafkaError.INVALID_RECORD: errors.InvalidEvent,
+}
+"""Those whose text says everything."""
+
+
+def kafka_error(error: KafkaException) -> KafkaError:
+    """Return the error inside of an exception."""
+    found = error.args[0]
+    assert isinstance(found, KafkaError)
+    return found
+
+
+def explained(  # noqa: PLR0911 - one return per fact
+    error: KafkaError, address: str, *, topic: str = "", partition: int = -1, group: str = ""
+) -> MainstemError:
+    """Return the core error that says the same, about that topic, partition or group."""
+    code, text = error.code(), error.str() or error.name()
+    if code in GONE:
+        return errors.Unreachable(address, text)
+    if code in NO_TOPIC:
+        return errors.UnknownTopic(topic)
+    if code == KafkaError._UNKNOWN_PARTITION:
+        return errors.UnknownPartition(topic, partition)
+    if code == KafkaError.TOPIC_ALREADY_EXISTS:
+        return errors.TopicExists(topic)
+    if code == KafkaError.TOPIC_EXCEPTION:
+        return errors.InvalidName("topic", topic, text)
+    if code == KafkaError.INVALID_GROUP_ID:
+        return errors.InvalidName("group", group, text)
+    if code == KafkaError.GROUP_ID_NOT_FOUND:
+        return errors.UnknownGroup(group)
+    if code == KafkaError.NON_EMPTY_GROUP:
+        return errors.GroupIsLive(group, "it has members", "changed")
+    if code in _PLAIN:
+        return _PLAIN[code](f"{address} says {error.name()}: {text}")
+    return MainstemError(f"{address} says {error.name()}: {text}")
