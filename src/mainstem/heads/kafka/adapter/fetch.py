@@ -61,7 +61,7 @@ class _Fetch:
             code = _epoch_code(asked.current_leader_epoch, bounds.epoch)
             if code:
                 self._failed = True
-                return FetchedPartition(asked.partition, code, -1)
+                return _refused(asked.partition, code)
             # The first batch found is sent whole, also if it is over the limit: readers must be
             # able to go on.
             room = min(asked.partition_max_bytes, self._most - self._length)
@@ -71,7 +71,7 @@ class _Fetch:
                 data = broker.read(topic, asked.partition, asked.fetch_offset, max(room, 0))
         except MainstemError as error:
             self._failed = True
-            return FetchedPartition(asked.partition, code_of(error), -1)
+            return _refused(asked.partition, code_of(error))
         if data is not None and data.length > max(room, 0) and self._length:
             data = None
         length = 0 if data is None else data.length
@@ -131,6 +131,11 @@ class _Fetch:
         for take_back in self._watches:
             take_back()
         self._watches.clear()
+
+
+def _refused(partition: int, code: Code) -> FetchedPartition:
+    # Empty, not absent: librdkafka takes absent records for damage and does not see the code.
+    return FetchedPartition(partition, code, -1, records=_NOTHING)
 
 
 def _epoch_code(asked: int, epoch: int) -> Code:
