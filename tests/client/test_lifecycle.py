@@ -157,10 +157,6 @@ def test_a_forked_child_can_neither_use_nor_harm_the_log(tmp_path: Path) -> None
     assert ran.stdout.endswith("before after\n")
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="the lock's descriptor is closed without unlocking, and the child has a copy of it",
-)
 def test_a_forked_child_that_lives_on_does_not_hold_the_directory(tmp_path: Path) -> None:
     program = """
         import os, sys, mainstem

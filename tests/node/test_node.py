@@ -56,18 +56,7 @@ def test_the_defaults_of_new_topics_come_from_the_config() -> None:
     node.close()
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "memory",
-        pytest.param(
-            "disk",
-            marks=pytest.mark.xfail(
-                strict=False, reason="the log on disk does not bound its memory topics yet"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("kind", ["memory", "disk"])
 def test_memory_is_bounded_by_the_config(tmp_path: Path, kind: str) -> None:
     node = open_node(None if kind == "memory" else tmp_path, Config(max_memory_bytes=10_000))
     node.broker.create_topic("n", TopicSettings(durability=Durability.MEMORY))

@@ -17,7 +17,13 @@ from pathlib import Path
 
 import msgspec
 
-from mainstem.core.errors import Closed, DamagedLog, InvalidSetting, UnknownPartition
+from mainstem.core.errors import (
+    Closed,
+    DamagedLog,
+    InvalidSetting,
+    StorageFull,
+    UnknownPartition,
+)
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.log.commits import Committer
 from mainstem.log.durable import AT_ONCE
@@ -78,6 +84,7 @@ class DiskLog:
         self._handles = recovered.handles
         self._partitions: dict[PartitionId, Partition] = dict(recovered.partitions)
         self._closed = False
+        self._memory_bytes = 0
         self.recovery: Report = recovered.report
         """What opening found."""
         self.committer = Committer(files, self._lock, recovered.wal)
@@ -200,6 +207,7 @@ class DiskLog:
             self._check_writable()
             partition = self._find(partition_id)
             if isinstance(partition, MemoryPartition):
+                self._check_memory(len(batch))
                 offset = partition.append(batch)
                 wakes = partition.advance(partition.end)
             else:
@@ -295,6 +303,9 @@ class DiskLog:
         self, found: Sequence[tuple[Partition, WritableBatch]]
     ) -> dict[DiskPartition, Segment]:
         """Make sure of all the space that an append needs, before anything of it is accepted."""
+        in_memory = [len(batch) for each, batch in found if isinstance(each, MemoryPartition)]
+        if in_memory:
+            self._check_memory(sum(in_memory))
         sizes: dict[DiskPartition, int] = {}
         for partition, batch in found:
             if isinstance(partition, DiskPartition):
@@ -431,6 +442,22 @@ class DiskLog:
             raise self.committer.failed
         if self._closed:
             raise Closed("the log has been closed")
+
+    def _check_memory(self, length: int) -> None:
+        """Refuse what would make topics in memory larger together than they may be."""
+        self._memory_bytes += length
+        limit = self._options.max_memory_bytes
+        if self._memory_bytes <= limit:
+            return
+        # Counted upwards only; what retention and cuts freed is found out when it matters.
+        memory = [each for each in self._partitions.values() if isinstance(each, MemoryPartition)]
+        self._memory_bytes = sum(each.size_bytes for each in memory) + length
+        if self._memory_bytes > limit:
+            self._memory_bytes -= length
+            raise StorageFull(
+                f"topics with durability memory may hold {limit} bytes together, and this append "
+                f"would make it {self._memory_bytes + length}; trim them, or set retention_bytes"
+            )
 
     def _begin(self) -> None:
         """Tell recovery, durably, that what it finds may be from us; raises OSError if full."""

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import weakref
 from pathlib import Path
 from typing import Protocol
 
@@ -209,13 +210,33 @@ class RealFiles:
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps(about).encode(), 0)
         self._lock_fd = fd
+        _forget_in_children(self)
 
     def unlock(self) -> None:
         """Let go of the directory."""
         if self._lock_fd >= 0:
             os.ftruncate(self._lock_fd, 0)
+            # A process that was forked meanwhile may have the descriptor still.
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+            self.forget_lock()
+
+    def forget_lock(self) -> None:
+        """Close the lock's descriptor, which lets go only if no other process has it."""
+        if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+def _forget_in_children(files: RealFiles) -> None:
+    """Keep a forked process, which is not the holder, from outliving the holder's lock."""
+    known = weakref.ref(files)
+
+    def forget() -> None:
+        held = known()
+        if held is not None:
+            held.forget_lock()
+
+    os.register_at_fork(after_in_child=forget)
 
 
 def _in_use(root: str, holder: bytes) -> str:
