@@ -28,19 +28,13 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     """The first write-ahead file that is not yet part of the segments."""
     wal_sequence: int
     """The number of its first entry."""
-    partitions: tuple[PartitionRecord, ...]
-
-
-class _Encoded(msgspec.Struct, frozen=True, array_like=True):
-    """A manifest whose partitions are encoded already."""
-
-    wal_number: int
-    wal_sequence: int
     partitions: list[msgspec.Raw]
+    """Every partition, encoded: what does not change is written again as it is."""
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Manifest)
+_partition_decoder = msgspec.msgpack.Decoder(PartitionRecord)
 
 
 def encode_partition(record: PartitionRecord) -> msgspec.Raw:
@@ -48,9 +42,20 @@ def encode_partition(record: PartitionRecord) -> msgspec.Raw:
     return msgspec.Raw(_encoder.encode(record))
 
 
+def decode_partition(encoded: msgspec.Raw) -> PartitionRecord:
+    """Return what a manifest says of one partition."""
+    try:
+        return _partition_decoder.decode(encoded)
+    except msgspec.DecodeError as error:
+        raise DamagedLog(
+            f"the manifest describes a partition in a way that cannot be read ({error}); "
+            "restore it from a backup, or run mainstem repair"
+        ) from None
+
+
 def write(files: Files, wal_number: int, wal_sequence: int, parts: list[msgspec.Raw]) -> None:
     """Replace the manifest; durable on return."""
-    body = _encoder.encode(_Encoded(wal_number, wal_sequence, parts))
+    body = _encoder.encode(Manifest(wal_number, wal_sequence, parts))
     data = _HEAD.pack(_MAGIC, FORMAT, _check(FORMAT, body)) + body
     for name in NAMES:
         fresh = f"{name}.new"

@@ -68,15 +68,14 @@ def recover(
     known, damage = manifest.read(files)
     report = Report(findings=list(damage))
     if known is None:
-        known = Manifest(1, 1, ())
+        known = Manifest(1, 1, [])
         _make_directories(files)
         manifest.write(files, 1, 1, [])
-    partitions = {
-        PartitionId(record.topic_id, record.number): DiskPartition.load(files, handles, record)
-        for record in known.partitions
-    }
-    for partition in partitions.values():
-        partition.saved = manifest.encode_partition(partition.record())
+    partitions: dict[PartitionId, DiskPartition] = {}
+    for saved in known.partitions:
+        partition = DiskPartition.load(files, handles, manifest.decode_partition(saved))
+        partition.saved = saved
+        partitions[partition.id] = partition
     found = wal.scan(files, known.wal_number, known.wal_sequence)
     number = found.last_number
     if found.lost:
