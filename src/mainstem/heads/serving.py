@@ -36,6 +36,8 @@ TURN_S = 0.005
 TURN_BYTES = 1024 * 1024
 """Answers in memory, or requests unanswered, after which a peer has to catch up."""
 MAX_UNANSWERED = 512
+BACKLOG = 4096
+"""Connections that the kernel takes for us until we do; those beyond come a second later."""
 LINGER_S = 2.0
 """How long a peer that is cut off may take to read what it was told last."""
 
@@ -198,7 +200,8 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(conversation.handle(view[:size]), size)
             view = view[size:]
             if len(view) and (self._has_to_catch_up() or time.monotonic() > until):
-                self._backlog = memoryview(bytes(view))
+                # Writable, as the log writes offsets into what it appends.
+                self._backlog = memoryview(bytearray(view))
                 return
 
     def _keep(self, rest: memoryview, wanted: int) -> None:
@@ -343,7 +346,7 @@ class Server:
 
 def bind(host: str, port: int) -> socket.socket:
     """Take an address, without serving it yet; port 0 takes a free one."""
-    return socket.create_server((host, port), backlog=1024)
+    return socket.create_server((host, port), backlog=BACKLOG)
 
 
 def peer_of(transport: asyncio.BaseTransport) -> str:
@@ -369,7 +372,7 @@ async def serve(
         return Connection(converse, scratch, inflow, connections)
 
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(connect, sock=listener)
+    server = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
     return Server(server, connections)
 
 

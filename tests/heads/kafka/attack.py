@@ -140,21 +140,19 @@ def fetching(
 class Healthy:
     """A client that does nothing wrong: what it was acknowledged must be there, and at once."""
 
-    TOPIC = "healthy"
-
     def __init__(self, address: str) -> None:
         self._peer = Peer(address)
+        self.topic = "healthy." + self._peer.name.replace(":", ".")
         self._acknowledged = 0
-        self._offset = 0
         self.check()
 
     def check(self) -> None:
         """Produce an event, and read it back."""
         event = Event(value=b"%d" % self._acknowledged, key=b"k")
-        produced = produce(self._peer, self.TOPIC, bytes(build([event], now_ms=1)))
+        produced = produce(self._peer, self.topic, bytes(build([event], now_ms=1)))
         assert produced.error_code == 0
         assert produced.base_offset == self._acknowledged
-        fetched = self._peer.ask(FETCH, 12, fetching(self.TOPIC, self._acknowledged), FetchResponse)
+        fetched = self._peer.ask(FETCH, 12, fetching(self.topic, self._acknowledged), FetchResponse)
         assert fetched.responses[0].partitions[0].high_watermark == self._acknowledged + 1
         self._acknowledged += 1
 

@@ -13,14 +13,24 @@ from mainstem.heads.kafka.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
+from mainstem.heads.shape import ProtocolError
 
 FIRST, LAST = 4, 12
 
+_SAYS_WHY = 7
+"""The first version that has a code for the whole request."""
 _NOTHING = b""
 
 
 def answer(asked: Asked, request: FetchRequest, reply: Reply) -> None:
     """Answer with what there is; if that is less than asked for, wait for more."""
+    count = sum(len(topic.partitions) for topic in request.topics)
+    most = asked.service.settings.max_fetch_partitions
+    if count > most:
+        if asked.header.api_version < _SAYS_WHY:
+            raise ProtocolError(f"a fetch of {count} partitions; at most {most} are answered")
+        reply(FetchResponse(error_code=Code.INVALID_REQUEST))
+        return
     _Fetch(asked, request, reply).look(last=request.max_wait_ms <= 0)
 
 

@@ -34,6 +34,8 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Connections beyond this are refused."""
     max_fetch_bytes: int = 50 * 1024 * 1024
     """The most that one fetch is answered with, whatever it asks for."""
+    max_fetch_partitions: int = 50_000
+    """A fetch that names more is refused."""
     max_wait_ms: int = 300_000
     """The longest that a fetch waits, whatever it asks for."""
 
