@@ -117,7 +117,7 @@ class AsyncSubscription:
             if taken:
                 return taken
             if self.feed.ended:
-                self._ended = not self.feed.closed
+                self._ended = self._ended or not self.feed.closed
                 await self.close()
                 return None
             seconds = self.feed.wait_s()

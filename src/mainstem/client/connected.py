@@ -13,7 +13,7 @@ from mainstem.client.connected_topics import ConnectedTopics
 from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.values import make_event, value_bytes
 from mainstem.client.wish import Wish
-from mainstem.core.errors import Closed, MainstemError, UnknownTopic
+from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic
 from mainstem.core.event import Event, Position
 from mainstem.remote.administering import Administration
 from mainstem.remote.link import Link, Setting
@@ -78,9 +78,10 @@ class ConnectedStem:
         event = make_event(value, key, headers, timestamp_ms)
         try:
             return Delivery(self._producers.to(topic), topic, event, partition).wait()
-        except UnknownTopic:
+        except (UnknownTopic, UnknownPartition):
+            # It may be there since we looked.
             self._producers.forget(topic)
-            raise
+            return Delivery(self._producers.to(topic), topic, event, partition).wait()
 
     def publish_many(
         self, topic: str, events: Iterable[Value | Event], *, partition: int | None = None

@@ -28,7 +28,7 @@ class ConnectedTopics:
         self._changed = changed
 
     def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:
-        """Create a topic; settings that are not given are the server's defaults."""
+        """Create a topic; what is not given, also how many partitions, is the server's choice."""
         self._check_open()
         check_topic(name)
         wanted = TopicSettings().altered(**settings)

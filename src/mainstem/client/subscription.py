@@ -126,7 +126,7 @@ class EmbeddedSubscription:
             if taken:
                 return taken
             if self.feed.ended:
-                self._ended = not self.feed.closed
+                self._ended = self._ended or not self.feed.closed
                 self.close_now(finished=True)
                 return None
             seconds = self.feed.wait_s()

@@ -45,6 +45,7 @@ class Producers:
                 self._by_batch[batch] = producing
             producing.limits[topic] = settings.max_batch_bytes
             self._by_topic[topic] = producing
+        producing.refresh(topic)
         return producing
 
     def forget(self, topic: str) -> None:

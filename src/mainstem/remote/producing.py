@@ -9,6 +9,7 @@ on its way, so that nobody waits for ever, and nothing is sent long after its pu
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -91,6 +92,11 @@ class Producing:
                 raise self.refusal(kafka_error(error), topic, event, partition) from None
             else:
                 return
+
+    def refresh(self, topic: str) -> None:
+        """Learn how many partitions a topic has now."""
+        with suppress(KafkaException):
+            self._producer.list_topics(topic, timeout=self.link.timeout_s)
 
     def refusal(
         self, error: KafkaError, topic: str, event: Event, partition: int | None
