@@ -63,6 +63,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """or when this much was appended,"""
     checkpoint_batches: int = 200_000
     """or so many batches, since reading them again is what recovery costs."""
+    sync_all_from: int = 32
+    """A checkpoint of so many changed partitions syncs the file system instead of each file."""
     upkeep_ms: int = 1000
     """How often retention, compaction and the checkpoint are looked at."""
     max_memory_bytes: int = 1024 * 1024 * 1024
@@ -92,7 +94,10 @@ class DiskLog:
             files, self._lock, now_ms, self.committer, self._partitions, self._handles
         )
         self.upkeep.limits(
-            options.checkpoint_wal_bytes, options.checkpoint_bytes, options.checkpoint_batches
+            options.checkpoint_wal_bytes,
+            options.checkpoint_bytes,
+            options.checkpoint_batches,
+            options.sync_all_from,
         )
         if options.background:
             self.committer.start()

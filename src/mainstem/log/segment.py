@@ -199,7 +199,7 @@ class Segment:
         self.file.sync()
         self.synced_size = size
 
-    def save_index(self) -> bool:
+    def save_index(self, *, sync: bool = True) -> bool:
         """Write the blocks closed since the last time to the index file; tell if there were any."""
         if self._index is None or self._index.closed == self.saved_blocks:
             return False
@@ -208,7 +208,8 @@ class Segment:
         entries = self._index.encode(self.saved_blocks, closed)
         file.pwrite(entries, self.saved_blocks * ENTRY_SIZE)
         file.truncate(closed * ENTRY_SIZE)
-        file.sync()
+        if sync:
+            file.sync()
         self.saved_blocks = closed
         return True
 

@@ -56,17 +56,18 @@ class Upkeep:
         self._trash: list[str] = []
         self._spare: str | None = None
         self._bytes = self._batches = 0
-        self._max_wal_bytes = self._max_bytes = self._max_batches = 0
+        self._max_wal_bytes = self._max_bytes = self._max_batches = self._many = 0
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: MainstemError | None = None
         """Why the last round of upkeep failed, if it did; it is tried again."""
 
-    def limits(self, wal_bytes: int, appended_bytes: int, batches: int) -> None:
-        """Say after how much a checkpoint is due."""
+    def limits(self, wal_bytes: int, appended_bytes: int, batches: int, many: int) -> None:
+        """Say after how much a checkpoint is due, and for how many partitions it syncs at once."""
         self._max_wal_bytes = wal_bytes
         self._max_bytes = appended_bytes
         self._max_batches = batches
+        self._many = many
 
     def start(self, every_ms: int) -> None:
         """Keep up in a thread of its own from now on."""
@@ -186,11 +187,43 @@ class Upkeep:
 
     def _save(self, dirty: dict[PartitionId, DiskPartition]) -> None:
         """Make the recovery points of changed partitions durable."""
+        if len(dirty) >= self._many:
+            self._save_at_once(list(dirty.values()))
+            return
         names: dict[DiskPartition, int] = {}
         for partition in dirty.values():
             record = self._capture(partition, names)
             partition.saved = manifest.encode_partition(record)
         self._sync_names(names)
+
+    def _save_at_once(self, dirty: list[DiskPartition]) -> None:
+        """Do the same for so many that one sync of the whole file system costs less."""
+        with self._lock:
+            described = [
+                (each, each.record(), [(part, part.size) for part in each.segments])
+                for each in dirty
+                if each.id in self._partitions
+            ]
+            names = {each: each.names_made for each in dirty}
+        # What is described may be in the write-ahead log only, and not even there durably.
+        self._committer.commit()
+        self._committer.check()
+        for _, _, segments in described:
+            for segment, size in segments:
+                if size > segment.synced_size:
+                    segment.save_index(sync=False)
+        try:
+            self._files.sync_all()
+        except OSError as error:
+            raise self._committer.fail(error, "syncing the file system") from error
+        for partition, record, segments in described:
+            partition.saved = manifest.encode_partition(record)
+            for segment, size in segments:
+                segment.synced_size = max(size, segment.synced_size)
+                segment.forget_index()
+        with self._lock:
+            for partition, made in names.items():
+                partition.names_synced = max(made, partition.names_synced)
 
     def _capture(
         self, partition: DiskPartition, names: dict[DiskPartition, int]
@@ -336,7 +369,8 @@ class Upkeep:
 
     def _compact(self, partition: DiskPartition, now_ms: int) -> None:
         with self._lock:
-            sealed = partition.segments[:-1]
+            # What is not visible yet may not even be written yet.
+            sealed = [each for each in partition.segments[:-1] if each.next_offset <= partition.tail]
             if not worth_compacting(sealed):
                 return
             generation = partition.generation = partition.generation + 1
