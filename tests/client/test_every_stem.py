@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import count
+from typing import Any
 
 import pytest
 from tests.serving import serving
@@ -410,6 +411,16 @@ def test_by_hand_nothing_is_committed_unless_asked(stem: Stem, name: str) -> Non
     assert cursors(stem, name) == [2]
 
 
+def test_by_hand_what_was_read_to_the_end_can_be_committed(stem: Stem, name: str) -> None:
+    fill(stem, name, 5)
+
+    with stem.subscribe(name, group=name, commit="manual", follow=False) as events:
+        assert numbers(events) == [0, 1, 2, 3, 4]
+        events.commit()
+
+    assert cursors(stem, name) == [5]
+
+
 def test_commit_needs_a_group_and_an_open_subscription(stem: Stem, name: str) -> None:
     fill(stem, name, 1)
     alone, member = stem.subscribe(name), stem.subscribe(name, group=name)
@@ -516,7 +527,7 @@ def test_a_live_group_is_neither_moved_nor_deleted(stem: Stem, name: str) -> Non
 
 
 def test_a_topic_has_the_settings_it_was_given(stem: Stem, name: str) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "partitions": 3,
         "durability": "disk",
         "overload": "drop=oldest",

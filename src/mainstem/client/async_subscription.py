@@ -33,6 +33,8 @@ class AsyncSubscription:
         self._abandoned = abandoned
         self._in_a_row = 0
         self._ended = False
+        # Who commits by hand may do so after the last event as well.
+        self._by_hand = wish.group is not None and wish.commit == "manual"
         # The feed must not refer to this object, or it would never be let go.
         self.feed = self._feed = Feed(broker, wish, self._bell.ring, now_ms)
 
@@ -118,7 +120,8 @@ class AsyncSubscription:
                 return taken
             if self.feed.ended:
                 self._ended = self._ended or not self.feed.closed
-                await self.close()
+                if not self._by_hand:
+                    await self.close()
                 return None
             seconds = self.feed.wait_s()
             if until is not None:

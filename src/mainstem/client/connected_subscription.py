@@ -31,6 +31,8 @@ class ConnectedSubscription:
         self._abandoned = abandoned
         self._reader = threading.get_ident()
         self._ended = False
+        # Who commits by hand may do so after the last event as well.
+        self._by_hand = wish.group is not None and wish.commit == "manual"
         self.feed = self._feed = ConnectedFeed(administration, wish)
 
     def __iter__(self) -> Iterator[Event]:
@@ -112,7 +114,8 @@ class ConnectedSubscription:
                 return events
             if self.feed.ended:
                 self._ended = self._ended or not self.feed.closed
-                self.close_now(finished=True)
+                if not self._by_hand:
+                    self.close_now(finished=True)
                 return []
             if timeout is not None and time.monotonic() >= until:
                 return []

@@ -40,6 +40,8 @@ class EmbeddedSubscription:
         self._abandoned = abandoned
         self._reader = threading.get_ident()
         self._ended = False
+        # Who commits by hand may do so after the last event as well.
+        self._by_hand = wish.group is not None and wish.commit == "manual"
         signals = self._signals
         # The feed must not refer to this object, or it would never be let go.
         self.feed = self._feed = Feed(broker, wish, lambda: signals.put(None), now_ms)
@@ -127,7 +129,8 @@ class EmbeddedSubscription:
                 return taken
             if self.feed.ended:
                 self._ended = self._ended or not self.feed.closed
-                self.close_now(finished=True)
+                if not self._by_hand:
+                    self.close_now(finished=True)
                 return None
             seconds = self.feed.wait_s()
             if until is not None:
