@@ -83,4 +83,6 @@ REFUSALS: dict[type[MainstemError], Code] = {
 
 def code_of(error: MainstemError) -> Code:
     """Return the code that says this to a Kafka client."""
+    if isinstance(error, errors.InvalidName) and error.kind == "group":
+        return Code.INVALID_GROUP_ID
     return REFUSALS.get(type(error), Code.UNKNOWN_SERVER_ERROR)
