@@ -169,6 +169,26 @@ def test_a_deletion_that_a_crash_cut_short_is_finished_at_the_next_start(
             log.bounds(partition)
 
 
+def test_cursors_that_a_crash_left_in_a_deleted_topic_are_forgotten_at_the_next_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = MemoryLog()
+    broker = with_orders(log)
+    broker.commit("billing", {("orders", 0): 0})
+
+    def die(*_: object) -> None:
+        raise HalfDeleted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker._state, "change_cursors", die)
+        with pytest.raises(HalfDeleted):
+            broker.delete_topic("orders")
+    again = new_broker(log)
+
+    assert again.topics() == []
+    assert again.groups() == []
+
+
 def test_a_topic_made_again_has_none_of_the_old_events_and_cursors() -> None:
     broker = with_orders()
     publish(broker, "orders", b"old", partition=0)
