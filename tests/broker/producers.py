@@ -6,6 +6,7 @@ from mainstem.broker.broker import Broker
 from mainstem.broker.producers import ProducerLimits, Producers
 from mainstem.broker.producing import Producing
 from mainstem.broker.publishing import Published
+from mainstem.broker.transactions import Transactions
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
@@ -67,4 +68,5 @@ class Works:
 def limit_producers(broker: Broker, clock: Clock, limits: ProducerLimits) -> None:
     """Let the broker remember its producers within other limits."""
     broker.producers = Producers(broker._state, clock, limits=limits)
-    broker._producing = Producing(broker._state, broker.producers, clock)
+    broker.transactions = Transactions(broker._state, broker.producers, broker.classic, clock)
+    broker._producing = Producing(broker._state, broker.producers, broker.transactions, clock)

@@ -21,6 +21,7 @@ from mainstem.broker.producing import Producing
 from mainstem.broker.publishing import Published, Run, check_batch, runs
 from mainstem.broker.state import OpenTopic, State
 from mainstem.broker.topics import Topic
+from mainstem.broker.transactions import Transactions
 from mainstem.core.errors import (
     InvalidSetting,
     OffsetOutOfRange,
@@ -56,15 +57,18 @@ class Broker:
         *,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         hand_over_ms: int = HAND_OVER_MS,
+        monotonic_ms: Callable[[], int] | None = None,
     ) -> None:
         self._log = log
         self._now_ms = now_ms
         self._new_id = new_id
         self._state = State(log, hand_over_ms)
         self._state.load(now_ms())
-        self.classic = ClassicGroups(self._state, now_ms)
-        self.producers = Producers(self._state, now_ms)
-        self._producing = Producing(self._state, self.producers, now_ms)
+        self._monotonic_ms = monotonic_ms or now_ms
+        self.classic = ClassicGroups(self._state, now_ms, monotonic_ms=monotonic_ms)
+        self.producers = Producers(self._state, now_ms, monotonic_ms=monotonic_ms)
+        self.transactions = Transactions(self._state, self.producers, self.classic, now_ms)
+        self._producing = Producing(self._state, self.producers, self.transactions, now_ms)
 
     # Topics
 
@@ -105,6 +109,7 @@ class Broker:
             durable = self._state.change_topics(changes, now_ms)
             self._state.change_cursors(self._state.cursors.forget(gone), now_ms)
             self.producers.forget(gone)
+            self.transactions.forget(gone)
             self._state.finish_deletions(now_ms)
             calls += self._state.groups.topic_changed(name, now_ms)
         _call(calls)
@@ -163,16 +168,25 @@ class Broker:
         return self._append_within_limit(opened, batches, held)
 
     def append_batch(
-        self, topic: str, partition: int, batch: WritableBatch, held: Held | None = None
+        self,
+        topic: str,
+        partition: int,
+        batch: WritableBatch,
+        held: Held | None = None,
+        *,
+        joins: bool = False,
     ) -> Published | Held:
-        """Append a record batch as a producer built it, checked as the topic asks; never waits."""
+        """Append a record batch as a producer built it, checked as the topic asks; never waits.
+
+        ``joins``: a partition that its transaction has not touched yet is added by that.
+        """
         opened = self._open(topic)
         if not 0 <= partition < len(opened.topic.partitions):
             raise UnknownPartition(topic, partition, len(opened.topic.partitions))
         header = check_batch(opened.topic, batch)
         run = Run(partition, batch, range(header.count))
         if header.producer_id >= 0:
-            return self._producing.append(topic, run, header, held)
+            return self._producing.append(topic, run, header, held, joins=joins)
         return self._append_within_limit(opened, [run], held)
 
     def admit(
@@ -313,10 +327,26 @@ class Broker:
             return self._state.change_cursors(changes, now_ms)
 
     def tick(self) -> None:
-        """Fence members that did not release in time; members do this whenever they look."""
+        """Do what is due: members too slow or silent are fenced, transactions too long aborted."""
         with self._state.lock:
             calls = self._state.groups.tick(self._now_ms())
         _call(calls)
+        self.classic.tick()
+        self.producers.tick()
+        self.transactions.tick()
+
+    def wait_ms(self) -> int | None:
+        """Return how long ``tick`` may wait at most to be called again; None if for ever."""
+        waits = [
+            due_ms - clock()
+            for due_ms, clock in (
+                (self.classic.next_deadline(), self._monotonic_ms),
+                (self.producers.next_deadline(), self._monotonic_ms),
+                (self.transactions.next_deadline(), self._now_ms),
+            )
+            if due_ms is not None
+        ]
+        return max(0, min(waits)) if waits else None
 
     def _open(self, topic: str) -> OpenTopic:
         opened = self._state.opened.get(topic)
@@ -327,10 +357,7 @@ class Broker:
         return opened
 
     def _at(self, topic: str, partition: int) -> PartitionId:
-        partitions = self._state.topics.get(topic).partitions
-        if not 0 <= partition < len(partitions):
-            raise UnknownPartition(topic, partition, len(partitions))
-        return partitions[partition]
+        return self._state.at(topic, partition)
 
     def _append(self, opened: OpenTopic, batches: Sequence[Run]) -> Published:
         partitions = opened.topic.partitions
@@ -365,6 +392,10 @@ class Broker:
     ) -> Bounds:
         check_topic(topic)
         at = self._at(topic, partition)
+        if end is not None:
+            self.transactions.check_cut(topic, partition, end)
+        else:
+            self.producers.keep(topic, partition)
         try:
             bounds = self._log.cut(at, start=start, end=end)
         except UnknownPartition as error:
@@ -372,6 +403,7 @@ class Broker:
         with self._state.lock:
             if end is not None:
                 self.producers.cut(at)
+                self.transactions.cut(at)
             calls = self._state.make_room((at,))
         _call(calls)
         return bounds

@@ -33,7 +33,6 @@ from mainstem.core.errors import (
     RebalanceInProgress,
     UnknownGroup,
     UnknownMember,
-    UnknownPartition,
 )
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId
@@ -52,8 +51,8 @@ class Membership(msgspec.Struct, frozen=True):
     instance_id: str | None = None
 
 
-class Committed(NamedTuple):
-    """What became of a commit: when it is durable, and what was refused of it."""
+class Moved(NamedTuple):
+    """What became of cursors that were to move: when it is durable, and what was refused."""
 
     durable: Durable
     refused: dict[Place, MainstemError]
@@ -179,6 +178,7 @@ class ClassicGroups:
 
     def check_commit(self, group: str, who: Membership, *, transactional: bool = False) -> None:
         """Refuse a commit of somebody who may not; used under the lock."""
+        self._rebalances.roster.now_ms = self._monotonic_ms()
         found = self._rebalances.groups.get(group)
         is_anonymous = not who.member_id and who.instance_id is None and who.generation < 0
         if found is None or found.phase is Phase.EMPTY:
@@ -198,7 +198,7 @@ class ClassicGroups:
             raise RebalanceInProgress(group)
         self._rebalances.roster.hear(found, member)
 
-    def commit(self, group: str, who: Membership, cursors: Mapping[Place, Cursor]) -> Committed:
+    def commit(self, group: str, who: Membership, cursors: Mapping[Place, Cursor]) -> Moved:
         """Move cursors of a group for one of its members, or for nobody while it is empty."""
         with self._turn():
             self.check_commit(group, who)
@@ -207,16 +207,16 @@ class ClassicGroups:
             moved: list[PartitionId] = []
             for place, cursor in cursors.items():
                 try:
-                    at = self._at(place)
+                    at = self._state.at(*place)
                     changes += self._state.cursors.commit(group, {at: cursor})
                     moved.append(at)
                 except MainstemError as error:
                     refused[place] = error
             durable = self._state.change_cursors(changes, self._now_ms())
             self._rebalances.roster.calls += self._state.make_room(moved)
-        return Committed(durable, refused)
+        return Moved(durable, refused)
 
-    def delete_cursors(self, group: str, places: Iterable[Place]) -> Committed:
+    def delete_cursors(self, group: str, places: Iterable[Place]) -> Moved:
         """Forget some cursors of a group; whether its members still need them is not known here."""
         with self._turn():
             self._check_known(group)
@@ -224,15 +224,15 @@ class ClassicGroups:
             chosen: list[PartitionId] = []
             for place in places:
                 try:
-                    chosen.append(self._at(place))
+                    chosen.append(self._state.at(*place))
                 except MainstemError as error:
                     refused[place] = error
             if not self._state.cursors.of(group):
-                return Committed(AT_ONCE, refused)
+                return Moved(AT_ONCE, refused)
             changes = self._state.cursors.remove(group, chosen)
             durable = self._state.change_cursors(changes, self._now_ms())
             self._rebalances.roster.calls += self._state.make_room(chosen)
-        return Committed(durable, refused)
+        return Moved(durable, refused)
 
     # Administration
 
@@ -299,13 +299,6 @@ class ClassicGroups:
         except MainstemError:
             # There will be space, or nobody to care, when it is tried again.
             self._rebalances.remember_for_a_while(name)
-
-    def _at(self, place: Place) -> PartitionId:
-        topic, partition = place
-        partitions = self._state.topics.get(topic).partitions
-        if not 0 <= partition < len(partitions):
-            raise UnknownPartition(topic, partition, len(partitions))
-        return partitions[partition]
 
     def _check_known(self, name: str) -> None:
         has_members = name in self._rebalances.groups or self._state.groups.is_live(name)

@@ -22,11 +22,13 @@ TOPICS = "__mainstem_topics"
 CURSORS = "__mainstem_cursors"
 GENERATIONS = "__mainstem_generations"
 PRODUCERS = "__mainstem_producers"
+TRANSACTIONS = "__mainstem_transactions"
 IDS = {
     TOPICS: f"{0x10:032x}",
     CURSORS: f"{0x11:032x}",
     GENERATIONS: f"{0x12:032x}",
     PRODUCERS: f"{0x13:032x}",
+    TRANSACTIONS: f"{0x14:032x}",
 }
 """Fixed, so that the state can be found before anything is known."""
 SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)

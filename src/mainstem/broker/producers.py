@@ -21,7 +21,7 @@ from mainstem.broker.sequences import ProducerRecord, ProducerState, Sequences
 from mainstem.broker.state import State
 from mainstem.broker.topics import Topic
 from mainstem.core.batch import BatchHeader, batches, read_header
-from mainstem.core.errors import MainstemError, UnknownPartition
+from mainstem.core.errors import MainstemError
 from mainstem.core.policies import Durability
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
@@ -45,6 +45,8 @@ class ProducerLimits(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_bytes: int = 64 * 1024 * 1024
     snapshot_events: int = 100_000
     """After so many batches of producers, bytes or events a partition gets a new snapshot."""
+    snapshot_ms: int = 60_000
+    """At the latest so long after a producer wrote: well before retention takes that away."""
 
 
 DEFAULTS = ProducerLimits()
@@ -91,10 +93,12 @@ class NewProducer(NamedTuple):
 class _Growth:
     """How much a partition has grown since its snapshot."""
 
-    __slots__ = ("batches", "size_bytes")
+    __slots__ = ("batches", "since_ms", "size_bytes")
 
     def __init__(self, size_bytes: int) -> None:
         self.batches = 0
+        self.since_ms = 0
+        """When the first of them was written."""
         self.size_bytes = size_bytes
         """The size of the partition at the snapshot."""
 
@@ -208,6 +212,8 @@ class Producers:
             growth = self._growth.get(partition)
             if growth is None:
                 growth = self._growth[partition] = _Growth(self._log.bounds(partition).size_bytes)
+            if not growth.batches:
+                growth.since_ms = self._monotonic_ms()
             growth.batches += 1
             if growth.batches >= self._limits.snapshot_batches:
                 self._look_at(partition)
@@ -221,9 +227,8 @@ class Producers:
     def describe(self, topic: str, number: int) -> list[ProducerState]:
         """Return the producers of a partition; takes the lock."""
         with self._state.lock:
+            self._state.at(topic, number)
             found = self._state.topics.get(topic)
-            if not 0 <= number < len(found.partitions):
-                raise UnknownPartition(topic, number, len(found.partitions))
             return self.at(found, number).states(self._monotonic_ms())
 
     def forget(self, partitions: Iterable[PartitionId]) -> None:
@@ -232,6 +237,13 @@ class Producers:
         for partition in gone:
             self._unload(partition)
         self._write([_none(partition) for partition in gone if partition in self.snapshots])
+
+    def keep(self, topic: str, number: int) -> None:
+        """Write down what producers wrote, before events are trimmed; takes the lock."""
+        with self._state.lock:
+            partition = self._state.at(topic, number)
+            if partition in self.snapshots:
+                self._renew(partition, self.at(self._state.topics.get(topic), number), ())
 
     def cut(self, partition: PartitionId) -> None:
         """Forget the producers of a partition whose end was taken back."""
@@ -263,12 +275,15 @@ class Producers:
         sequences = self._loaded.get(partition)
         if sequences is not None:
             silent = sequences.silent_since(self._monotonic_ms() - self._limits.expire_ms)
+        has_waited = growth.batches and (
+            self._monotonic_ms() - growth.since_ms >= self._limits.snapshot_ms
+        )
         has_grown = (
             growth.batches >= self._limits.snapshot_batches
             or bounds.size_bytes - growth.size_bytes >= self._limits.snapshot_bytes
             or bounds.end - snapshot.offset >= self._limits.snapshot_events
         )
-        if not silent and not has_grown:
+        if not silent and not has_grown and not has_waited:
             return
         if sequences is None:
             topic = self._state.topics.by_id(partition.topic_id)

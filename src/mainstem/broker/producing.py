@@ -12,6 +12,7 @@ from mainstem.broker.overload import Held
 from mainstem.broker.producers import Producers
 from mainstem.broker.publishing import Published, Run
 from mainstem.broker.state import OpenTopic, State
+from mainstem.broker.transactions import Transactions
 from mainstem.core.batch import BatchHeader
 from mainstem.core.errors import UnknownPartition, UnknownTopic
 
@@ -19,22 +20,32 @@ from mainstem.core.errors import UnknownPartition, UnknownTopic
 class Producing:
     """Appends the batches of idempotent producers."""
 
-    def __init__(self, state: State, producers: Producers, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        state: State,
+        producers: Producers,
+        transactions: Transactions,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._state = state
         self._producers = producers
+        self._transactions = transactions
         self._now_ms = now_ms
 
     def append(
-        self, topic: str, run: Run, header: BatchHeader, held: Held | None
+        self, topic: str, run: Run, header: BatchHeader, held: Held | None, *, joins: bool
     ) -> Published | Held:
         """Append a batch, unless it is there already; never waits.
 
-        Raises OutOfOrderSequence, InvalidProducerEpoch, Overloaded; nothing was appended then.
+        ``joins``: a partition that its transaction has not touched yet is added by that. Raises
+        OutOfOrderSequence, InvalidProducerEpoch, UnknownProducer, InvalidTransactionState,
+        Overloaded; nothing was appended then.
         """
         now_ms = self._now_ms()
         producers, number = self._producers, run.partition
         with self._state.lock:
             opened = self._open(topic, number)
+            touched = self._transactions.enter(opened.topic, number, header, joins=joins)
             known = producers.at(opened.topic, number).decide(header)
             if known is not None:
                 return Published([run], [known[0]], known[1])
@@ -45,10 +56,16 @@ class Producing:
                     return again
             partition = opened.topic.partitions[number]
             changes = producers.begin(opened.topic, number)
+            settlements = self._transactions.settlements
             appended = self._state.log.append(
-                [(partition, run.batch), *producers.batches(changes, now_ms)]
+                [
+                    (partition, run.batch),
+                    *producers.batches(changes, now_ms),
+                    *settlements.batches(touched, now_ms),
+                ]
             )
             offset = appended.offsets[0]
+            settlements.appended(touched)
             producers.appended(partition, header, offset, appended.durable, changes)
             if opened.gate is not None:
                 opened.gate.shed(counts, now_ms)

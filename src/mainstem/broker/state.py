@@ -22,8 +22,9 @@ from mainstem.broker.topics import (
     TopicSet,
     TopicValue,
 )
+from mainstem.core.errors import UnknownPartition
 from mainstem.core.partitioner import Turns
-from mainstem.log.port import Durable, Log, PartitionId
+from mainstem.log.port import Durable, Log, PartitionId, WritableBatch
 
 Call = Callable[[], None]
 
@@ -98,6 +99,19 @@ class State:
         for change in changes:
             self.cursors.apply(change)
         return durable
+
+    def cursor_batches(
+        self, changes: Sequence[CursorChange], now_ms: int
+    ) -> list[tuple[PartitionId, WritableBatch]]:
+        """Return changes of cursors as they are appended, to be appended with other things."""
+        return self._cursor_journal.batches(changes, now_ms)
+
+    def at(self, topic: str, number: int) -> PartitionId:
+        """Return a partition by its topic's name; raises UnknownTopic, UnknownPartition."""
+        partitions = self.topics.get(topic).partitions
+        if not 0 <= number < len(partitions):
+            raise UnknownPartition(topic, number, len(partitions))
+        return partitions[number]
 
     def finish_deletions(self, now_ms: int) -> None:
         """Take the partitions of deleted topics out of the log, then forget the topics."""

@@ -1,0 +1,574 @@
+"""Transactions: events in several partitions become visible together, or not at all."""
+
+import pytest
+from tests.broker.brokers import NOW_MS, publish
+from tests.broker.producers import Works
+from tests.broker.transactors import IN_BOTH, TIMEOUT_MS, Bank, LaggingLog
+
+from mainstem.broker.epochs import Speaker
+from mainstem.broker.ledger import TransactionPhase
+from mainstem.broker.settlements import LOOK_MS, TransactionLimits
+from mainstem.broker.transactions import Transactions
+from mainstem.core.errors import (
+    InvalidName,
+    InvalidProducerEpoch,
+    InvalidSetting,
+    InvalidTransactionState,
+    InvalidTransactionTimeout,
+    ProducerFenced,
+    UnknownPartition,
+    UnknownProducer,
+    UnknownTopic,
+    UnknownTransaction,
+)
+from mainstem.core.event import Event
+from mainstem.core.policies import Durability, TopicSettings
+from mainstem.core.records import build
+
+
+def test_events_are_seen_when_their_transaction_commits() -> None:
+    bank = Bank()
+    teller = bank.begin().add(0, 1)
+    teller.write(b"a")
+    teller.write(b"b", partition=1)
+
+    assert bank.committed(0) == []
+    assert bank.transactions.stable("t", 0) == 0
+
+    teller.end(committed=True)
+
+    assert bank.committed(0) == [b"a"]
+    assert bank.committed(1) == [b"b"]
+    assert bank.transactions.stable("t", 0) == 2
+    assert bank.markers(0) == bank.markers(1) == [(*teller.who, True)]
+
+
+def test_events_are_never_seen_when_their_transaction_aborts() -> None:
+    bank = Bank()
+    teller = bank.begin().add(0)
+    publish(bank.broker, "t", b"before", partition=0)
+    teller.write(b"a", b"b")
+    publish(bank.broker, "t", b"between", partition=0)
+    teller.write(b"c")
+    teller.end(committed=False)
+    publish(bank.broker, "t", b"after", partition=0)
+
+    for offset in range(7):
+        read = bank.transactions.read_committed("t", 0, offset, 10_000)
+        assert len(read.aborted) == (offset < 5)
+
+    assert bank.committed() == [b"before", b"between", b"after"]
+    assert bank.committed(offset=2) == [b"between", b"after"]
+    assert bank.markers() == [(*teller.who, False)]
+
+
+def test_readers_of_committed_events_stop_at_the_first_open_transaction() -> None:
+    bank = Bank()
+    publish(bank.broker, "t", b"plain", partition=0)
+    first = bank.begin("one").add(0)
+    second = bank.begin("two").add(0)
+    first.write(b"1")
+    second.write(b"2")
+    second.end(committed=True)
+    publish(bank.broker, "t", b"later", partition=0)
+
+    assert bank.transactions.stable("t", 0) == 1
+    assert bank.committed() == [b"plain"]
+    assert bank.transactions.read_committed("t", 0, 1, 10_000).data.length == 0
+
+    first.end(committed=True)
+
+    assert bank.committed() == [b"plain", b"1", b"2", b"later"]
+
+
+def test_one_producer_aborts_and_commits_in_turn() -> None:
+    bank = Bank()
+    teller = bank.begin()
+    for number in range(6):
+        teller.add(0).write(b"%d" % number)
+        teller.end(committed=number % 2 == 0)
+
+    assert bank.committed() == [b"0", b"2", b"4"]
+    for offset in range(12):
+        assert bank.committed(offset=offset) == [
+            b"%d" % number for number in (0, 2, 4) if 2 * number >= offset
+        ]
+
+
+def test_the_end_of_a_transaction_is_one_append() -> None:
+    log = LaggingLog()
+    bank = Bank(log)
+    teller = bank.begin().add(0, 1)
+    teller.write(b"a")
+    teller.write(b"b", partition=1)
+    log.appends = 0
+
+    teller.end(committed=True)
+
+    assert log.appends == 1
+
+
+def test_a_commit_is_seen_when_it_is_durable_and_not_before() -> None:
+    log = LaggingLog()
+    bank = Bank(log)
+    teller = bank.begin().add(0)
+    teller.write(b"a")
+    log.late = True
+
+    ended = teller.end(committed=True)
+
+    assert not ended.durable.done
+    assert bank.transactions.stable("t", 0) == 0
+    assert bank.committed() == []
+
+    log.catch_up()
+
+    assert ended.durable.done
+    assert bank.committed() == [b"a"]
+
+
+def test_a_transaction_survives_a_restart_and_can_be_ended_after_it() -> None:
+    bank = Bank()
+    teller = bank.begin().add(0, 1)
+    teller.write(b"a")
+    publish(bank.broker, "t", b"plain", partition=0)
+
+    teller.bank = bank = bank.restarted()
+
+    assert bank.transactions.stable("t", 0) == 0
+    assert bank.committed() == []
+
+    teller.write(b"b", partition=1)
+    teller.end(committed=True)
+
+    for each in (bank, bank.restarted()):
+        assert each.committed() == [b"a", b"plain"]
+        assert each.committed(1) == [b"b"]
+
+
+def test_what_was_aborted_stays_so_after_a_restart() -> None:
+    bank = Bank()
+    teller = bank.begin().add(0)
+    teller.write(b"a")
+    teller.end(committed=False)
+
+    bank = bank.restarted()
+
+    assert bank.committed() == []
+    assert bank.transactions.read_committed("t", 0, 0, 10_000).aborted[0].producer_id == (
+        teller.who.producer_id
+    )
+
+
+# Who may speak
+
+
+def test_whoever_begins_fences_the_one_before_and_aborts_its_transaction() -> None:
+    bank = Bank()
+    old = bank.begin().add(0)
+    old.write(b"old")
+
+    new = bank.begin()
+
+    assert new.who == (old.who.producer_id, old.who.epoch + 1)
+    assert bank.committed() == []
+    assert bank.transactions.stable("t", 0) == 2
+    with pytest.raises(InvalidProducerEpoch):
+        old.write(b"more")
+    with pytest.raises(ProducerFenced):
+        old.add(1)
+    with pytest.raises(ProducerFenced):
+        old.end(committed=True)
+
+    new.add(0).write(b"new")
+    new.end(committed=True)
+
+    assert bank.committed() == [b"new"]
+
+
+def test_a_producer_that_goes_on_after_an_error_gets_another_epoch() -> None:
+    bank = Bank()
+    teller = bank.begin().add(0)
+    teller.write(b"a")
+
+    again = bank.begin(expected=teller.who)
+    asked_twice = bank.begin(expected=teller.who)
+
+    assert again.who == asked_twice.who == (teller.who.producer_id, teller.who.epoch + 1)
+    bank.begin()
+    with pytest.raises(ProducerFenced):
+        bank.begin(expected=again.who)
+    with pytest.raises(ProducerFenced):
+        bank.begin(expected=Speaker(again.who.producer_id + 1, 0))
+
+
+def test_a_producer_that_goes_on_must_not_abort_the_transaction_of_its_successor() -> None:
+    bank = Bank()
+    old = bank.begin()
+    new = bank.begin().add(0)
+    new.write(b"new")
+
+    with pytest.raises(ProducerFenced):
+        bank.begin(expected=old.who)
+    new.end(committed=True)
+
+    assert bank.committed() == [b"new"]
+
+
+def test_a_producer_whose_epochs_are_used_up_gets_another_id() -> None:
+    bank = Bank()
+    teller = bank.begin()
+    _use_up_epochs(bank, teller.who)
+    last = bank.begin(expected=Speaker(teller.who.producer_id, 2**15 - 3))
+    assert last.who.epoch == 2**15 - 2
+    last.add(0).write(b"a")
+
+    fresh = bank.begin(expected=last.who)
+    asked_twice = bank.begin(expected=last.who)
+
+    assert fresh.who == asked_twice.who
+    assert fresh.who.producer_id != last.who.producer_id
+    assert fresh.who.epoch == 0
+    assert bank.markers() == [(last.who.producer_id, 2**15 - 1, False)]
+    with pytest.raises(InvalidProducerEpoch):
+        last.write(b"b")
+
+
+def _use_up_epochs(bank: Bank, who: Speaker) -> None:
+    found = bank.transactions.ledger.transactions["tx"]
+    fields = {name: getattr(found, name) for name in found.__struct_fields__}
+    value = type(found)(**fields | {"epoch": 2**15 - 3})
+    bank.transactions.settlements.settle("tx", value, committed=False)
+
+
+def test_a_stranger_is_refused() -> None:
+    bank = Bank()
+    teller = bank.begin()
+    stranger = Speaker(teller.who.producer_id + 1, 0)
+
+    with pytest.raises(UnknownProducer):
+        bank.transactions.add_partitions("tx", stranger, IN_BOTH)
+    with pytest.raises(UnknownProducer):
+        bank.transactions.add_partitions("never", teller.who, IN_BOTH)
+    with pytest.raises(UnknownProducer):
+        bank.transactions.end("never", teller.who, committed=True)
+    with pytest.raises(UnknownProducer):
+        bank.write(stranger.producer_id, 0, transactional=True)
+
+
+def test_senseless_beginnings_are_refused() -> None:
+    bank = Bank()
+
+    with pytest.raises(InvalidName):
+        bank.transactions.begin("", TIMEOUT_MS)
+    with pytest.raises(InvalidTransactionTimeout):
+        bank.transactions.begin("tx", 0)
+    with pytest.raises(InvalidTransactionTimeout):
+        bank.transactions.begin("tx", 900_001)
+
+
+def test_transactional_ids_are_limited() -> None:
+    bank = Bank()
+    state, limits = bank.broker._state, TransactionLimits(max_ids=1)
+    transactions = Transactions(
+        state, bank.broker.producers, bank.broker.classic, bank.clock, limits=limits
+    )
+    transactions.begin("one", TIMEOUT_MS)
+
+    with pytest.raises(InvalidSetting):
+        transactions.begin("two", TIMEOUT_MS)
+    assert transactions.begin("one", TIMEOUT_MS).epoch == 1
+
+
+# What may be written
+
+
+def test_partitions_that_do_not_exist_cannot_be_added_and_then_none_is() -> None:
+    bank = Bank()
+    teller = bank.begin()
+
+    moved = bank.transactions.add_partitions("tx", teller.who, [("t", 0), ("t", 2), ("x", 0)])
+
+    assert {place: type(error) for place, error in moved.refused.items()} == {
+        ("t", 2): UnknownPartition,
+        ("x", 0): UnknownTopic,
+    }
+    assert bank.transactions.describe("tx").phase is TransactionPhase.EMPTY
+
+
+def test_under_the_older_rules_a_partition_must_be_added_before_it_is_written_to() -> None:
+    bank = Bank()
+    teller = bank.begin().add(0)
+
+    with pytest.raises(InvalidTransactionState):
+        teller.write(b"x", partition=1)
+    teller.write(b"a")
+    teller.end(committed=True)
+    with pytest.raises(InvalidTransactionState):
+        teller.write(b"x")
+
+    assert bank.committed() == [b"a"]
+
+
+def test_under_the_newer_rules_writing_adds_the_partition() -> None:
+    bank = Bank()
+    teller = bank.begin()
+
+    teller.write(b"a", joins=True)
+    teller.write(b"b", partition=1, joins=True)
+
+    assert bank.transactions.describe("tx").partitions == (("t", 0), ("t", 1))
+    ended = teller.end(committed=True, bumps=True)
+    assert ended.epoch == 1
+    assert bank.committed(0) == [b"a"]
+    assert bank.committed(1) == [b"b"]
+
+
+def test_under_the_newer_rules_what_comes_late_cannot_get_into_the_next_transaction() -> None:
+    bank = Bank()
+    teller = bank.begin()
+    before = teller.who
+    teller.write(b"a", joins=True)
+    teller.end(committed=False, bumps=True)
+    late = build(
+        [Event(b"late")],
+        now_ms=0,
+        producer_id=before.producer_id,
+        producer_epoch=before.epoch,
+        base_sequence=1,
+        transactional=True,
+    )
+    teller.write(b"b", joins=True)
+
+    with pytest.raises(InvalidProducerEpoch):
+        bank.broker.append_batch("t", 0, late, joins=True)
+    teller.end(committed=True, bumps=True)
+
+    assert bank.committed() == [b"b"]
+
+
+def test_a_producer_cannot_write_outside_of_its_open_transaction() -> None:
+    bank = Bank()
+    teller = bank.begin().add(0)
+    teller.write(b"a")
+
+    with pytest.raises(InvalidTransactionState):
+        bank.write(teller.who.producer_id, 1)
+    bank.write(teller.who.producer_id, 0, partition=1)
+
+
+def test_batches_that_come_twice_are_written_once_in_transactions_too() -> None:
+    bank = Bank()
+    teller = bank.begin()
+    teller.write(b"a", joins=True)
+    teller.sequences = [0, 0]
+
+    assert teller.write(b"a", joins=True) == 0
+    teller.end(committed=True)
+    teller.sequences = [1, 0]
+    teller.add(0).write(b"b")
+    teller.end(committed=True)
+
+    assert bank.committed() == [b"a", b"b"]
+
+
+# How it ends
+
+
+def test_ending_twice_the_same_way_is_no_harm_under_the_older_rules() -> None:
+    bank = Bank()
+    teller = bank.begin().add(0)
+    teller.write(b"a")
+    teller.end(committed=True)
+
+    teller.end(committed=True)
+
+    with pytest.raises(InvalidTransactionState):
+        teller.end(committed=False)
+    assert len(bank.markers()) == 1
+
+
+def test_ending_twice_the_same_way_is_no_harm_under_the_newer_rules() -> None:
+    bank = Bank()
+    teller = bank.begin()
+    before = teller.who
+    teller.write(b"a", joins=True)
+    ended = teller.end(committed=True, bumps=True)
+
+    again = bank.transactions.end("tx", before, committed=True, bumps=True)
+
+    assert again[:2] == ended[:2]
+    with pytest.raises(InvalidTransactionState):
+        bank.transactions.end("tx", before, committed=False, bumps=True)
+    assert len(bank.markers()) == 1
+
+    teller.write(b"b", joins=True)
+    with pytest.raises(ProducerFenced):
+        bank.transactions.end("tx", before, committed=True, bumps=True)
+
+
+def test_nothing_can_be_ended_before_it_has_begun() -> None:
+    bank = Bank()
+    teller = bank.begin()
+
+    for committed in (True, False):
+        with pytest.raises(InvalidTransactionState):
+            teller.end(committed=committed)
+    with pytest.raises(InvalidTransactionState):
+        teller.end(committed=True, bumps=True)
+
+    assert teller.end(committed=False, bumps=True).epoch == 1
+
+
+def test_under_the_newer_rules_used_up_epochs_lead_to_another_id() -> None:
+    bank = Bank()
+    _use_up_epochs(bank, bank.begin().who)
+    teller = bank.begin()
+    before = teller.who
+    teller.write(b"a", joins=True)
+
+    ended = teller.end(committed=True, bumps=True)
+    again = bank.transactions.end("tx", before, committed=True, bumps=True)
+
+    assert ended[:2] == again[:2]
+    assert ended.producer_id != before.producer_id
+    assert ended.epoch == 0
+    assert bank.markers() == [(before.producer_id, 2**15 - 1, True)]
+    teller.write(b"b", joins=True)
+    teller.end(committed=True, bumps=True)
+    assert bank.committed() == [b"a", b"b"]
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() -> None:
+    bank = Bank()
+    teller = bank.begin().add(0)
+    teller.write(b"a")
+    bank.clock.now_ms += TIMEOUT_MS - 1
+    bank.broker.tick()
+    assert bank.transactions.describe("tx").phase is TransactionPhase.ONGOING
+    assert bank.broker.wait_ms() == 1
+
+    bank.clock.now_ms += 1
+    bank.restarted().broker.tick()
+    bank = bank.restarted()
+
+    assert bank.transactions.describe("tx").phase is TransactionPhase.ABORTED
+    assert bank.transactions.stable("t", 0) == 2
+    assert bank.committed() == []
+    teller.bank = bank
+    with pytest.raises(ProducerFenced):
+        teller.end(committed=True)
+    with pytest.raises(InvalidProducerEpoch):
+        teller.write(b"b")
+    with pytest.raises(ProducerFenced):
+        bank.begin(expected=teller.who)
+
+
+def test_a_transactional_id_is_forgotten_when_it_is_not_used() -> None:
+    bank = Bank()
+    bank.begin()
+    bank.clock.now_ms += TransactionLimits().expire_ms
+
+    bank.broker.tick()
+
+    assert bank.transactions.ids() == []
+    with pytest.raises(UnknownTransaction):
+        bank.transactions.describe("tx")
+
+
+def test_transactions_are_described_as_they_are() -> None:
+    bank = Bank()
+    teller = bank.begin().add(1)
+    teller.write(b"a", partition=1)
+
+    found = bank.transactions.describe("tx")
+
+    assert bank.transactions.ids() == ["tx"]
+    assert (found.producer_id, found.epoch) == teller.who
+    assert (found.phase, found.started_ms) == (TransactionPhase.ONGOING, NOW_MS)
+    assert (found.timeout_ms, found.partitions) == (TIMEOUT_MS, (("t", 1),))
+    assert bank.transactions.started_at("t", 1) == {teller.who.producer_id: 0}
+    assert bank.broker.producers.describe("t", 1)[0].last_sequence == 0
+
+
+# What happens to topics
+
+
+def test_what_is_no_longer_in_the_log_needs_not_be_passed_over() -> None:
+    bank = Bank()
+    teller = bank.begin().add(0)
+    teller.write(b"a")
+    teller.end(committed=False)
+    bank.broker.trim("t", 0, 1)
+    bank.clock.now_ms += LOOK_MS
+
+    bank.broker.tick()
+
+    for each in (bank, bank.restarted()):
+        assert each.transactions.ledger.with_aborted() == []
+
+
+def test_a_topic_deleted_in_the_middle_of_a_transaction_is_left_out_of_it() -> None:
+    bank = Bank()
+    bank.broker.create_topic("u")
+    teller = bank.begin().add(0)
+    teller.write(b"a")
+    bank.transactions.add_partitions("tx", teller.who, [("u", 0)])
+    batch = build(
+        [Event(b"x")],
+        now_ms=0,
+        producer_id=teller.who.producer_id,
+        producer_epoch=teller.who.epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    bank.broker.append_batch("u", 0, batch)
+
+    bank.broker.delete_topic("u")
+    teller.end(committed=True)
+
+    assert bank.committed() == [b"a"]
+    assert bank.restarted().transactions.ledger == bank.transactions.ledger
+
+
+def test_a_transaction_that_lost_events_in_memory_is_aborted() -> None:
+    log = LaggingLog()
+    bank = Bank(log, settings=TopicSettings(partitions=2, durability=Durability.MEMORY))
+    teller = bank.begin().add(0)
+    teller.write(b"a")
+    # As a restart does to topics in memory.
+    log._log._partitions[bank.broker.topic("t").partitions[0]].cut(end=0)
+
+    bank = bank.restarted()
+
+    assert bank.transactions.describe("tx").phase is TransactionPhase.ABORTED
+    teller.bank = bank
+    with pytest.raises(ProducerFenced):
+        teller.end(committed=True)
+
+
+def test_the_end_of_a_partition_is_not_taken_back_to_within_a_transaction() -> None:
+    bank = Bank()
+    aborted = bank.begin("one").add(0)
+    aborted.write(b"a", b"b")
+    aborted.end(committed=False)
+
+    with pytest.raises(InvalidSetting):
+        bank.broker.truncate("t", 0, 1)
+
+    bank.broker.truncate("t", 0, 0)
+    assert bank.transactions.ledger.with_aborted() == []
+
+    bank.begin("two").add(0).write(b"c")
+    with pytest.raises(InvalidSetting):
+        bank.broker.truncate("t", 0, 1)
+
+
+def test_works_without_transactions_wait_for_nothing() -> None:
+    works = Works()
+
+    assert works.broker.wait_ms() is None
+
+    works.write(7, 0)
+
+    assert works.broker.wait_ms() == 2_000
