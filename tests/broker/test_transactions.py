@@ -81,6 +81,21 @@ def test_readers_of_committed_events_stop_at_the_first_open_transaction() -> Non
     assert bank.committed() == [b"plain", b"1", b"2", b"later"]
 
 
+def test_a_long_transaction_is_passed_over_though_a_short_one_ended_before_it() -> None:
+    bank = Bank()
+    long = bank.begin("long").add(0)
+    short = bank.begin("short").add(0)
+    long.write(b"a")
+    short.write(b"b")
+    short.end(committed=False)
+    long.end(committed=False)
+
+    only_the_first = bank.transactions.read_committed("t", 0, 0, 1)
+
+    assert [span.producer_id for span in only_the_first.aborted] == [long.who.producer_id]
+    assert bank.committed() == []
+
+
 def test_one_producer_aborts_and_commits_in_turn() -> None:
     bank = Bank()
     teller = bank.begin()

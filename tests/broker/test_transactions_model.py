@@ -184,7 +184,8 @@ class World:
                     for each in written
                     if offset <= each.offset < stable and each.value not in self.hidden
                 ]
-                assert committed(self.bank.broker, partition, offset) == seen
+                for max_bytes in (1, 1_000):
+                    assert committed(self.bank.broker, partition, offset, max_bytes) == seen
         moved = {at: cursor.offset for (_, at), cursor in self.bank.broker.committed("g").items()}
         assert moved == self.cursors
 

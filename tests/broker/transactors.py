@@ -97,11 +97,13 @@ class Teller:
         return ended
 
 
-def committed(broker: Broker, partition: int = 0, offset: int = 0) -> list[bytes | None]:
+def committed(
+    broker: Broker, partition: int = 0, offset: int = 0, max_bytes: int = 1_000
+) -> list[bytes | None]:
     """Return the values that a reader of committed events sees from an offset on."""
     found: list[bytes | None] = []
     while True:
-        read = broker.transactions.read_committed("t", partition, offset, 1_000)
+        read = broker.transactions.read_committed("t", partition, offset, max_bytes)
         if not read.data.length:
             return found
         data = read.data.tobytes()
