@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.epochs import compare
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.fetch import (
@@ -15,15 +16,20 @@ from mainstem.heads.kafka.messages.fetch import (
 )
 from mainstem.heads.shape import ProtocolError
 
-FIRST, LAST = 4, 12
+FIRST, LAST = 4, 18
 
 _SAYS_WHY = 7
 """The first version that has a code for the whole request."""
+_NAMES_BY_ID = 13
 _NOTHING = b""
 
 
 def answer(asked: Asked, request: FetchRequest, reply: Reply) -> None:
     """Answer with what there is; if that is less than asked for, wait for more."""
+    if request.session_id != 0:
+        # None is ever given out: every fetch names all its partitions, as a client may choose.
+        reply(FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND))
+        return
     count = sum(len(topic.partitions) for topic in request.topics)
     most = asked.service.settings.max_fetch_partitions
     if count > most:
@@ -42,6 +48,7 @@ class _Fetch:
         self._request = request
         self._reply = reply
         self._waiting = asked.waiting
+        self._by_id = asked.header.api_version >= _NAMES_BY_ID
         self._most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
         self._watches: list[Callable[[], None]] = []
         self._timer: Callable[[], None] | None = None
@@ -61,14 +68,25 @@ class _Fetch:
         self._wait()
 
     def _topic(self, topic: FetchTopic) -> FetchedTopic:
-        partitions = [self._partition(topic.topic, each) for each in topic.partitions]
-        return FetchedTopic(topic=topic.topic, partitions=partitions)
+        name = self._name(topic)
+        if name is None:
+            self._failed = True
+            partitions = [_refused(it.partition, Code.UNKNOWN_TOPIC_ID) for it in topic.partitions]
+        else:
+            partitions = [self._partition(name, each) for each in topic.partitions]
+        return FetchedTopic(topic.topic_id, topic.topic, partitions)
+
+    def _name(self, topic: FetchTopic) -> str | None:
+        if not self._by_id:
+            return topic.topic
+        found = self._service.broker.topic_by_id(topic.topic_id.hex())
+        return None if found is None else found.name
 
     def _partition(self, topic: str, asked: FetchPartition) -> FetchedPartition:
         broker = self._service.broker
         try:
             bounds = broker.bounds(topic, asked.partition)
-            code = _epoch_code(asked.current_leader_epoch, bounds.epoch)
+            code = compare(asked.current_leader_epoch, bounds.epoch)
             if code:
                 self._failed = True
                 return _refused(asked.partition, code)
@@ -103,8 +121,9 @@ class _Fetch:
             self._waiting.add(self._give_up)
         self._take_back()
         for topic in self._request.topics:
+            name = self._name(topic)
             for each in topic.partitions:
-                self._watch(topic.topic, each)
+                self._watch(name or "", each)
 
     def _watch(self, topic: str, asked: FetchPartition) -> None:
         try:
@@ -146,9 +165,3 @@ class _Fetch:
 def _refused(partition: int, code: Code) -> FetchedPartition:
     # Empty, not absent: librdkafka takes absent records for damage and does not see the code.
     return FetchedPartition(partition, code, -1, records=_NOTHING)
-
-
-def _epoch_code(asked: int, epoch: int) -> Code:
-    if asked < 0 or asked == epoch:
-        return Code.NONE
-    return Code.FENCED_LEADER_EPOCH if asked < epoch else Code.UNKNOWN_LEADER_EPOCH

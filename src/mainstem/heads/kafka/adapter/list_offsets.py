@@ -1,6 +1,8 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: offsets by time and epoch, and trimming."""
+"""ListOffsets, DeleteRecords: offsets by time, and trimming."""
 
+from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.epochs import compare
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.messages.offsets import (
@@ -16,10 +18,13 @@ from mainstem.heads.kafka.messages.offsets import (
     ListOffsetsResponse,
 )
 
-FIRST, LAST = 1, 6
+FIRST, LAST = 1, 11
 DELETE_FIRST, DELETE_LAST = 0, 2
 
-_LATEST, _EARLIEST = -1, -2
+_LATEST, _EARLIEST, _OF_LATEST_TIME, _EARLIEST_HERE = -1, -2, -3, -4
+_ELSEWHERE = (-5, -6)
+"""Offsets in a second store, where nothing is."""
+_END_OF_TIME = 2**63 - 1
 
 
 def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
@@ -35,21 +40,39 @@ def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
 
 
 def _listed(service: Service, topic: str, asked: ListOffsetsPartition) -> ListedOffset:
-    number = asked.partition_index
+    number, broker = asked.partition_index, service.broker
     try:
-        bounds = service.broker.bounds(topic, number)
+        bounds = broker.bounds(topic, number)
+        code = compare(asked.current_leader_epoch, bounds.epoch)
+        if not code and asked.timestamp < min(_ELSEWHERE):
+            code = Code.INVALID_REQUEST
+        if code or asked.timestamp in _ELSEWHERE:
+            return ListedOffset(number, code)
         if asked.timestamp == _LATEST:
             return ListedOffset(number, 0, -1, bounds.tail, bounds.epoch)
-        if asked.timestamp == _EARLIEST:
+        if asked.timestamp in (_EARLIEST, _EARLIEST_HERE):
             return ListedOffset(number, 0, -1, bounds.start, bounds.epoch)
-        if asked.timestamp < 0:
-            return ListedOffset(number, Code.UNSUPPORTED_VERSION)
-        found = service.broker.offset_at(topic, number, asked.timestamp)
+        newest = asked.timestamp == _OF_LATEST_TIME
+        time_ms = _latest_time(broker, topic, number) if newest else asked.timestamp
+        found = broker.offset_at(topic, number, time_ms)
     except MainstemError as error:
         return ListedOffset(number, code_of(error))
     if found is None:
         return ListedOffset(number)
     return ListedOffset(number, 0, found.timestamp_ms, found.offset, bounds.epoch)
+
+
+def _latest_time(broker: Broker, topic: str, number: int) -> int:
+    """Find the latest time of any event, which need not be the last one's, by halving."""
+    latest, none_from = -1, _END_OF_TIME
+    while latest + 1 < none_from:
+        middle = (latest + 1 + none_from) // 2
+        found = broker.offset_at(topic, number, middle)
+        if found is None:
+            none_from = middle
+        else:
+            latest = found.timestamp_ms
+    return max(latest, 0)
 
 
 def delete_records(asked: Asked, request: DeleteRecordsRequest, reply: Reply) -> None:

@@ -8,12 +8,15 @@ from mainstem.heads.kafka.adapter import (
     coordinator,
     cursors,
     describe_configs,
+    epochs,
     fetch,
     groups,
     list_offsets,
+    log_dirs,
     membership,
     metadata,
     produce,
+    topic_partitions,
     topics,
 )
 from mainstem.heads.kafka.adapter.service import Asked, Reply
@@ -52,10 +55,12 @@ SERVED: dict[int, Served] = {
     19: _served(topics.CREATE_FIRST, topics.CREATE_LAST, topics.create),
     20: _served(topics.DELETE_FIRST, topics.DELETE_LAST, topics.delete),
     21: _served(list_offsets.DELETE_FIRST, list_offsets.DELETE_LAST, list_offsets.delete_records),
+    23: _served(epochs.FIRST, epochs.LAST, epochs.answer),
     32: _served(
         describe_configs.DESCRIBE_FIRST, describe_configs.DESCRIBE_LAST, describe_configs.describe
     ),
     33: _served(describe_configs.ALTER_FIRST, describe_configs.ALTER_LAST, describe_configs.alter),
+    35: _served(log_dirs.FIRST, log_dirs.LAST, log_dirs.answer),
     37: _served(topics.GROW_FIRST, topics.GROW_LAST, topics.grow),
     42: _served(groups.DELETE_FIRST, groups.DELETE_LAST, groups.delete),
     44: _served(
@@ -65,4 +70,5 @@ SERVED: dict[int, Served] = {
     ),
     47: _served(cursors.DELETE_FIRST, cursors.DELETE_LAST, cursors.delete),
     60: _served(metadata.CLUSTER_FIRST, metadata.CLUSTER_LAST, metadata.cluster),
+    75: _served(topic_partitions.FIRST, topic_partitions.LAST, topic_partitions.answer),
 }

@@ -1,0 +1,75 @@
+"""OffsetForLeaderEpoch: where epochs ended, found in the record batches themselves.
+
+How this works: every stored batch carries the epoch it was written in, and epochs only grow. So
+the first batch of a later epoch is found by halving, one batch header at a time.
+"""
+
+from mainstem.broker.broker import Broker
+from mainstem.core.batch import BatchHeader, read_header
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.messages.offsets import (
+    EpochEndOffset,
+    EpochEndTopic,
+    EpochPartition,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+FIRST, LAST = 2, 4
+
+
+def answer(asked: Asked, request: OffsetForLeaderEpochRequest, reply: Reply) -> None:
+    """Tell where epochs ended, so that readers see whether the log was cut behind them."""
+    topics = tuple(
+        EpochEndTopic(
+            topic.topic,
+            tuple(_ended(asked.service, topic.topic, each) for each in topic.partitions),
+        )
+        for topic in request.topics
+    )
+    reply(OffsetForLeaderEpochResponse(topics=topics))
+
+
+def _ended(service: Service, topic: str, asked: EpochPartition) -> EpochEndOffset:
+    number, epoch = asked.partition, asked.leader_epoch
+    try:
+        bounds = service.broker.bounds(topic, number)
+        code = compare(asked.current_leader_epoch, bounds.epoch)
+        if code:
+            return EpochEndOffset(code, number)
+        if epoch > bounds.epoch or epoch < 0:
+            return EpochEndOffset(0, number)
+        if epoch == bounds.epoch:
+            return EpochEndOffset(0, number, epoch, bounds.tail)
+        found, end = end_of(service.broker, topic, number, epoch)
+    except MainstemError as error:
+        return EpochEndOffset(code_of(error), number)
+    return EpochEndOffset(0, number, found, end)
+
+
+def compare(asked: int, epoch: int) -> Code:
+    """Tell a peer whether the epoch that it knows is the current one; below 0 it knows none."""
+    if asked < 0 or asked == epoch:
+        return Code.NONE
+    return Code.FENCED_LEADER_EPOCH if asked < epoch else Code.UNKNOWN_LEADER_EPOCH
+
+
+def end_of(broker: Broker, topic: str, number: int, epoch: int) -> tuple[int, int]:
+    """Return the last epoch up to the one given, and the offset at which a later one began."""
+    bounds = broker.bounds(topic, number)
+    low, high = bounds.start, bounds.tail
+    found = epoch
+    while low < high:
+        header = _header(broker, topic, number, (low + high) // 2)
+        if header is None or header.epoch > epoch:
+            high = (low + high) // 2
+        else:
+            found, low = header.epoch, header.last_offset + 1
+    return found, low
+
+
+def _header(broker: Broker, topic: str, number: int, offset: int) -> BatchHeader | None:
+    data = broker.read(topic, number, offset, 1)
+    return read_header(data.tobytes()) if data.length else None
