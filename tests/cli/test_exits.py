@@ -93,10 +93,3 @@ def test_nothing_is_made_where_there_is_no_directory(run: Run) -> None:
 
     assert code == Exit.NOT_FOUND
     assert "there is no data directory mainstem-data" in err
-
-
-def test_an_address_is_refused_until_there_is_a_network(run: Run) -> None:
-    code, _, err = run("topic", "ls", "--at", "localhost:9092")
-
-    assert code == Exit.REFUSED
-    assert "localhost:9092" in err

@@ -1,9 +1,11 @@
 """Stems to test with: in memory, and on disk."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.serving import serving
 
 import mainstem
 
@@ -21,3 +23,17 @@ def memory() -> Iterator[mainstem.EmbeddedStem]:
     """A stem in memory, where the kind of log does not matter."""
     with mainstem.open(":memory:") as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve a fresh directory; yields host:port."""
+    with serving(tmp_path_factory.mktemp("served")) as address:
+        yield address
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An address where connections are taken, and nothing is said."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"

@@ -203,7 +203,7 @@ class Api:
             began = time.perf_counter()
             self._stem.publish_many(topic, events)
             seconds = time.perf_counter() - began
-            size = self._stem.topics.show(topic).size_bytes
+            size = self._stem.topics.show(topic).size_bytes or 0
             fsync = case.durability is Durability.FSYNC
             syncs = max(size // _SYNCED_AT_ONCE, 1) if fsync else 0
             raw_seconds = bare.append(_pieces(size, _WRITTEN_AT_ONCE), syncs)
@@ -217,7 +217,7 @@ class Api:
                     self._stem.publish(topic, value)
             else:
                 self._stem.publish_many(topic, (value for _ in range(count)))
-            size = self._stem.topics.show(topic).size_bytes
+            size = self._stem.topics.show(topic).size_bytes or 0
             pieces = _pieces(size, _READ_AT_ONCE)
             bare.append(pieces, 0)
             began = time.perf_counter()
@@ -286,7 +286,8 @@ def machine() -> str:
     return (
         f"{os.cpu_count()} shared cores{model}, {human_bytes(memory)} of memory, "
         f"{platform.system()} {platform.release().partition('-')[0]}, "
-        f"Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
+        f"Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}, "
+        f"{time.strftime('%Y-%m-%d')}"
     )
 
 

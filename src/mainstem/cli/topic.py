@@ -186,7 +186,8 @@ def trim(
 
 
 def _extent(info: TopicInfo) -> str:
-    return f"{info.events:,} events ({cell('size_bytes', info.size_bytes)})"
+    size = "" if info.size_bytes is None else f" ({cell('size_bytes', info.size_bytes)})"
+    return f"{info.events:,} events{size}"
 
 
 def _print_topic(info: TopicInfo, form: Format | None) -> None:

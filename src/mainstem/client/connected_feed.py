@@ -16,8 +16,6 @@ from mainstem.core.errors import (
     Closed,
     Fenced,
     InvalidSetting,
-    Overloaded,
-    StorageFull,
     UnknownPartition,
     UnknownTopic,
 )
@@ -132,9 +130,9 @@ class ConnectedFeed:
         if self._auto and now >= self._commit_at:
             self._commit_at = now + self._wish.commit_s
             try:
-                self._consuming.commit(finished=True, wait=True)
-            except (Fenced, StorageFull, Overloaded):
-                # Readers go on; the next commit covers this one, or the rebalance repeats it.
+                self._consuming.commit(finished=True, wait=False)
+            except Fenced:
+                # What was not committed is read again, by whoever owns it now.
                 return
         if self._wish.group is None and self._wish.follow and now >= self._look_at:
             self._look_at = now + _LOOK_S

@@ -103,7 +103,7 @@ class ConnectedTopics:
         infos = []
         for name in sorted(described.keys() & settings.keys()):
             parts = tuple(
-                PartitionInfo(number, at.start, at.tail, at.tail, 0, at.epoch)
+                PartitionInfo(number, at.start, at.tail, at.tail, None, at.epoch)
                 for number in range(described[name].partitions)
                 if (at := bounds.get((name, number)))
             )

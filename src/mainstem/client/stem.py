@@ -25,7 +25,8 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     start: int
     tail: int
     end: int
-    size_bytes: int
+    size_bytes: int | None
+    """None if it is not known: the network does not tell."""
     epoch: int
 
 
@@ -45,9 +46,10 @@ class TopicInfo(msgspec.Struct, frozen=True):
         return sum(part.tail - part.start for part in self.partitions)
 
     @property
-    def size_bytes(self) -> int:
-        """Bytes of all partitions."""
-        return sum(part.size_bytes for part in self.partitions)
+    def size_bytes(self) -> int | None:
+        """Bytes of all partitions; None if that is not known."""
+        sizes = [part.size_bytes for part in self.partitions if part.size_bytes is not None]
+        return sum(sizes) if len(sizes) == len(self.partitions) else None
 
 
 class Lag(msgspec.Struct, frozen=True):

@@ -10,37 +10,23 @@ An offset that the server no longer has is an error of librdkafka's, never a sil
 what was missed is counted.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import cast
 
-import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mainstem.core.errors import Fenced, MainstemError, UnknownTopic
-from mainstem.core.event import NO_TIMESTAMP, Event, Headers
+from mainstem.core.event import Event
 from mainstem.remote.administering import Place
 from mainstem.remote.link import Link
 from mainstem.remote.refusals import GONE, LOST_MEMBERSHIP, NO_TOPIC, explained, kafka_error
+from mainstem.remote.track import Track, event_of
 
 Begin = Callable[[list[Place]], Mapping[Place, int]]
 """Tells where to begin in partitions that have no cursor."""
 
 _AT_ONCE = 1000
-_NO_TIMESTAMP_TYPE = 0
-
-
-class Track(msgspec.Struct):
-    """How far one partition has been read."""
-
-    next: int
-    """After the last event that we have."""
-    given: int
-    finished: int
-    limit: int | None = None
-    """Where to stop; None to follow."""
-    committed: int | None = None
-    done: bool = False
 
 
 class Consuming:
@@ -70,7 +56,9 @@ class Consuming:
         """Whether it is known which partitions are ours."""
         self.missed = 0
         """Events that were deleted before they could be read."""
+        self._lost = False
         self._gone = False
+        self._heard_at = time.monotonic()
         self._consumer = Consumer(
             link.config(
                 # librdkafka wants a name also where nothing is stored under it.
@@ -88,7 +76,7 @@ class Consuming:
                 session_timeout_ms=10_000,
                 partition_assignment_strategy="range,roundrobin",
             )
-            | {"error_cb": self._on_error}
+            | {"error_cb": self._on_error, "on_commit": self._on_commit}
         )
 
     # Which partitions
@@ -161,12 +149,13 @@ class Consuming:
                 messages += self._consumer.consume(_AT_ONCE, 0)
         except KafkaException as error:
             raise self._link.refusal(error, group=self._group or "") from None
+        if messages:
+            self._hear()
         for message in messages:
             trouble = message.error()
             if trouble is not None:
                 self._on_message_error(trouble, message)
             else:
-                self._gone = False
                 self._keep(message)
 
     def _keep(self, message: Message) -> None:
@@ -179,7 +168,7 @@ class Consuming:
         if track.limit is not None and offset >= track.limit:
             self._stop(topic, partition, track)
             return
-        self._waiting.append(_event(message, topic, partition, offset))
+        self._waiting.append(event_of(message, topic, partition, offset))
         track.next = offset + 1
         if track.limit is not None and offset + 1 >= track.limit:
             self._stop(topic, partition, track)
@@ -237,6 +226,9 @@ class Consuming:
         """Whether the server was not there when it was last looked for."""
         return self._gone
 
+    def _hear(self) -> None:
+        self._gone, self._heard_at = False, time.monotonic()
+
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._gone = True
@@ -245,7 +237,14 @@ class Consuming:
 
     def commit(self, *, finished: bool, wait: bool) -> None:
         """Move the group's cursors to what is finished, or to what was given out."""
-        self._commit(self._unstored(self._tracks, finished=finished), wait=wait)
+        lost, self._lost = self._lost, False
+        if lost and wait:
+            raise self._fenced()
+        offsets = self._unstored(self._tracks, finished=finished)
+        if not wait:
+            tracks = self._tracks
+            offsets = {place: at for place, at in offsets.items() if tracks[place].asked != at}
+        self._commit(offsets, wait=wait)
 
     def _unstored(self, places: Iterable[Place], *, finished: bool) -> dict[Place, int]:
         offsets = {}
@@ -260,15 +259,32 @@ class Consuming:
         if not offsets:
             return
         asked = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        if wait and time.monotonic() - self._heard_at > self._link.timeout_s:
+            # librdkafka would wait for its coordinator, for longer than we want to.
+            self._link.knock()
         try:
             if wait:
                 self._check(self._consumer.commit(offsets=asked, asynchronous=False))
+                self._hear()
             else:
                 self._consumer.commit(offsets=asked, asynchronous=True)
         except KafkaException as error:
             raise self._commit_refusal(kafka_error(error)) from None
         for place, offset in offsets.items():
-            self._tracks[place].committed = offset
+            self._tracks[place].asked = offset
+            if wait:
+                self._tracks[place].committed = offset
+
+    def _on_commit(self, error: KafkaError | None, stored: list[TopicPartition]) -> None:
+        for at in stored:
+            track = self._tracks.get((at.topic, at.partition))
+            if track is None:
+                continue
+            if error is None and at.error is None:
+                track.committed = at.offset
+            else:
+                # Not told: the next commit covers it.
+                track.asked = None
 
     def _check(self, stored: Iterable[TopicPartition] | None) -> None:
         for at in stored or ():
@@ -277,11 +293,14 @@ class Consuming:
 
     def _commit_refusal(self, error: KafkaError) -> MainstemError:
         if error.code() in LOST_MEMBERSHIP:
-            return Fenced(
-                f"partitions of group {self._group!r} went to another consumer before this one "
-                "committed; what was not committed is read again"
-            )
+            return self._fenced()
         return explained(error, self._link.address, group=self._group or "")
+
+    def _fenced(self) -> Fenced:
+        return Fenced(
+            f"partitions of group {self._group!r} went to another consumer before this one "
+            "committed; what was not committed is read again"
+        )
 
     def close(self) -> None:
         """Leave the group and let go; nothing more is committed."""
@@ -325,10 +344,14 @@ class Consuming:
                 # Fenced: what was not committed is read again, by whoever owns it now.
                 self._trouble = None if isinstance(error, Fenced) else error
         former = self._tracks
-        self._on_lost(consumer, taken)
+        self._let_go(consumer)
         self._former = former
 
     def _on_lost(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
+        self._lost = any(track.given != track.committed for track in self._tracks.values())
+        self._let_go(consumer)
+
+    def _let_go(self, consumer: Consumer) -> None:
         self.settled = False
         self._tracks, self._former = {}, {}
         self._forget_waiting()
@@ -353,7 +376,7 @@ class Consuming:
             return Track(offset, offset, offset)
         # What was created later is all after the end.
         limit = self._limits.get(place, 0)
-        return Track(offset, offset, offset, limit, None, offset >= limit)
+        return Track(offset, offset, offset, limit, done=offset >= limit)
 
     def _forget_waiting(self) -> None:
         tracks = self._tracks
@@ -363,17 +386,3 @@ class Consuming:
             if (track := tracks.get((each.topic, each.partition))) and each.offset >= track.given
         ]
         self._waiting = deque(kept)
-
-
-def _event(message: Message, topic: str, partition: int, offset: int) -> Event:
-    kind, timestamp_ms = message.timestamp()
-    headers = message.headers()
-    return Event(
-        message.value(),
-        message.key(),
-        cast("Headers", tuple(headers)) if headers else (),
-        NO_TIMESTAMP if kind == _NO_TIMESTAMP_TYPE else timestamp_ms,
-        topic,
-        partition,
-        offset,
-    )

@@ -124,24 +124,27 @@ class Producing:
             if self._producer.poll(_TURN_S):
                 with self._room:
                     self._room.notify_all()
-            since = self._gone_since
-            if since is not None and time.monotonic() - since >= self.link.timeout_s:
-                self._probe()
+            self._look_for_server()
 
-    def _probe(self) -> None:
-        """Take back what is on its way if the server is still gone."""
-        self._gone_since = None
-        if not len(self._producer):
+    def _look_for_server(self) -> None:
+        """Take back what is on its way if the server is gone for too long."""
+        if self._gone_since is None:
             return
-        try:
-            self._producer.list_topics(timeout=_PROBE_S)
-        except KafkaException:
-            self._producer.purge()
+        now = time.monotonic()
+        if not len(self._producer):
+            # Nobody waits; who begins to has the whole time.
+            self._gone_since = now
+        elif now - self._gone_since >= self.link.timeout_s - _PROBE_S:
+            try:
+                self._producer.list_topics(timeout=_PROBE_S)
+                self._gone_since = None
+            except KafkaException:
+                self._producer.purge()
+                self._gone_since = time.monotonic()
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in GONE and self._gone_since is None:
-            # Time for the way back is left out: the probe takes that.
-            self._gone_since = time.monotonic() - _PROBE_S
+            self._gone_since = time.monotonic()
 
 
 class Delivery:

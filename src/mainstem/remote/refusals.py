@@ -11,6 +11,9 @@
 | transport, all brokers down, timed out | Unreachable |
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from confluent_kafka import KafkaError, KafkaException
 
 from mainstem.core import errors
@@ -22,6 +25,7 @@ GONE = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError._TIMED_OUT,
+        KafkaError._WAIT_COORD,
         KafkaError._PURGE_QUEUE,
         KafkaError._PURGE_INFLIGHT,
         KafkaError.NETWORK_EXCEPTION,
@@ -86,34 +90,47 @@ _PLAIN: dict[int, type[MainstemError]] = {
 """Those whose text says everything."""
 
 
-def kafka_error(error: KafkaException) -> KafkaError:
-    """Return the error inside of an exception."""
-    found = error.args[0]
+def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
+    """Return the error inside of an exception; lists of errors hold them bare."""
+    found = error if isinstance(error, KafkaError) else error.args[0]
     assert isinstance(found, KafkaError)
     return found
 
 
-def explained(  # noqa: PLR0911 - one return per fact
+class About(NamedTuple):
+    """What was asked when it was refused."""
+
+    topic: str
+    partition: int
+    group: str
+    text: str
+
+
+_NAMED: dict[int, Callable[[About], MainstemError]] = {
+    **dict.fromkeys(NO_TOPIC, lambda it: errors.UnknownTopic(it.topic)),
+    KafkaError._UNKNOWN_PARTITION: lambda it: errors.UnknownPartition(it.topic, it.partition),
+    KafkaError.TOPIC_ALREADY_EXISTS: lambda it: errors.TopicExists(it.topic),
+    KafkaError.TOPIC_EXCEPTION: lambda it: errors.InvalidName("topic", it.topic, it.text),
+    KafkaError.INVALID_GROUP_ID: lambda it: errors.InvalidName("group", it.group, it.text),
+    KafkaError.GROUP_ID_NOT_FOUND: lambda it: errors.UnknownGroup(it.group),
+    KafkaError.NON_EMPTY_GROUP: lambda it: errors.GroupIsLive(
+        it.group, "it has members", "changed"
+    ),
+}
+"""Those that speak of what was asked for."""
+_REASONS = {
+    KafkaError._PURGE_QUEUE: "the connection was lost, and nothing was sent",
+    KafkaError._PURGE_INFLIGHT: "the connection was lost, so it is not known whether it is kept",
+}
+
+
+def explained(
     error: KafkaError, address: str, *, topic: str = "", partition: int = -1, group: str = ""
 ) -> MainstemError:
     """Return the core error that says the same, about that topic, partition or group."""
     code, text = error.code(), error.str() or error.name()
     if code in GONE:
-        return errors.Unreachable(address, text)
-    if code in NO_TOPIC:
-        return errors.UnknownTopic(topic)
-    if code == KafkaError._UNKNOWN_PARTITION:
-        return errors.UnknownPartition(topic, partition)
-    if code == KafkaError.TOPIC_ALREADY_EXISTS:
-        return errors.TopicExists(topic)
-    if code == KafkaError.TOPIC_EXCEPTION:
-        return errors.InvalidName("topic", topic, text)
-    if code == KafkaError.INVALID_GROUP_ID:
-        return errors.InvalidName("group", group, text)
-    if code == KafkaError.GROUP_ID_NOT_FOUND:
-        return errors.UnknownGroup(group)
-    if code == KafkaError.NON_EMPTY_GROUP:
-        return errors.GroupIsLive(group, "it has members", "changed")
-    if code in _PLAIN:
-        return _PLAIN[code](f"{address} says {error.name()}: {text}")
-    return MainstemError(f"{address} says {error.name()}: {text}")
+        return errors.Unreachable(address, _REASONS.get(code, text))
+    if code in _NAMED:
+        return _NAMED[code](About(topic, partition, group, text))
+    return _PLAIN.get(code, MainstemError)(f"{address} says {error.name()}: {text}")

@@ -1,0 +1,62 @@
+"""Topic settings under Kafka's names, of our server and of any other."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.core.policies import Durability, Overload, TopicSettings
+from mainstem.remote.settings import from_kafka, to_kafka
+
+ALL = dict.fromkeys(TopicSettings.__struct_fields__)
+
+limits = st.none() | st.integers(1, 2**40)
+settings = st.builds(
+    TopicSettings,
+    partitions=st.integers(1, 100),
+    durability=st.sampled_from(Durability),
+    overload=st.sampled_from(Overload),
+    max_backlog=limits,
+    hold_ms=st.integers(0, 10_000),
+    retention_ms=limits,
+    retention_bytes=limits,
+    compact=st.booleans(),
+    segment_bytes=st.integers(1024, 2**30),
+    segment_ms=limits,
+    max_batch_bytes=st.integers(1024, 2**30),
+)
+
+
+@given(settings)
+def test_what_is_written_in_their_names_is_read_as_it_was(given_settings: TopicSettings) -> None:
+    written = to_kafka(given_settings, ALL)
+
+    assert from_kafka(written, given_settings.partitions) == given_settings
+
+
+def test_only_what_is_named_is_sent() -> None:
+    written = to_kafka(TopicSettings(compact=True, retention_ms=5), {"compact": True})
+
+    assert written == {"cleanup.policy": "compact"}
+
+
+def test_a_server_that_is_not_ours_does_not_promise_to_sync() -> None:
+    entries = {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": "604800000",
+        "retention.bytes": "-1",
+        "segment.ms": "9223372036854775807",
+        "max.message.bytes": "1048588",
+        "min.insync.replicas": "2",
+    }
+
+    found = from_kafka(entries, 6)
+
+    assert found.durability is Durability.DISK
+    assert found.compact
+    assert (found.retention_ms, found.retention_bytes) == (604_800_000, None)
+    assert (found.segment_ms, found.partitions) == (None, 6)
+
+
+@pytest.mark.parametrize("entry", [("retention.ms", "0"), ("segment.bytes", "14")])
+def test_what_we_would_not_allow_is_shown_all_the_same(entry: tuple[str, str]) -> None:
+    assert from_kafka(dict([entry]), 1).partitions == 1
