@@ -120,7 +120,6 @@ def measure(parent: Path, sizes: Sequence[Size], rounds: int) -> dict[Size, Figu
     for size in sizes:
         say(f"opening after a clean stop: {size}")
         figures[size]["open_ms"] = median(open_ms(place(parent, size)) for _ in range(OPENINGS))
-        shutil.rmtree(place(parent, size))
     return figures
 
 
@@ -132,7 +131,7 @@ def measure_recovery(parent: Path, sizes: Sequence[Size], figures: dict[Size, Fi
             with running(place(parent, size), size) as process:
                 process.ask(what)
             figures[size][what + "_ms"] = open_ms(place(parent, size))
-            shutil.rmtree(place(parent, size))
+        shutil.rmtree(place(parent, size))
 
 
 def relative(turns: dict[str, list[float]], first: dict[str, list[float]]) -> Figures:
@@ -161,13 +160,13 @@ def section(figures: dict[Size, Figures], rounds: int) -> str:
         "publish_one": "publish, one event, events/s",
         "publish_hundred": "publish_many, 100 events, events/s",
         "read": "read the newest, events/s",
-        "read_oldest": "read the oldest, events/s",
+        "read_oldest": "read the oldest (batches of 1; with gigabytes, of 1,000), events/s",
         "publish_one_spread": "publish, one event, over all topics in turn",
         "publish_hundred_spread": "publish_many, 100 events, over all topics in turn",
         "read_spread": "subscribe to a topic, read one event, close; of up to 1,000 topics",
     }
     for what, name in names.items():
-        cells = [f"{each[what]:,.0f} ({each[what + '_share']:.0%})" for each in figures.values()]
+        cells = [f"{each[what]:,.0f}{share(each, what)}" for each in figures.values()]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     others = {
         "open_ms": "opening after a clean stop, ms",
@@ -189,6 +188,11 @@ def section(figures: dict[Size, Figures], rounds: int) -> str:
         "Publishing and reading is done on the topic that holds the gigabytes.\n\n"
         "![Rates with growing numbers of topics and gigabytes](growth.svg)\n\n" + "\n".join(lines)
     )
+
+
+def share(figures: Figures, what: str) -> str:
+    # The oldest events are in other batches where gigabytes were filled in: not comparable.
+    return "" if what == "read_oldest" else f" ({figures[what + '_share']:.0%})"
 
 
 def say(text: str) -> None:

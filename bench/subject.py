@@ -1,7 +1,8 @@
 """A process with a log of a certain size, which does and times what its parent asks for.
 
-``subject.py serve DIR TOPICS GIGABYTES`` makes the log, then answers one line with one line of
-JSON. ``subject.py open DIR`` opens and closes a log that is there, and tells how long that took.
+``subject.py serve DIR TOPICS GIGABYTES`` makes the log unless it is there, then answers one line
+with one line of JSON. ``subject.py open DIR`` opens and closes a log, and tells how long opening
+took.
 """
 
 import json
@@ -33,6 +34,8 @@ class Subject:
     def __init__(self, directory: Path, topics: int, gigabytes: float) -> None:
         self._stem: EmbeddedStem = mainstem.open(directory)
         self._topics = [MAIN, *(f"topic-{number}" for number in range(1, topics))]
+        if self._stem.topics.list(MAIN):
+            return
         done = [self._stem.node.broker.create_topic(name, SETTINGS) for name in self._topics]
         done[-1].durable.wait()
         for name in self._topics:
