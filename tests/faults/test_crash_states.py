@@ -1,0 +1,80 @@
+"""Every promise is kept on every disk that a crash may leave behind.
+
+At least 100,000 disks: 24 lives with 4,200 each, and what a second crash makes of them.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from tests.faults.lives import born, fill_now_and_then, interrupt
+from tests.faults.trials import Trial, crash_again, crash_everywhere
+
+from mainstem.log import index
+
+STATES_PER_LIFE = 4_200
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "BLOCK_BYTES", 256)
+
+
+Record = Callable[[str, object], None]
+
+
+def _verdict(trial: Trial, at_least: int, record: Record) -> None:
+    record("states", trial.states)
+    assert not trial.failures, "\n".join(trial.failures[:10])
+    assert trial.states >= at_least
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_promise_survives_a_crash_at_any_operation(
+    seed: int, record_property: Record
+) -> None:
+    life = born(seed)
+    life.live(deeds=30)
+
+    trial = crash_everywhere(life, Random(seed), at_least=STATES_PER_LIFE)
+
+    _verdict(trial, STATES_PER_LIFE, record_property)
+
+
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_every_promise_survives_though_others_append_during_syncs(
+    seed: int, record_property: Record
+) -> None:
+    life = born(seed)
+    interrupt(life, chance=0.3)
+    life.live(deeds=30)
+
+    trial = crash_everywhere(life, Random(seed), at_least=STATES_PER_LIFE)
+
+    _verdict(trial, STATES_PER_LIFE, record_property)
+
+
+@pytest.mark.parametrize("seed", range(200, 206))
+def test_every_promise_survives_though_the_disk_is_full_now_and_then(
+    seed: int, record_property: Record
+) -> None:
+    life = born(seed)
+    fill_now_and_then(life, chance=0.1)
+    life.live(deeds=40)
+    assert life.refused
+
+    trial = crash_everywhere(life, Random(seed), at_least=STATES_PER_LIFE)
+
+    _verdict(trial, STATES_PER_LIFE, record_property)
+
+
+@pytest.mark.parametrize("seed", range(300, 306))
+def test_every_promise_survives_a_second_crash_in_or_after_recovery(
+    seed: int, record_property: Record
+) -> None:
+    life = born(seed)
+    life.live(deeds=20)
+
+    trial = crash_again(life, Random(seed), share=0.02, deeds=4)
+
+    _verdict(trial, 500, record_property)

@@ -1,0 +1,116 @@
+"""The crash states would show it if any one protection were taken away: each is, in turn.
+
+A proof that cannot fail proves nothing. Here the disk lies about one kind of sync, or the log does
+one thing in the wrong order, and broken promises must be found.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+import pytest
+from tests.faults.lives import born
+from tests.faults.simdisk import SimFiles
+from tests.faults.trials import crash_again, crash_everywhere
+
+from mainstem.log import index, manifest, upkeep, wal
+from mainstem.log.disk import DiskLog
+from mainstem.log.files import Files
+from mainstem.log.segment import Segment
+
+SEEDS = range(8)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "BLOCK_BYTES", 256)
+
+
+def _broken(lies: Callable[[str], bool]) -> list[str]:
+    """Return the promises broken in the first life that breaks any."""
+    for seed in SEEDS:
+        life = born(seed)
+        life.files.lies = lies
+        life.live(deeds=30)
+        trial = crash_everywhere(life, Random(seed), at_least=0)
+        if trial.failures:
+            return trial.failures
+    return []
+
+
+def _broken_after_recovery() -> list[str]:
+    for seed in SEEDS:
+        life = born(seed)
+        life.live(deeds=20)
+        trial = crash_again(life, Random(seed), share=0.02, deeds=4)
+        if trial.failures:
+            return trial.failures
+    return []
+
+
+def _honest(path: str) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [
+        pytest.param(lambda path: path.endswith(".wal"), id="the write-ahead log"),
+        pytest.param(lambda path: path.endswith(".seg"), id="segments"),
+        pytest.param(lambda path: path.startswith("manifest"), id="the manifest"),
+        pytest.param(lambda path: path == "wal/", id="the directory of the write-ahead log"),
+        pytest.param(lambda path: path == "partitions/", id="the directory of partitions"),
+        pytest.param(
+            lambda path: (
+                path.startswith("partitions/") and path[-1] == "/" and path.count("/") == 2
+            ),
+            id="the directories of segments",
+        ),
+        pytest.param(lambda path: path == "/", id="the data directory"),
+    ],
+)
+def test_a_sync_that_does_nothing_is_found_out(lies: Callable[[str], bool]) -> None:
+    assert _broken(lies)
+
+
+def test_giving_up_the_write_ahead_log_before_the_manifest_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = manifest.write
+
+    def too_late(files: Files, number: int, sequence: int, parts: list[msgspec.Raw]) -> None:
+        for name in files.names(wal.DIRECTORY):
+            if int(name[:-4]) < number:
+                files.remove(f"{wal.DIRECTORY}/{name}")
+        write(files, number, sequence, parts)
+
+    monkeypatch.setattr(manifest, "write", too_late)
+
+    assert _broken(_honest)
+
+
+def test_emptying_the_trash_before_that_is_durable_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def too_early(self: upkeep.Upkeep, segment: Segment) -> None:
+        self._handles.drop(segment.path)
+        self._files.remove(segment.path)
+
+    monkeypatch.setattr(upkeep.Upkeep, "_throw_away", too_early)
+
+    assert _broken(_honest)
+
+
+def test_serving_before_recovery_has_synced_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    opening = DiskLog.open
+
+    def lazily(*args: object, files: SimFiles, **more: object) -> DiskLog:
+        files.lies = lambda path: path.startswith("partitions")
+        try:
+            return opening(files=files, **more)  # type: ignore[arg-type]
+        finally:
+            files.lies = _honest
+
+    monkeypatch.setattr(DiskLog, "open", lazily)
+
+    assert _broken_after_recovery()

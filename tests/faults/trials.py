@@ -1,0 +1,121 @@
+"""Opening the log on what a crash left behind, and judging what is found there."""
+
+import re
+from collections.abc import Iterable, Iterator
+from random import Random
+
+from tests.faults.crashes import Crash, crashes, fingerprint
+from tests.faults.ledger import Ledger, check
+from tests.faults.lives import OPTIONS, Life
+from tests.faults.simdisk import Image, Operation, SimFiles, blank
+
+from mainstem.log.disk import DiskLog
+
+_CUT_OFF = re.compile(r"at byte \d+ \(partition \d+ of topic '.*', offset \d+\)")
+_LOST_ENTRIES = re.compile(r"entries (\d+) to \d+ are damaged or missing")
+
+
+class Trial:
+    """How many disks were judged, and what was wrong with them; enough is enough."""
+
+    def __init__(self, enough: int = 10) -> None:
+        self.states = 0
+        self.failures: list[str] = []
+        self._enough = enough
+
+    @property
+    def over(self) -> bool:
+        """Whether so much is wrong that more would tell nothing."""
+        return len(self.failures) >= self._enough
+
+    def judge(self, crash: Crash, ledger: Ledger, at: int, kill: bool, what: str = "") -> None:
+        """Open the log on a disk, and note whatever is not as it was promised."""
+        self.states += 1
+        try:
+            log = open_on(SimFiles(crash.image))
+            wrong = check(ledger, log, at, kill, piecewise=self.states % 16 == 0)
+            wrong += _false_alarms(log.recovery.findings, ledger, at)
+        except Exception as error:  # whatever it is, it must not happen: that is the verdict
+            wrong = [f"{type(error).__name__}: {error}"]
+        for each in wrong:
+            self.failures.append(f"{what}{crash.what} at {crash.at}: {each}")
+
+
+def open_on(files: SimFiles) -> DiskLog:
+    """Open the log on a simulated disk."""
+    return DiskLog.open(files=files, now_ms=lambda: 2_000_000, options=OPTIONS)
+
+
+def _false_alarms(findings: Iterable[str], ledger: Ledger, at: int) -> Iterator[str]:
+    """Yield what was reported though a crash alone, without damage, cannot explain it.
+
+    A write that was cut off is reported with the offset at which the partition ends now; that
+    nothing promised is beyond that offset has been checked already.
+    """
+    synced = max((sequence for since, sequence in ledger.synced if since <= at), default=0)
+    for finding in findings:
+        entries = _LOST_ENTRIES.search(finding)
+        if entries is not None and int(entries[1]) >= synced:
+            continue
+        if not _CUT_OFF.search(finding):
+            yield f"reported as damage: {finding}"
+
+
+def crash_everywhere(life: Life, rng: Random, *, at_least: int, mixtures: int = 2) -> Trial:
+    """Judge all disks that a crash in a life may leave, and more mixtures until there are enough.
+
+    Disks that hold the same after the same promises are judged once.
+    """
+    trial = Trial()
+    promises = set(life.ledger.promises())
+    share = 1.0
+    while True:
+        seen: set[tuple[int, bool]] = set()
+        latest = -1
+        for crash in crashes(blank(), life.files.trace, rng, mixtures=mixtures, share=share):
+            if crash.at != latest:
+                latest = crash.at
+                if latest in promises:
+                    seen.clear()
+            print_of = (fingerprint(crash.image), crash.kill)
+            if print_of not in seen:
+                seen.add(print_of)
+                trial.judge(crash, life.ledger, crash.at, crash.kill)
+            if trial.over:
+                break
+        if trial.states >= at_least or trial.failures:
+            return trial
+        mixtures, share = 20, 0.1
+
+
+def crash_again(life: Life, rng: Random, *, share: float, deeds: int) -> Trial:
+    """Recover from some crashes, live on for a while, and crash again at any time.
+
+    While recovery runs, what the first life promised must survive; once it has served, what it
+    showed as well, since readers may have seen it.
+    """
+    trial = Trial()
+    for first in crashes(blank(), life.files.trace, rng, mixtures=1):
+        if rng.random() >= share or first.what == "killed in a write":
+            continue
+        base, before = _disk_of(first, life)
+        files = SimFiles.after(base, before)
+        second = Life(files, Random(rng.random()))
+        if second.known:
+            second.live(deeds)
+        for again in crashes(base, files.trace, rng, first=len(before), mixtures=1, share=0.25):
+            what = f"{first.what} at {first.at}, then "
+            if again.at < second.opened:
+                trial.judge(again, life.ledger, first.at, first.kill and again.kill, what)
+            else:
+                trial.judge(again, second.ledger, again.at, again.kill, what)
+            if trial.over:
+                return trial
+    return trial
+
+
+def _disk_of(crash: Crash, life: Life) -> tuple[Image, list[Operation]]:
+    """Return what is durable after a crash, and what is in the page cache on top of it."""
+    if crash.kill:
+        return blank(), life.files.trace[: crash.at]
+    return crash.image, []
