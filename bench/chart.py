@@ -75,5 +75,5 @@ def text(x: float, y: float, words: str, *, anchor: str = "start", size: int = 1
 
 
 if __name__ == "__main__":
-    figures = json.loads((DOCS / "growth.json").read_text())
-    (DOCS / "growth.svg").write_text(draw(figures))
+    kept = json.loads((DOCS / "growth.json").read_text())
+    (DOCS / "growth.svg").write_text(draw(kept["figures"]))

@@ -152,7 +152,7 @@ def place(parent: Path, size: Size) -> Path:
     return parent / f"{size.topics}-{size.gigabytes}"
 
 
-def section(figures: dict[Size, Figures], rounds: int) -> str:
+def section(figures: dict[Size, Figures], about: str) -> str:
     sizes = list(figures)
     head = "| | " + " | ".join(str(size) for size in sizes) + " |"
     lines = [head, "|---|" + "---:|" * len(sizes)]
@@ -180,9 +180,7 @@ def section(figures: dict[Size, Figures], rounds: int) -> str:
         cells = [f"{each[what]:,.{digits}f}" for each in figures.values()]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return (
-        "## How cost grows\n\n"
-        f"Command: `python bench/growth.py`. Machine: {machine()}. Median of {rounds} rounds "
-        f"({OPENINGS} for opening after a clean stop, 1 after kill -9); in brackets the share of "
+        f"## How cost grows\n\n{about} In brackets the share of "
         "the first column, median of the shares of each round. Events of 100 bytes, topics of one "
         "partition, durability disk, through `mainstem.open`; the files are in the page cache. "
         "Publishing and reading is done on the topic that holds the gigabytes.\n\n"
@@ -216,14 +214,20 @@ def main() -> None:
         measure_recovery(parent, sizes, figures)
     finally:
         shutil.rmtree(parent)
-    text = section(figures, options.rounds)
+    command = " ".join(["python", "bench/growth.py", *sys.argv[1:]])
+    about = (
+        f"Command: `{command}`. Machine: {machine()}. Median of {options.rounds} rounds "
+        f"({OPENINGS} for opening after a clean stop, 1 after kill -9)."
+    )
+    text = section(figures, about)
     print(text)
     if not options.quick:
         data = [
             {"topics": size.topics, "gigabytes": size.gigabytes} | found
             for size, found in figures.items()
         ]
-        (DOCS / "growth.json").write_text(json.dumps(data, indent=1) + "\n")
+        kept = json.dumps({"about": about, "figures": data}, indent=1)
+        (DOCS / "growth.json").write_text(kept + "\n")
         write_section(DOCS / "log.md", "growth", text)
         subprocess.run([sys.executable, str(HERE / "chart.py")], check=True)
 

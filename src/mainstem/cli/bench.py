@@ -114,13 +114,15 @@ def log(
     over 1 and 100 partitions. Bare files take the same bytes in turns with the log, so the ratio
     means something on a busy machine too. Needs 1 GiB of space at most.
     """
+    given = ["--quick"] * quick + ([f"--seconds {seconds:g}"] if seconds else [])
+    given += [f"--durability {each}" for each in durabilities]
     seconds = seconds or (QUICK_SECONDS if quick else SECONDS)
     rounds = QUICK_ROUNDS if quick else ROUNDS
     with own_directory(directory) as own:
         wanted = [Durability(each) for each in durabilities] or list(Durability)
         results = _watched(measure(own, seconds, rounds, wanted))
     if page is not None:
-        write_section(page, "log", _page_section(results, rounds))
+        write_section(page, "log", _page_section(results, rounds, given))
     match chosen(form):
         case "table":
             click.echo(
@@ -284,9 +286,9 @@ def machine() -> str:
         names = [each for each in cpuinfo.read_text().splitlines() if each.startswith("model name")]
         model = f" ({names[0].partition(':')[2].strip()})" if names else ""
     return (
-        f"{os.cpu_count()} shared cores{model}, {human_bytes(memory)} of memory, "
+        f"{os.cpu_count()} cores{model}, {human_bytes(memory)} of memory, "
         f"{platform.system()} {platform.release().partition('-')[0]}, "
-        f"Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}, "
+        f"Python {platform.python_version()}, load average {os.getloadavg()[0]:.1f}, "
         f"{time.strftime('%Y-%m-%d')}"
     )
 
@@ -301,8 +303,8 @@ def write_section(page: Path, name: str, text: str) -> None:
     page.write_text(f"{head.rstrip()}\n\n{begin}\n{text.strip()}\n{end}{tail}")
 
 
-def _page_section(results: Sequence[Measured], rounds: int) -> str:
-    command = " ".join(["mainstem", *sys.argv[1:]])
+def _page_section(results: Sequence[Measured], rounds: int, given: Sequence[str]) -> str:
+    command = " ".join(["mainstem bench log", *given])
     return (
         f"## Append, read and the Python API\n\n"
         f"Command: `{command}`. Machine: {machine()}. Median of at most {rounds} rounds.\n\n"
