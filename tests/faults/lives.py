@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
+import msgspec
 from tests.faults.ledger import Found, Ledger, Step, Together, read_all
 from tests.faults.simdisk import SimFiles
 
@@ -126,7 +127,9 @@ class Life:
     def _open(self) -> DiskLog:
         while True:
             try:
-                return DiskLog.open(files=self.files, now_ms=lambda: self.now, options=OPTIONS)
+                return DiskLog.open(
+                    files=self.files, now_ms=lambda: self.now, options=self._options
+                )
             except (StorageFull, OSError):
                 self.refused += 1
 
@@ -289,7 +292,9 @@ class Life:
 
 def born(seed: int) -> Life:
     """Return a log with its partitions created."""
-    life = Life(SimFiles(), Random(seed))
+    # Some checkpoints sync file by file, some everything at once.
+    options = msgspec.structs.replace(OPTIONS, sync_all_from=1 + seed % 3)
+    life = Life(SimFiles(), Random(seed), options)
     # Not all of them, so that each disk is judged quickly.
     for partition, settings in (*FIXED[:2], *life.rng.sample(FIXED[2:], 2)):
         life.create(partition, settings)
@@ -313,7 +318,7 @@ def interrupt(life: Life, chance: float) -> None:
     chances = Random(life.rng.random())
 
     def before(kind: str, path: str) -> None:
-        if kind not in ("sync", "sync_dir") or chances.random() >= chance:
+        if kind not in ("sync", "sync_dir", "sync_all") or chances.random() >= chance:
             return
         if life.busy or life.log._lock.locked():
             return
