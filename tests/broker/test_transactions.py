@@ -1,5 +1,7 @@
 """Transactions: events in several partitions become visible together, or not at all."""
 
+from collections.abc import Sequence
+
 import pytest
 from tests.broker.brokers import NOW_MS, publish
 from tests.broker.producers import Works
@@ -16,6 +18,7 @@ from mainstem.core.errors import (
     InvalidTransactionState,
     InvalidTransactionTimeout,
     ProducerFenced,
+    StorageFull,
     UnknownPartition,
     UnknownProducer,
     UnknownTopic,
@@ -24,6 +27,7 @@ from mainstem.core.errors import (
 from mainstem.core.event import Event
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.log.port import Appended, PartitionId, WritableBatch
 
 
 def test_events_are_seen_when_their_transaction_commits() -> None:
@@ -587,3 +591,61 @@ def test_works_without_transactions_wait_for_nothing() -> None:
     works.write(7, 0)
 
     assert works.broker.wait_ms() == 2_000
+
+
+class FullLog(LaggingLog):
+    """A log that has no space left when the test says so."""
+
+    full = False
+
+    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+        """Append, or refuse to."""
+        if self.full:
+            raise StorageFull("no space left")
+        return super().append(batches)
+
+
+def test_a_full_disk_changes_nothing_and_the_end_can_be_tried_again() -> None:
+    log = FullLog()
+    bank = Bank(log)
+    teller = bank.begin().add(0)
+    teller.write(b"a")
+    bank.write(7, 0, b"plain", partition=1)
+    log.full = True
+
+    with pytest.raises(StorageFull):
+        teller.end(committed=True)
+    with pytest.raises(StorageFull):
+        bank.write(7, 1, partition=1)
+    bank.clock.now_ms += TIMEOUT_MS
+    bank.broker.tick()
+    assert bank.transactions.describe("tx").phase is TransactionPhase.ONGOING
+
+    log.full = False
+    bank.write(7, 1, b"more", partition=1)
+    teller.end(committed=True)
+
+    assert bank.committed(0) == [b"a"]
+    assert bank.committed(1) == [b"plain", b"more"]
+
+
+def test_a_full_disk_does_not_keep_the_log_from_being_opened() -> None:
+    log = FullLog()
+    bank = Bank(log)
+    aborted = bank.begin("aborted").add(0)
+    aborted.write(b"a")
+    aborted.end(committed=False)
+    bank.write(7, 0)
+    bank.broker.producers.keep("t", 0)
+    bank.begin("ongoing").add(0).write(b"b")
+    # As a power cut does to a topic with durability disk.
+    log.cut(bank.broker.topic("t").partitions[0], end=0)
+    log.full = True
+
+    bank = bank.restarted()
+
+    assert bank.transactions.ledger.with_aborted() == []
+    assert bank.broker.producers.describe("t", 0) == []
+
+    log.full = False
+    assert bank.restarted().transactions.describe("ongoing").phase is TransactionPhase.ABORTED

@@ -231,9 +231,11 @@ def test_readers_see_what_was_committed_and_replay_gives_what_live_gave(
 
     world.check()
     live = world.bank.transactions.ledger
-    world.bank.transactions.settlements._forget_aborted()
+    settlements = world.bank.transactions.settlements
+    settlements.write(settlements._aborted_and_gone())
     restarted = world.bank.restarted()
     assert restarted.transactions.ledger == live
+    assert restarted.broker.committed("g") == world.bank.broker.committed("g")
     for partition in range(2):
         topic = world.bank.broker.topic("t")
         was = world.bank.broker.producers.at(topic, partition)

@@ -14,6 +14,7 @@ from mainstem.broker.classic_groups import ClassicGroups
 from mainstem.broker.cursors import Cursor
 from mainstem.broker.groups import HAND_OVER_MS
 from mainstem.broker.lags import GroupState, Lag, group_state, lag
+from mainstem.broker.limits import Limits
 from mainstem.broker.member import Member
 from mainstem.broker.overload import NO_COUNTERS, Held
 from mainstem.broker.producers import Producers
@@ -38,6 +39,7 @@ Call = Callable[[], None]
 Place = tuple[str, int]
 """A partition as users name it: topic and number."""
 DEFAULTS = TopicSettings()
+LIMITS = Limits()
 
 
 class TopicDone(NamedTuple):
@@ -58,6 +60,7 @@ class Broker:
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         hand_over_ms: int = HAND_OVER_MS,
         monotonic_ms: Callable[[], int] | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         self._log = log
         self._now_ms = now_ms
@@ -65,9 +68,15 @@ class Broker:
         self._state = State(log, hand_over_ms)
         self._state.load(now_ms())
         self._monotonic_ms = monotonic_ms or now_ms
-        self.classic = ClassicGroups(self._state, now_ms, monotonic_ms=monotonic_ms)
-        self.producers = Producers(self._state, now_ms, monotonic_ms=monotonic_ms)
-        self.transactions = Transactions(self._state, self.producers, self.classic, now_ms)
+        self.classic = ClassicGroups(
+            self._state, now_ms, monotonic_ms=monotonic_ms, limits=limits.groups
+        )
+        self.producers = Producers(
+            self._state, now_ms, monotonic_ms=monotonic_ms, limits=limits.producers
+        )
+        self.transactions = Transactions(
+            self._state, self.producers, self.classic, now_ms, limits=limits.transactions
+        )
         self._producing = Producing(self._state, self.producers, self.transactions, now_ms)
 
     # Topics

@@ -21,7 +21,7 @@ from mainstem.broker.sequences import ProducerRecord, ProducerState, Sequences
 from mainstem.broker.state import State
 from mainstem.broker.topics import Topic
 from mainstem.core.batch import BatchHeader, batches, read_header
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.policies import Durability
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
@@ -356,7 +356,12 @@ class Producers:
             if snapshot.offset > bounds.end:
                 changes.append(_snapshot(partition, bounds.end))
             self._growth[partition] = _Growth(bounds.size_bytes)
-        self._write(changes)
+        try:
+            self._write(changes)
+        except StorageFull:
+            # A full disk must not keep the log from being opened: the next start finds them again.
+            for change in changes:
+                self.apply(change)
 
     def _write(self, changes: Iterable[ProducersChange]) -> Durable:
         changes = list(changes)

@@ -57,13 +57,11 @@ class Producing:
             partition = opened.topic.partitions[number]
             changes = producers.begin(opened.topic, number)
             settlements = self._transactions.settlements
-            appended = self._state.log.append(
-                [
-                    (partition, run.batch),
-                    *producers.batches(changes, now_ms),
-                    *settlements.batches(touched, now_ms),
-                ]
-            )
+            together = [(partition, run.batch)]
+            if changes or touched:
+                together += producers.batches(changes, now_ms)
+                together += settlements.batches(touched, now_ms)
+            appended = self._state.log.append(together)
             offset = appended.offsets[0]
             settlements.appended(touched)
             producers.appended(partition, header, offset, appended.durable, changes)

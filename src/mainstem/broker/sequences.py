@@ -110,16 +110,15 @@ class Sequences:
         epoch, first = header.producer_epoch, header.base_sequence
         if epoch < producer.epoch:
             raise InvalidProducerEpoch(header.producer_id, epoch, producer.epoch)
-        expected = 0
-        if epoch == producer.epoch and producer.spans:
-            last = (first + header.last_offset_delta) & _MASK
-            for span in producer.spans:
-                if span.first == first and span.last == last:
-                    return span.offset, producer.durable
-            expected = (producer.spans[-1].last + 1) & _MASK
-        if first != expected:
-            raise OutOfOrderSequence(header.producer_id, self._place, first, expected)
-        return None
+        spans = producer.spans if epoch == producer.epoch else ()
+        expected = (spans[-1][1] + 1) & _MASK if spans else 0
+        if first == expected:
+            return None
+        last = (first + header.last_offset_delta) & _MASK
+        for span in spans:
+            if span.first == first and span.last == last:
+                return span.offset, producer.durable
+        raise OutOfOrderSequence(header.producer_id, self._place, first, expected)
 
     def apply(
         self, header: BatchHeader, offset: int, now_ms: int, durable: Durable = AT_ONCE

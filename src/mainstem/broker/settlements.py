@@ -141,7 +141,7 @@ class Settlements:
         if now_ms - self._looked_ms >= LOOK_MS:
             self._looked_ms = now_ms
             with suppress(MainstemError):
-                self._forget_aborted()
+                self.write(self._aborted_and_gone())
 
     def next_deadline(self) -> int | None:
         """Return when ``expire`` should be called; None if never."""
@@ -157,9 +157,13 @@ class Settlements:
         known = {at for parts in ledger.parts.values() for at in parts}
         known |= {at for cursors in ledger.pending.values() for _, at in cursors}
         known |= set(ledger.with_aborted())
-        with suppress(StorageFull):
-            self.write(ledger.forget_partitions(at for at in known if not self._has_topic(at)))
-            self._forget_aborted()
+        changes = ledger.forget_partitions(at for at in known if not self._has_topic(at))
+        changes += self._aborted_and_gone()
+        try:
+            self.write(changes)
+        except StorageFull:
+            # A full disk must not keep the log from being opened: the next start finds them again.
+            self.appended(changes)
         for transactional_id, found in list(ledger.transactions.items()):
             self._set_deadline(transactional_id)
             parts = ledger.parts.get(transactional_id, {}).values()
@@ -179,13 +183,14 @@ class Settlements:
         else:
             self.write([LedgerChange(TransactionKey(transactional_id), None)])
 
-    def _forget_aborted(self) -> None:
-        """Forget aborted transactions of which the log no longer holds anything."""
+    def _aborted_and_gone(self) -> list[LedgerChange]:
+        """Decide to forget aborted transactions of which the log no longer holds anything."""
         changes: list[LedgerChange] = []
         for partition in self.ledger.with_aborted():
-            bounds = self._log.bounds(partition)
-            changes += self.ledger.forget_aborted(partition, bounds.start, bounds.end)
-        self.write(changes)
+            if self._has_topic(partition):
+                bounds = self._log.bounds(partition)
+                changes += self.ledger.forget_aborted(partition, bounds.start, bounds.end)
+        return changes
 
     def _written(self, transactional_id: str) -> dict[PartitionId, Part]:
         """Return the partitions in which the log holds events of a transaction."""
