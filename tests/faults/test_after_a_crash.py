@@ -1,0 +1,242 @@
+"""Crashes that once cost events, or brought back what was gone, each as a test of its own."""
+
+import errno
+from contextlib import suppress
+
+import pytest
+from tests.faults.disks import (
+    allow,
+    append,
+    batch,
+    killed,
+    opened,
+    refuse,
+    values,
+    without_power,
+)
+from tests.faults.lives import A0, A1, COMPACTED, DISK, FSYNC, RETAINED, B, C, D
+from tests.faults.simdisk import SimFiles, blank
+
+from mainstem.core.errors import DamagedLog, StorageFailed, StorageFull
+from mainstem.log.disk import DiskLog
+
+NOTHING = "nothing unsynced is kept"
+
+
+@pytest.fixture
+def files() -> SimFiles:
+    return SimFiles()
+
+
+@pytest.fixture
+def log(files: SimFiles) -> DiskLog:
+    opened_log = opened(files)
+    for partition in (A0, A1):
+        opened_log.ensure(partition, "orders", FSYNC)
+    opened_log.ensure(B, "logs", DISK)
+    return opened_log
+
+
+def test_events_in_a_segment_that_was_empty_at_the_checkpoint_survive(files: SimFiles) -> None:
+    now = 0
+    log = opened(files, lambda: now)
+    log.ensure(D, "retained", RETAINED)
+    append(log, D, b"first")
+    now = 5_000
+    log.upkeep.tick()
+    log.upkeep.checkpoint()
+
+    append(log, D, b"second")
+
+    assert values(opened(killed(files)), D) == [b"first", b"second"]
+
+
+def test_a_large_event_in_a_file_made_after_its_directory_was_synced_survives(
+    files: SimFiles,
+) -> None:
+    now = 0
+    log = opened(files, lambda: now)
+    log.ensure(D, "retained", RETAINED)
+    append(log, D, b"first")
+    now = 5_000
+    log.upkeep.tick()
+    log.upkeep.checkpoint()
+
+    append(log, D, b"x" * 700)
+
+    found = opened(without_power(blank(), files.trace, NOTHING))
+    assert values(found, D) == [b"first", b"x" * 700]
+
+
+def test_a_log_whose_oldest_segments_are_gone_opens_after_a_kill(
+    log: DiskLog, files: SimFiles
+) -> None:
+    append(log, A0, b"x" * 500)
+    log.upkeep.checkpoint()
+    append(log, A0, b"y" * 500)
+    append(log, A0, b"z" * 500)
+    log.cut(A0, start=2)
+    log.committer.commit()
+    log.upkeep.tick()
+
+    assert values(opened(killed(files)), A0) == [b"z" * 500]
+
+
+def test_events_from_before_a_topic_became_durable_do_not_take_later_ones_along(
+    log: DiskLog, files: SimFiles
+) -> None:
+    log.append([(B, batch(b"under disk"))])
+    log.ensure(B, "logs", FSYNC)
+
+    append(log, B, b"under fsync")
+
+    found = opened(without_power(blank(), files.trace, NOTHING))
+    assert values(found, B) == [b"under disk", b"under fsync"]
+
+
+def test_an_event_that_was_never_acknowledged_does_not_come_back_two_openings_later(
+    log: DiskLog, files: SimFiles
+) -> None:
+    append(log, A0, b"a")
+    log.upkeep.checkpoint()
+    log.append([(A0, batch(b"b"))])
+    log.append([(A0, batch(b"c"))])
+    second_disk = killed(files)
+    second = opened(second_disk)
+    assert values(second, A0) == [b"a"]
+
+    append(second, A0, b"d")
+
+    assert values(opened(killed(second_disk)), A0) == [b"a", b"d"]
+
+
+def test_events_after_a_refused_one_are_looked_for_although_its_note_was_given_up(
+    log: DiskLog, files: SimFiles
+) -> None:
+    log.append([(B, batch(b"first"))])
+    log.upkeep.checkpoint()
+    refuse(files, "grow", ".seg")
+    with pytest.raises(StorageFull):
+        log.append([(B, batch(b"refused"))])
+    allow(files)
+    log.upkeep.checkpoint()
+
+    log.append([(B, batch(b"second"))])
+
+    assert values(opened(killed(files)), B) == [b"first", b"second"]
+
+
+def test_a_checkpoint_whose_sync_failed_is_not_tried_again(log: DiskLog, files: SimFiles) -> None:
+    append(log, A0, b"first")
+    refuse(files, "sync", ".seg", errno.EIO)
+    with pytest.raises(StorageFailed):
+        log.upkeep.checkpoint()
+    allow(files)
+
+    with pytest.raises(StorageFailed):
+        log.append([(A0, batch(b"second"))])
+    log.upkeep.checkpoint()
+
+    found = opened(without_power(blank(), files.trace, NOTHING))
+    assert values(found, A0) == [b"first"]
+
+
+def test_checkpoints_go_on_after_one_failed_half_way_into_its_first_step(
+    log: DiskLog, files: SimFiles
+) -> None:
+    log.upkeep.checkpoint()
+    log.upkeep.checkpoint()
+    refuse(files, "open", ".wal", errno.EMFILE)
+    with pytest.raises(OSError, match="open files"):
+        log.upkeep.checkpoint()
+    allow(files)
+
+    append(log, A0, b"first")
+    log.upkeep.checkpoint()
+
+    assert values(opened(killed(files)), A0) == [b"first"]
+
+
+def test_compaction_for_whose_note_there_is_no_space_changes_nothing(
+    log: DiskLog, files: SimFiles
+) -> None:
+    log.ensure(C, "states", COMPACTED)
+    for number in range(30):
+        log.append([(C, batch(b"%03d" % number + b"." * 100, key=b"k%d" % (number % 3)))])
+    log.committer.commit()
+    written = values(log, C)
+    refuse(files, "allocate", ".wal")
+    with suppress(StorageFull):
+        while True:
+            log.append([(A0, batch(b"x" * 80))])
+    with pytest.raises(StorageFull):
+        log.upkeep.tick()
+    allow(files)
+    log.upkeep._empty_trash()
+
+    assert values(log, C) == written
+    assert values(opened(killed(files)), C) == written
+
+
+def test_what_was_cut_off_is_still_in_quarantine_after_a_power_cut_in_recovery(
+    log: DiskLog, files: SimFiles
+) -> None:
+    append(log, A0, b"first")
+    log.append([(B, batch(b"garbage follows"))])
+    segment = next(path for path in files.names_of if "/" + "0" * 20 in path and "b" * 32 in path)
+    file = files.open(segment)
+    file.pwrite(b"what might be somebody's event", file.size())
+    file.sync()
+    base = killed(files)
+
+    opened(base)
+
+    for point in range(len(base.trace) + 1):
+        for what in (NOTHING, "all bytes, no names", "all names, no bytes"):
+            disk = without_power(files.image(), base.trace[:point], what)
+            opened(disk)
+            kept = b"".join(bytes(each) for each in disk.data.values())
+            assert b"what might be somebody's event" in kept, (point, what)
+
+
+def test_one_damaged_block_does_not_keep_the_log_from_opening(
+    log: DiskLog, files: SimFiles
+) -> None:
+    append(log, A0, b"damaged")
+    append(log, A1, b"whole")
+    log.upkeep.checkpoint()
+    append(log, A0, b"after")
+    node = next(node for path, node in files.names_of.items() if "a" * 32 + "-0/" in path)
+    disk = killed(files)
+    damaged = bytearray(disk.data[node])
+    damaged[3] ^= 1
+    disk.data[node] = damaged
+
+    found = opened(disk)
+
+    assert values(found, A1) == [b"whole"]
+    with pytest.raises(DamagedLog):
+        found.read(A0, 0, 1_000)
+    assert b"after" in bytes(found.read(A0, 1, 1_000).tobytes())
+    append(found, A0, b"later")
+    assert b"later" in bytes(found.read(A0, 2, 1_000).tobytes())
+
+
+def test_one_missing_segment_does_not_keep_the_log_from_opening(
+    log: DiskLog, files: SimFiles
+) -> None:
+    append(log, A0, b"missing")
+    append(log, A1, b"whole")
+    log.upkeep.checkpoint()
+    log.append([(A0, batch(b"x" * 700))])
+    log.committer.commit()
+    path = next(path for path in files.names_of if "a" * 32 + "-0/" in path)
+    disk = killed(files)
+    disk.remove(path)
+
+    found = opened(disk)
+
+    assert any("missing" in finding for finding in found.recovery.findings)
+    assert values(found, A1) == [b"whole"]
+    with pytest.raises(DamagedLog):
+        found.read(A0, 0, 1_000)
