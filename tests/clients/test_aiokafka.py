@@ -84,3 +84,26 @@ async def test_topics_can_be_created_and_deleted(kafka: str) -> None:
 
     assert "aiokafka.made" not in left
     await admin.close()
+
+
+async def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(kafka: str) -> None:
+    topic = "aiokafka.transactions"
+    producer = AIOKafkaProducer(bootstrap_servers=kafka, transactional_id="aiokafka")
+    await producer.start()
+    for number, commits in enumerate([True, False, True]):
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, str(number).encode(), partition=0)
+        await (producer.commit_transaction() if commits else producer.abort_transaction())
+    await producer.stop()
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=kafka,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
+    await consumer.start()
+
+    found = [(await asyncio.wait_for(anext(consumer), 30)).value for _ in range(2)]
+
+    assert found == [b"0", b"2"]
+    await consumer.stop()

@@ -245,3 +245,85 @@ def test_settings_of_a_topic_can_be_read_and_changed(
     assert before["retention.ms"].value == "-1"
     assert after["retention.ms"].value == "60000"
     assert after["mainstem.durability"].value == "fsync"
+
+
+def test_an_idempotent_producer_is_served(kafka: str, made: str) -> None:
+    sender = producer(kafka, **{"enable.idempotence": "true"})
+    for number in range(200):
+        sender.produce(made, str(number), partition=0)
+
+    assert sender.flush(PATIENCE_S) == 0
+    source = consumer(kafka, made)
+    source.assign([TopicPartition(made, 0, 0)])
+
+    assert [int(m.value() or b"") for m in take(source, 200)] == list(range(200))
+    source.close()
+
+
+def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(
+    kafka: str, made: str
+) -> None:
+    sender = producer(kafka, **{"transactional.id": made})
+    sender.init_transactions(PATIENCE_S)
+    for outcome in ("committed", "aborted", "committed"):
+        sender.begin_transaction()
+        for partition in range(3):
+            sender.produce(made, outcome, partition=partition)
+        sender.flush(PATIENCE_S)
+        if outcome == "committed":
+            sender.commit_transaction(PATIENCE_S)
+        else:
+            sender.abort_transaction(PATIENCE_S)
+
+    committed = consumer(kafka, made, **{"isolation.level": "read_committed"})
+    committed.subscribe([made])
+    everything = consumer(kafka, f"{made}.all", **{"isolation.level": "read_uncommitted"})
+    everything.subscribe([made])
+
+    assert [m.value() for m in take(committed, 6)] == [b"committed"] * 6
+    assert sorted(m.value() or b"" for m in take(everything, 9)).count(b"aborted") == 3
+    committed.close()
+    everything.close()
+
+
+def test_cursors_move_with_the_transaction(kafka: str, made: str) -> None:
+    feeder = producer(kafka)
+    for number in range(4):
+        feeder.produce(made, str(number), partition=0)
+    feeder.flush(PATIENCE_S)
+    source = consumer(kafka, made)
+    source.subscribe([made])
+    take(source, 4)
+    sender = producer(kafka, **{"transactional.id": f"{made}.mover"})
+    sender.init_transactions(PATIENCE_S)
+
+    for offset, commits in ((2, False), (3, True)):
+        sender.begin_transaction()
+        place = TopicPartition(made, 0, offset)
+        sender.produce(made, "derived", partition=1)
+        sender.send_offsets_to_transaction([place], source.consumer_group_metadata(), PATIENCE_S)
+        if commits:
+            sender.commit_transaction(PATIENCE_S)
+        else:
+            sender.abort_transaction(PATIENCE_S)
+
+    (moved,) = source.committed([TopicPartition(made, 0)], timeout=PATIENCE_S)
+    assert moved.offset == 3
+    source.close()
+
+
+def test_a_second_producer_with_the_same_transactional_id_fences_the_first(
+    kafka: str, made: str
+) -> None:
+    first = producer(kafka, **{"transactional.id": made})
+    first.init_transactions(PATIENCE_S)
+    first.begin_transaction()
+    first.produce(made, "from the first")
+    first.flush(PATIENCE_S)
+
+    second = producer(kafka, **{"transactional.id": made})
+    second.init_transactions(PATIENCE_S)
+
+    with pytest.raises(KafkaException) as fenced:
+        first.commit_transaction(PATIENCE_S)
+    assert fenced.value.args[0].code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED)

@@ -6,7 +6,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 
 def produce(address: str, topic: str, count: int, **config: object) -> None:
-    producer = KafkaProducer(bootstrap_servers=address, enable_idempotence=False, **config)
+    producer = KafkaProducer(bootstrap_servers=address, **config)
     for number in range(count):
         producer.send(topic, str(number).encode())
     producer.flush(30)
@@ -42,7 +42,7 @@ def test_a_group_reads_everything_once(kafka: str) -> None:
 
 
 def test_offsets_are_found_by_time(kafka: str) -> None:
-    producer = KafkaProducer(bootstrap_servers=kafka, enable_idempotence=False)
+    producer = KafkaProducer(bootstrap_servers=kafka)
     for number in range(10):
         producer.send("kafka-python.time", b"x", partition=0, timestamp_ms=1_000_000 + number)
     producer.flush(30)
@@ -67,3 +67,30 @@ def test_topics_can_be_created_and_deleted(kafka: str) -> None:
 
     assert "kafka-python.made" not in admin.list_topics()
     admin.close()
+
+
+def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(kafka: str) -> None:
+    topic = "kafka-python.transactions"
+    producer = KafkaProducer(bootstrap_servers=kafka, transactional_id="kafka-python")
+    producer.init_transactions()
+    for number, commits in enumerate([True, False, True]):
+        producer.begin_transaction()
+        producer.send(topic, str(number).encode())
+        if commits:
+            producer.commit_transaction()
+        else:
+            producer.flush(30)
+            producer.abort_transaction()
+    producer.close()
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=kafka,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        consumer_timeout_ms=30_000,
+    )
+
+    found = [int(message.value) for _, message in zip(range(2), consumer, strict=False)]
+
+    assert sorted(found) == [0, 2]
+    consumer.close()

@@ -14,10 +14,11 @@ _GROUPS, _TRANSACTIONS = 0, 1
 
 
 def answer(asked: Asked, request: FindCoordinatorRequest, reply: Reply) -> None:
-    """Tell who keeps groups: we do."""
+    """Tell who keeps groups and transactions: we do."""
     service, node = asked.service, asked.service.settings.node_id
-    code = Code.NONE if request.key_type == _GROUPS else Code.INVALID_REQUEST
-    message = None if code is Code.NONE else "only groups are kept here, no transactions yet"
+    known = request.key_type in (_GROUPS, _TRANSACTIONS)
+    code = Code.NONE if known else Code.INVALID_REQUEST
+    message = None if known else "only groups and transactions are kept here"
     if asked.header.api_version >= 4:
         found = tuple(
             Coordinator(key, node, service.host, service.port, code, message)

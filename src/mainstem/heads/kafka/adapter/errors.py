@@ -36,7 +36,15 @@ class Code(IntEnum):
     INVALID_REQUEST = 42
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
+    UNKNOWN_PRODUCER_ID = 59
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -46,7 +54,9 @@ class Code(IntEnum):
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
     INVALID_RECORD = 87
+    PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
+    TRANSACTIONAL_ID_NOT_FOUND = 105
 
 
 REFUSALS: dict[type[MainstemError], Code] = {
@@ -79,6 +89,13 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.UnreadableValue: Code.INVALID_RECORD,
     errors.DirectoryInUse: Code.KAFKA_STORAGE_ERROR,
     errors.FormatTooNew: Code.KAFKA_STORAGE_ERROR,
+    errors.InvalidProducerEpoch: Code.INVALID_PRODUCER_EPOCH,
+    errors.ProducerFenced: Code.PRODUCER_FENCED,
+    errors.OutOfOrderSequence: Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    errors.UnknownProducer: Code.UNKNOWN_PRODUCER_ID,
+    errors.UnknownTransaction: Code.INVALID_PRODUCER_ID_MAPPING,
+    errors.InvalidTransactionState: Code.INVALID_TXN_STATE,
+    errors.InvalidTransactionTimeout: Code.INVALID_TRANSACTION_TIMEOUT,
 }
 
 

@@ -7,6 +7,7 @@ from mainstem.heads.kafka.adapter.epochs import compare
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.fetch import (
+    AbortedTransaction,
     FetchedPartition,
     FetchedTopic,
     FetchPartition,
@@ -22,6 +23,7 @@ _SAYS_WHY = 7
 """The first version that has a code for the whole request."""
 _NAMES_BY_ID = 13
 _NOTHING = b""
+_READ_COMMITTED = 1
 
 
 def answer(asked: Asked, request: FetchRequest, reply: Reply) -> None:
@@ -49,6 +51,7 @@ class _Fetch:
         self._reply = reply
         self._waiting = asked.waiting
         self._by_id = asked.header.api_version >= _NAMES_BY_ID
+        self._committed = request.isolation_level == _READ_COMMITTED
         self._most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
         self._watches: list[Callable[[], None]] = []
         self._timer: Callable[[], None] | None = None
@@ -93,8 +96,19 @@ class _Fetch:
             # The first batch found is sent whole, also if it is over the limit: readers must be
             # able to go on.
             room = min(asked.partition_max_bytes, self._most - self._length)
+            stable, aborted = bounds.tail, None
+            if self._committed:
+                stable = broker.transactions.stable(topic, asked.partition)
             if room <= 0 and self._length:
                 data = None
+            elif self._committed:
+                place = (topic, asked.partition, asked.fetch_offset, max(room, 0))
+                found = broker.transactions.read_committed(*place)
+                data, stable = found.data, found.stable
+                aborted = [
+                    AbortedTransaction(span.producer_id, span.first_offset)
+                    for span in found.aborted
+                ]
             else:
                 data = broker.read(topic, asked.partition, asked.fetch_offset, max(room, 0))
         except MainstemError as error:
@@ -108,10 +122,10 @@ class _Fetch:
             asked.partition,
             0,
             bounds.tail,
-            bounds.tail,
+            stable,
             bounds.start,
             records=data if length else _NOTHING,
-            aborted_transactions=None,
+            aborted_transactions=aborted,
         )
 
     def _wait(self) -> None:

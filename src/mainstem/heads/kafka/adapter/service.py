@@ -62,22 +62,23 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._calls: deque[Callable[[], None]] = deque()
         self._woken = False
-        self._deadline_ms: int | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def look_at_deadlines(self) -> None:
-        """See to it that groups are looked at when the next of their deadlines is due."""
-        due_ms = self.broker.classic.next_deadline()
-        if due_ms is None or (self._deadline_ms is not None and self._deadline_ms <= due_ms):
+        """See to it that the broker is looked at when the next of its deadlines is due."""
+        wait_ms = self.broker.wait_ms()
+        if wait_ms is None:
             return
+        due = self._loop.time() + wait_ms / 1000
         if self._timer is not None:
+            if self._timer.when() <= due:
+                return
             self._timer.cancel()
-        self._deadline_ms = due_ms
-        self._timer = self.after(max(0, due_ms - self.now_ms()), self._tick)
+        self._timer = self.after(wait_ms, self._tick)
 
     def _tick(self) -> None:
-        self._deadline_ms = self._timer = None
-        self.broker.classic.tick()
+        self._timer = None
+        self.broker.tick()
         self.look_at_deadlines()
 
     def on_loop(self, call: Callable[[], None]) -> None:

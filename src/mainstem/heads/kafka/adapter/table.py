@@ -18,6 +18,7 @@ from mainstem.heads.kafka.adapter import (
     produce,
     topic_partitions,
     topics,
+    transactions,
 )
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.fields import Wire
@@ -55,7 +56,18 @@ SERVED: dict[int, Served] = {
     19: _served(topics.CREATE_FIRST, topics.CREATE_LAST, topics.create),
     20: _served(topics.DELETE_FIRST, topics.DELETE_LAST, topics.delete),
     21: _served(list_offsets.DELETE_FIRST, list_offsets.DELETE_LAST, list_offsets.delete_records),
+    22: _served(transactions.INIT_FIRST, transactions.INIT_LAST, transactions.begin),
     23: _served(epochs.FIRST, epochs.LAST, epochs.answer),
+    24: _served(
+        transactions.ADD_PARTITIONS_FIRST,
+        transactions.ADD_PARTITIONS_LAST,
+        transactions.add_partitions,
+    ),
+    25: _served(
+        transactions.ADD_OFFSETS_FIRST, transactions.ADD_OFFSETS_LAST, transactions.add_offsets
+    ),
+    26: _served(transactions.END_FIRST, transactions.END_LAST, transactions.end),
+    28: _served(transactions.COMMIT_FIRST, transactions.COMMIT_LAST, transactions.commit),
     32: _served(
         describe_configs.DESCRIBE_FIRST, describe_configs.DESCRIBE_LAST, describe_configs.describe
     ),

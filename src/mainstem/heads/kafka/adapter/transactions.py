@@ -1,0 +1,197 @@
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn: the older rules.
+
+Clients that could speak by the newer rules (KIP-890) are not told of them, and so do not.
+"""
+
+from collections.abc import Callable, Iterable
+
+from mainstem.broker.classic_groups import Membership
+from mainstem.broker.cursors import Cursor
+from mainstem.broker.epochs import Speaker
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.messages.transactions import (
+    AddedPartition,
+    AddedTopic,
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TransactionTopic,
+    TxnCommittedPartition,
+    TxnCommittedTopic,
+    TxnCommitTopic,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+
+INIT_FIRST, INIT_LAST = 0, 5
+ADD_PARTITIONS_FIRST, ADD_PARTITIONS_LAST = 0, 3
+ADD_OFFSETS_FIRST, ADD_OFFSETS_LAST = 0, 3
+END_FIRST, END_LAST = 0, 3
+COMMIT_FIRST, COMMIT_LAST = 0, 3
+
+Then = Callable[[Callable[[MainstemError | None], None]], None]
+Place = tuple[str, int]
+
+
+def begin(asked: Asked, request: InitProducerIdRequest, reply: Reply) -> None:
+    """Give out a producer id; with a transactional id, fence whoever had it before."""
+    service = asked.service
+    try:
+        if request.transactional_id is None:
+            fresh = service.broker.producers.new_id()
+            producer_id, epoch, durable = fresh.producer_id, 0, fresh.durable
+        else:
+            was = Speaker(request.producer_id, request.producer_epoch)
+            producer_id, epoch, durable = service.broker.transactions.begin(
+                request.transactional_id,
+                request.transaction_timeout_ms,
+                was if was.producer_id >= 0 else None,
+            )
+    except MainstemError as error:
+        reply(InitProducerIdResponse(error_code=code_of(error), producer_epoch=-1))
+        return
+    _once(
+        service,
+        durable.then,
+        lambda code: reply(InitProducerIdResponse(0, code, producer_id, epoch)),
+    )
+
+
+def add_partitions(asked: Asked, request: AddPartitionsToTxnRequest, reply: Reply) -> None:
+    """Let a transaction touch partitions."""
+    topics = request.v3_and_below_topics
+    who = Speaker(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    places = [(topic.name, number) for topic in topics for number in topic.partitions]
+    try:
+        moved = asked.service.broker.transactions.add_partitions(
+            request.v3_and_below_transactional_id, who, places
+        )
+    except MainstemError as error:
+        reply(_added(topics, {}, code_of(error)))
+        return
+    refused = {place: code_of(error) for place, error in moved.refused.items()}
+    # "none of the partitions is added" is said of those that were not refused themselves
+    left = Code.OPERATION_NOT_ATTEMPTED if refused else Code.NONE
+    _once(
+        asked.service,
+        moved.durable.then,
+        lambda code: reply(_added(topics, refused, code or left)),
+    )
+
+
+def _added(
+    topics: Iterable[TransactionTopic], refused: dict[Place, Code], code: Code
+) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=tuple(
+            AddedTopic(
+                topic.name,
+                tuple(
+                    AddedPartition(number, refused.get((topic.name, number), code))
+                    for number in topic.partitions
+                ),
+            )
+            for topic in topics
+        )
+    )
+
+
+def add_offsets(asked: Asked, request: AddOffsetsToTxnRequest, reply: Reply) -> None:
+    """Let a transaction move cursors of a group."""
+    who = Speaker(request.producer_id, request.producer_epoch)
+    try:
+        durable = asked.service.broker.transactions.add_group(
+            request.transactional_id, who, request.group_id
+        )
+    except MainstemError as error:
+        reply(AddOffsetsToTxnResponse(error_code=code_of(error)))
+        return
+    _once(
+        asked.service,
+        durable.then,
+        lambda code: reply(AddOffsetsToTxnResponse(error_code=code)),
+    )
+
+
+def commit(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
+    """Move cursors of a group when the transaction commits."""
+    service = asked.service
+    now_ms = service.now_ms()
+    cursors = {
+        (topic.name, each.partition_index): Cursor(
+            each.committed_offset,
+            now_ms,
+            each.committed_metadata or "",
+            each.committed_leader_epoch,
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    }
+    try:
+        moved = service.broker.transactions.commit_cursors(
+            request.transactional_id,
+            Speaker(request.producer_id, request.producer_epoch),
+            request.group_id,
+            Membership(request.member_id, request.generation_id, request.group_instance_id),
+            cursors,
+        )
+    except MainstemError as error:
+        reply(_committed(request.topics, {}, code_of(error)))
+        return
+    refused = {place: code_of(error) for place, error in moved.refused.items()}
+    _once(
+        service,
+        moved.durable.then,
+        lambda code: reply(_committed(request.topics, refused, code)),
+    )
+
+
+def _committed(
+    topics: Iterable[TxnCommitTopic], refused: dict[Place, Code], code: Code
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnCommittedTopic(
+                topic.name,
+                tuple(
+                    TxnCommittedPartition(
+                        each.partition_index,
+                        refused.get((topic.name, each.partition_index), code),
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in topics
+        )
+    )
+
+
+def end(asked: Asked, request: EndTxnRequest, reply: Reply) -> None:
+    """Commit or abort."""
+    who = Speaker(request.producer_id, request.producer_epoch)
+    try:
+        ended = asked.service.broker.transactions.end(
+            request.transactional_id, who, committed=request.committed
+        )
+    except MainstemError as error:
+        reply(EndTxnResponse(error_code=code_of(error)))
+        return
+    _once(asked.service, ended.durable.then, lambda code: reply(EndTxnResponse(error_code=code)))
+
+
+def _once(service: Service, then: Then, answer: Callable[[Code], None]) -> None:
+    """Answer, in the loop's thread, when something is durable, or why it will never be."""
+    service.look_at_deadlines()
+
+    def settled(error: MainstemError | None) -> None:
+        code = Code.NONE if error is None else code_of(error)
+        service.on_loop(lambda: answer(code))
+
+    then(settled)
