@@ -1,0 +1,412 @@
+"""The loop that drives heads: the same on both event loops, however the stream is cut."""
+
+import asyncio
+import logging
+import socket
+import struct
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from typing import IO
+
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainstem.heads import outflow, serving
+from mainstem.heads.serving import Connection, Server, bind, serve
+from mainstem.heads.shape import Answer, Later, ProtocolError
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+PATIENCE_S = 20
+
+
+class Echo:
+    """A made-up protocol: a length in two bytes, then a word that says what to do."""
+
+    def __init__(self, later: dict[bytes, Later], file: IO[bytes] | None = None) -> None:
+        self.later = later
+        self.file = file
+        self.closed = 0
+        self.heard: list[bytes] = []
+
+    def frame_size(self, view: memoryview) -> int | None:
+        if len(view) < 2:
+            return None
+        (length,) = struct.unpack_from(">H", view)
+        if length > 50_000:
+            raise ProtocolError(f"{length} is too long", b"too long")
+        return 2 + int(length)
+
+    def handle(self, frame: memoryview) -> Answer | Later:
+        word = bytes(frame[2:])
+        self.heard.append(word)
+        if word == b"bug":
+            raise KeyError("a bug")
+        if word.startswith(b"wait"):
+            return self.later.setdefault(word, Later())
+        if word.startswith(b"file"):
+            assert self.file is not None
+            return [struct.pack(">I", int(word[4:])), Piece(self.file, 0, int(word[4:]))]
+        return [struct.pack(">H", len(word)), word]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Piece:
+    """A stretch of a file."""
+
+    def __init__(self, file: IO[bytes], position: int, length: int) -> None:
+        self._file = file
+        self.position, self.length = position, length
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def tobytes(self) -> bytes:
+        self._file.seek(self.position)
+        return self._file.read(self.length)
+
+
+def framed(*words: bytes) -> bytes:
+    return b"".join(struct.pack(">H", len(word)) + word for word in words)
+
+
+class Served:
+    """A server of that protocol, and what its conversations were."""
+
+    def __init__(self, file: IO[bytes] | None = None) -> None:
+        self.later: dict[bytes, Later] = {}
+        self.file = file
+        self.conversations: list[Echo] = []
+        self.server: Server
+
+    async def start(self, max_connections: int = 10) -> None:
+        def converse(connection: Connection) -> Echo:
+            self.conversations.append(Echo(self.later, self.file))
+            return self.conversations[-1]
+
+        listener = bind("127.0.0.1", 0)
+        self.server = await serve(listener, converse, max_connections=max_connections)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(*self.server.address)
+
+
+def run(loop: str, scenario: Callable[[], Awaitable[None]]) -> None:
+    """Run a scenario on one of the event loops."""
+
+    async def main() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await scenario()
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(main())
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Let others run until something is true."""
+    while not true():  # noqa: ASYNC110 - it is the others' turn that is waited for
+        await asyncio.sleep(0)
+
+
+async def rest(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+
+
+each_loop = pytest.mark.parametrize("loop", list(LOOPS))
+
+
+@each_loop
+@settings(max_examples=15)
+@given(
+    words=st.lists(st.binary(max_size=40), min_size=1, max_size=30),
+    cuts=st.lists(st.integers(1, 60), max_size=30),
+)
+def test_cutting_the_stream_anywhere_changes_nothing(
+    loop: str, words: list[bytes], cuts: list[int]
+) -> None:
+    words = [word for word in words if not word.startswith((b"wait", b"file", b"bug"))]
+    stream = framed(*words)
+
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        at = 0
+        for cut in [*cuts, len(stream)]:
+            writer.write(stream[at : at + cut])
+            await writer.drain()
+            await asyncio.sleep(0)
+            at += cut
+        writer.write_eof()
+        assert await rest(reader) == stream
+        writer.close()
+        await served.server.close()
+        assert served.conversations[0].heard == words
+
+    run(loop, scenario)
+
+
+@each_loop
+def test_answers_leave_in_the_order_of_the_requests(loop: str) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        writer.write(framed(b"a", b"wait1", b"b", b"wait2", b"c"))
+        await until(lambda: b"wait2" in served.later)
+
+        assert await reader.readexactly(3) == framed(b"a")
+        served.later[b"wait2"].settle([b"second"])
+        served.later[b"wait1"].settle([b"first"])
+
+        expected = b"first" + framed(b"b") + b"second" + framed(b"c")
+        assert await reader.readexactly(len(expected)) == expected
+        writer.close()
+        await served.server.close()
+
+    run(loop, scenario)
+
+
+@each_loop
+def test_an_empty_answer_sends_nothing(loop: str) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        writer.write(framed(b"wait", b"a"))
+        await until(lambda: b"wait" in served.later)
+
+        served.later[b"wait"].settle(())
+
+        assert await reader.readexactly(3) == framed(b"a")
+        writer.close()
+        await served.server.close()
+
+    run(loop, scenario)
+
+
+@each_loop
+def test_a_peer_that_breaks_the_protocol_is_told_and_cut_off(
+    loop: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        writer.write(framed(b"a") + struct.pack(">H", 60_000))
+
+        assert await rest(reader) == framed(b"a") + b"too long"
+        writer.close()
+        await until(lambda: served.server.connections == 0)
+        assert served.conversations[0].closed == 1
+        await served.server.close()
+
+    run(loop, scenario)
+
+    (said,) = [it.getMessage() for it in caplog.records if it.name == "mainstem.heads"]
+    assert said.startswith("closing 127.0.0.1:")
+    assert said.endswith(": 60000 is too long")
+
+
+@each_loop
+def test_a_bug_costs_one_connection_and_is_told_in_the_log(
+    loop: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        other_reader, other_writer = await served.connect()
+        writer.write(framed(b"a", b"bug", b"b"))
+
+        assert await rest(reader) == framed(b"a")
+        other_writer.write(framed(b"c"))
+        assert await other_reader.readexactly(3) == framed(b"c")
+        writer.close()
+        other_writer.close()
+        await served.server.close()
+
+    run(loop, scenario)
+
+    (said,) = [it for it in caplog.records if it.levelno == logging.ERROR]
+    assert said.exc_info
+
+
+@each_loop
+def test_an_answer_that_fails_later_costs_one_connection(
+    loop: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        writer.write(framed(b"wait"))
+        await until(lambda: b"wait" in served.later)
+
+        served.later[b"wait"].fail("it cannot be said")
+
+        assert await rest(reader) == b""
+        writer.close()
+        await served.server.close()
+
+    run(loop, scenario)
+
+    assert "it cannot be said" in caplog.text
+
+
+@each_loop
+@pytest.mark.parametrize("goodbye", ["close", "reset"])
+def test_the_conversation_ends_once_when_the_peer_goes(loop: str, goodbye: str) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        _, writer = await served.connect()
+        writer.write(framed(b"a", b"wait"))
+        await until(lambda: b"wait" in served.later)
+
+        if goodbye == "reset":
+            raw: socket.socket = writer.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+        else:
+            writer.close()
+        await until(lambda: served.conversations[0].closed == 1)
+        # Too late: nobody is there, and nothing breaks.
+        served.later[b"wait"].settle([b"late"])
+        await until(lambda: served.server.connections == 0)
+
+        assert served.conversations[0].closed == 1
+        await served.server.close()
+
+    run(loop, scenario)
+
+
+@each_loop
+def test_too_many_requests_unanswered_are_not_read(loop: str) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        words = [b"wait%d" % number for number in range(3 * serving.MAX_UNANSWERED)]
+        writer.write(framed(*words))
+        await until(lambda: len(served.later) >= serving.MAX_UNANSWERED)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(served.later) == serving.MAX_UNANSWERED
+
+        for word in words:
+            await until(lambda word=word: word in served.later)  # type: ignore[misc]
+            served.later[word].settle([word])
+
+        expected = b"".join(words)
+        assert await reader.readexactly(len(expected)) == expected
+        writer.close()
+        await served.server.close()
+
+    run(loop, scenario)
+
+
+@pytest.fixture
+def large() -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(range(256)) * 40_000)
+        file.flush()
+        yield file
+
+
+@each_loop
+def test_a_peer_that_reads_late_gets_files_whole_and_in_order(loop: str, large: IO[bytes]) -> None:
+    sizes = [100, outflow.SENDFILE_FROM, 10_000_000, 5, 9_999_999]
+
+    async def scenario() -> None:
+        served = Served(large)
+        await served.start()
+        reader, writer = await served.connect()
+        writer.write(framed(*[b"file%d" % size for size in sizes], b"end"))
+        await until(lambda: served.conversations != [] and served.conversations[0].heard != [])
+        await asyncio.sleep(0)
+
+        for size in sizes:
+            (length,) = struct.unpack(">I", await reader.readexactly(4))
+            assert length == size
+            found = await reader.readexactly(size)
+            assert found == (bytes(range(256)) * (size // 256 + 1))[:size]
+        assert await reader.readexactly(5) == framed(b"end")
+        writer.close()
+        await served.server.close()
+
+    run(loop, scenario)
+
+
+@each_loop
+def test_connections_beyond_the_limit_are_refused(
+    loop: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start(max_connections=1)
+        first_reader, first = await served.connect()
+        first.write(framed(b"a"))
+        assert await first_reader.readexactly(3) == framed(b"a")
+
+        reader, writer = await served.connect()
+
+        assert await rest(reader) == b""
+        writer.close()
+        first.close()
+        await served.server.close()
+
+    run(loop, scenario)
+
+    assert "refusing 127.0.0.1:" in caplog.text
+
+
+@each_loop
+def test_closing_the_server_sends_what_was_answered_and_waits_for_nobody(loop: str) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        writer.write(framed(b"a", b"wait"))
+        await until(lambda: b"wait" in served.later)
+
+        await served.server.close()
+
+        assert await rest(reader) == framed(b"a")
+        assert served.conversations[0].closed == 1
+        assert served.server.connections == 0
+        writer.close()
+
+    run(loop, scenario)
+
+
+def test_whoever_began_first_may_finish_and_the_others_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving, "UNFINISHED_BYTES", 20_000)
+    monkeypatch.setattr(serving, "READ_BYTES", 16_384)
+    words = [bytes([65 + number]) * 40_000 for number in range(8)]
+
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        peers = [await served.connect() for _ in words]
+        for (_, writer), word in zip(peers, words, strict=True):
+            writer.write(framed(word)[:30_000])
+        for (_, writer), word in zip(peers, words, strict=True):
+            writer.write(framed(word)[30_000:])
+        for (reader, writer), word in zip(peers, words, strict=True):
+            assert await reader.readexactly(40_002) == framed(word)
+            writer.close()
+        await served.server.close()
+
+    run("uvloop", scenario)
