@@ -389,6 +389,29 @@ def test_closing_the_server_sends_what_was_answered_and_waits_for_nobody(loop: s
     run(loop, scenario)
 
 
+@each_loop
+def test_closing_the_server_cuts_off_a_peer_that_never_reads(
+    loop: str, large: IO[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "LINGER_S", 0.01)
+
+    async def scenario() -> None:
+        served = Served(large)
+        await served.start()
+        host, port = served.server.address
+        deaf = socket.create_connection((host, port))
+        deaf.sendall(framed(b"file10000000", b"file10000000"))
+        await until(lambda: served.conversations != [] and len(served.conversations[0].heard) == 2)
+
+        await served.server.close()
+
+        assert served.server.connections == 0
+        assert served.conversations[0].closed == 1
+        deaf.close()
+
+    run(loop, scenario)
+
+
 def test_whoever_began_first_may_finish_and_the_others_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
