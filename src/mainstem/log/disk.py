@@ -122,7 +122,13 @@ class DiskLog:
         files.lock(listens)
         try:
             handles = Handles(files, options.max_open_files)
-            recovered = recover(files, handles, now_ms, options.wal_step_bytes)
+            recovered = recover(
+                files,
+                handles,
+                now_ms,
+                wal_step_bytes=options.wal_step_bytes,
+                sync_all_from=options.sync_all_from,
+            )
             return cls(files, now_ms, options, recovered)
         except BaseException:
             files.unlock()

@@ -134,8 +134,8 @@ class End:
             copied = True
         return copied
 
-    def settle(self) -> None:
-        """Cut off what is not part of the log, and make the rest durable."""
+    def settle(self, *, sync: bool) -> None:
+        """Cut off what is not part of the log, and make the rest durable, unless others do."""
         partition = self.partition
         if not self._untouchable:
             for segment, position, _ in self._leftovers:
@@ -149,9 +149,10 @@ class End:
                 self._files.remove(segment.index_path)
             for segment in partition.segments:
                 if segment.created:
-                    segment.save_index()
-                    segment.sync()
-            if self._files.names(partition.directory):
+                    segment.save_index(sync=sync)
+                    if sync:
+                        segment.sync()
+            if sync and self._files.names(partition.directory):
                 self._files.sync_dir(partition.directory)
         partition.saved = manifest.encode_partition(partition.record())
 

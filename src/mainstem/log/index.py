@@ -13,10 +13,11 @@ from bisect import bisect_right
 
 import msgspec
 
+from mainstem.core.batch import HEADER_SIZE
 from mainstem.core.checksum import crc32c
 
 BLOCK_BYTES = 16 * 1024
-COVERED = 21
+COVERED = HEADER_SIZE
 
 _ENTRY = struct.Struct(">qqIII")
 ENTRY_SIZE = _ENTRY.size
@@ -61,7 +62,7 @@ class Index:
         """Whether the open block takes no more batches, however small it is."""
 
     def add(self, offset: int, position: int, newest_ms: int, head: memoryview | bytes) -> None:
-        """Enter a batch that was written at ``position``; ``head`` is its first 21 bytes."""
+        """Enter a batch that was written at ``position``; ``head`` is its header."""
         if position - self.open_position >= BLOCK_BYTES or self.full or not self.offsets:
             if self.offsets:
                 self._close()

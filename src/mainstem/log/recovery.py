@@ -62,7 +62,12 @@ class Recovered(NamedTuple):
 
 
 def recover(
-    files: Files, handles: Handles, now_ms: Callable[[], int], wal_step_bytes: int
+    files: Files,
+    handles: Handles,
+    now_ms: Callable[[], int],
+    *,
+    wal_step_bytes: int,
+    sync_all_from: int,
 ) -> Recovered:
     """Bring the directory into a state that can be served."""
     known, damage = manifest.read(files)
@@ -84,7 +89,7 @@ def recover(
         report.clean = False
         report.entries = len(found.entries)
         number += 1
-        recovery = _Recovery(files, handles, now_ms, partitions, report)
+        recovery = _Recovery(files, handles, now_ms, partitions, report, sync_all_from)
         recovery.run(found.entries, number, found.next_sequence)
     log = WriteAheadLog(files, number, found.next_sequence, wal_step_bytes)
     files.sync_dir(wal.DIRECTORY)
@@ -107,8 +112,10 @@ class _Recovery:
         now_ms: Callable[[], int],
         partitions: dict[PartitionId, DiskPartition],
         report: Report,
+        sync_all_from: int,
     ) -> None:
         self._files = files
+        self._sync_all_from = sync_all_from
         self._handles = handles
         self._now_ms = now_ms
         self._partitions = partitions
@@ -134,11 +141,17 @@ class _Recovery:
         for partition in self._partitions.values():
             partition.begin_epoch(partition.epoch + 1)
             partition.saved = manifest.encode_partition(partition.record())
+        at_once = len(ends) >= self._sync_all_from
         for end in ends:
-            end.settle()
+            end.settle(sync=not at_once)
             self._report.scanned_bytes += end.scanned_bytes
             self._report.findings += end.findings
         self._report.partitions = len(ends)
+        if at_once:
+            self._files.sync_all()
+            for end in ends:
+                for segment in end.partition.segments:
+                    segment.synced_size = segment.size
         self._files.sync_dir(PARTITIONS)
         saved = [each.saved for each in self._partitions.values()]
         manifest.write(self._files, number, sequence, [each for each in saved if each is not None])

@@ -387,7 +387,7 @@ class Segment:
             if position + header.size > limit:
                 raise CorruptBatch(f"{header.size} bytes long, {limit - position} are left")
             batch = file.pread(header.size, position)
-            if len(batch) < header.size or crc32c(memoryview(batch)[COVERED:]) != header.crc:
+            if len(batch) < header.size or crc32c(memoryview(batch)[CHECKED_FROM:]) != header.crc:
                 raise CorruptBatch("its checksum does not match")
         except CorruptBatch as error:
             raise DamagedLog(f"{self.place(position)}: damaged record batch: {error}") from None

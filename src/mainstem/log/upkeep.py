@@ -370,7 +370,9 @@ class Upkeep:
     def _compact(self, partition: DiskPartition, now_ms: int) -> None:
         with self._lock:
             # What is not visible yet may not even be written yet.
-            sealed = [each for each in partition.segments[:-1] if each.next_offset <= partition.tail]
+            sealed = [
+                each for each in partition.segments[:-1] if each.next_offset <= partition.tail
+            ]
             if not worth_compacting(sealed):
                 return
             generation = partition.generation = partition.generation + 1
