@@ -2,8 +2,9 @@
 
 A block is a run of whole batches of at least BLOCK_BYTES (a larger batch is a block by itself).
 Its entry holds the offset and position of its first batch, its newest timestamp, and a checksum
-over the first 21 bytes of each of its batches. Those hold what Kafka's own CRC leaves out: base
-offset and leader epoch (a flipped bit there would otherwise go unnoticed). The last block is open
+over the headers of its batches. Those hold what Kafka's own CRC leaves out (base offset and leader
+epoch), and what a batch is found or passed over by (its last offset and newest timestamp) before
+anybody checks its CRC: a flipped bit there would otherwise go unnoticed. The last block is open
 until it is large enough; it is kept in the manifest, the closed ones in the ``.idx`` file.
 """
 

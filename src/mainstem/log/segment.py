@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mainstem.core.batch import HEADER_SIZE, BatchHeader, read_header
+from mainstem.core.batch import CHECKED_FROM, HEADER_SIZE, BatchHeader, read_header
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.core.records import events
