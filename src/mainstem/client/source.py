@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from mainstem.broker.broker import Broker
+from mainstem.broker.committed import Committed, visible
 from mainstem.broker.groups import Share
 from mainstem.core.batch import read_header
 from mainstem.core.errors import OffsetOutOfRange, UnknownTopic
@@ -15,6 +16,7 @@ class Source:
 
     __slots__ = (
         "_broker",
+        "_seen",
         "_topic_id",
         "committed",
         "finished",
@@ -37,6 +39,8 @@ class Source:
         self.partition = partition
         self.offset = self.given = self.finished = offset
         """The next to read from the log, to be given out, and to be finished by the consumer."""
+        self._seen = offset
+        """The tail when there was nothing more to read."""
         self.limit = limit
         """Where to stop; None to follow the tail."""
         self.committed: int | None = None
@@ -54,12 +58,18 @@ class Source:
             raise UnknownTopic(self.topic)
         if self.limit is not None and self.offset >= self.limit:
             return None
+        place = (self.topic, self.partition)
         try:
-            read = self._broker.read(self.topic, self.partition, self.offset, max_bytes)
+            tail = self._broker.bounds(*place).tail
+            found = self._broker.transactions.read_committed(*place, self.offset, max_bytes)
         except OffsetOutOfRange as error:
             self._jump(error.start, error.tail)
             return self.read(max_bytes)
-        return self._decoded(read.tobytes()) if read.length else None
+        if found.data.length:
+            return self._decoded(found)
+        # What is there belongs to a transaction that is still going on: its end is appended.
+        self._seen = max(tail, self.offset)
+        return None
 
     def step_back(self) -> None:
         """Read again from what was not given out, so that damage is never passed over."""
@@ -67,7 +77,7 @@ class Source:
 
     def watch(self, wake: Callable[[], None]) -> None:
         """Have ``wake`` called once there is more to read, or the topic is gone."""
-        self.unwatch = self._broker.watch(self.topic, self.partition, self.offset, wake)
+        self.unwatch = self._broker.watch(self.topic, self.partition, self._seen, wake)
 
     def drop(self) -> None:
         """Stop watching."""
@@ -75,15 +85,20 @@ class Source:
             self.unwatch()
             self.unwatch = None
 
-    def _decoded(self, data: bytes | memoryview) -> Iterator[Event]:
-        view, position, wanted = memoryview(data), 0, self.offset
+    def _decoded(self, found: Committed) -> Iterator[Event]:
+        view, position, wanted = memoryview(found.data.tobytes()), 0, self.offset
+        kept = None
+        if found.aborted:
+            kept = {read_header(batch).base_offset for batch in visible(view, found.aborted)}
         while position < len(view):
             header = read_header(view, position)
             if self.limit is not None and header.base_offset >= self.limit:
                 self.offset = self.limit
                 return
-            batch = view[position : position + header.size]
-            yield from events(batch, topic=self.topic, partition=self.partition, from_offset=wanted)
+            if kept is None or header.base_offset in kept:
+                batch = view[position : position + header.size]
+                place = (self.topic, self.partition)
+                yield from events(batch, topic=place[0], partition=place[1], from_offset=wanted)
             self.offset = header.last_offset + 1
             position += header.size
 

@@ -4,7 +4,8 @@ How this works: the keys of segments not compacted yet are read into a map from 
 offset (keys longer than a digest by their digest, and at most so many that memory stays bounded),
 then all segments up to there are written anew without the events that the map outdates. Offsets
 never change, a batch keeps the range of offsets it stood for, and the segment being appended to is
-never touched. Several small segments become one.
+never touched. Several small segments become one. Events of transactions are all kept, since the
+log does not know which of them were aborted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,6 +61,9 @@ def _latest_offsets(
             if len(latest) >= max_keys:
                 break
             for _, batch in segment.batches():
+                if read_header(batch).is_transactional:
+                    # It may have been aborted, and must not outdate what was committed.
+                    continue
                 for offset, key, _, _ in keys(batch):
                     if key is not None:
                         latest[_short(key)] = offset
@@ -73,7 +77,7 @@ def _kept(
     for segment in run:
         for _, batch in segment.batches():
             header = read_header(batch)
-            if header.is_control:
+            if header.is_control or header.is_transactional:
                 yield batch
                 continue
             young = header.max_timestamp >= forget_before
