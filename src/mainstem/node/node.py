@@ -1,10 +1,12 @@
 """The composition root: builds a log and a broker from one Config, and takes them down again."""
 
 import atexit
+import gc
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mainstem.broker.broker import Broker
@@ -99,6 +101,13 @@ def open_node(
 
     Whoever finds the directory taken is told that it can be reached where it ``listens``.
     """
+    with _without_collecting():
+        return _open(path, config, now_ms, listens)
+
+
+def _open(
+    path: Path | None, config: Config, now_ms: Callable[[], int], listens: str | None
+) -> Node:
     log: DiskLog | MemoryLog
     if path is None:
         log = MemoryLog(max_bytes=config.max_memory_bytes, now_ms=now_ms)
@@ -114,3 +123,15 @@ def open_node(
     except BaseException:
         log.close()
         raise
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Make many objects that stay, such as ten thousand topics, without looking for garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -72,4 +72,6 @@ async def listen(service: Service, listener: socket.socket) -> Server:
     limit = service.settings.max_connections
     server = await serve(listener, converse, max_connections=limit)
     service.host, service.port = server.address
+    # What a crash left open has its deadlines, too.
+    service.look_at_deadlines()
     return server
