@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstem.core.errors import InvalidSetting
 from mainstem.core.policies import Durability, Overload, TopicSettings
-from mainstem.remote.settings import from_kafka, to_kafka
+from mainstem.remote.settings import about_own, from_kafka, to_kafka
 
 ALL = dict.fromkeys(TopicSettings.__struct_fields__)
 
@@ -60,3 +61,21 @@ def test_a_server_that_is_not_ours_does_not_promise_to_sync() -> None:
 @pytest.mark.parametrize("entry", [("retention.ms", "0"), ("segment.bytes", "14")])
 def test_what_we_would_not_allow_is_shown_all_the_same(entry: tuple[str, str]) -> None:
     assert from_kafka(dict([entry]), 1).partitions == 1
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    ["Unknown topic config name: mainstem.overload", "no setting 'mainstem.overload' here"],
+)
+def test_a_server_that_does_not_know_our_settings_is_told_as_that(refusal: str) -> None:
+    config = {"mainstem.overload": "buffer", "retention.ms": "1"}
+
+    told = about_own(InvalidSetting(refusal), config, "host:9092")
+
+    assert "host:9092 does not know overload, as it is not a mainstem server" in str(told)
+
+
+def test_other_refusals_of_settings_stay_as_they_are() -> None:
+    refusal = InvalidSetting("max_backlog must be at least 1")
+
+    assert about_own(refusal, {"mainstem.max_backlog": "0"}, "host:9092") is refusal

@@ -1,6 +1,5 @@
 """Topics of a server: what there is, where it begins and ends, and changing it."""
 
-import re
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping
 
@@ -26,7 +25,7 @@ from mainstem.core.errors import (
 from mainstem.core.policies import TopicSettings
 from mainstem.remote.link import Link
 from mainstem.remote.refusals import kafka_error
-from mainstem.remote.settings import OWN_PREFIX, from_kafka, to_kafka
+from mainstem.remote.settings import about_own, from_kafka, to_kafka
 
 Place = tuple[str, int]
 """A partition: topic and number."""
@@ -145,7 +144,7 @@ class Administration:
         try:
             self.link.result(futures[topic], topic=topic)
         except InvalidSetting as error:
-            raise self._about_own(error, config) from None
+            raise about_own(error, config, self.link.address) from None
 
     def alter(self, topic: str, names: Mapping[str, object], settings: TopicSettings) -> None:
         """Change those settings of a topic that are named, but not its partitions."""
@@ -161,7 +160,7 @@ class Administration:
         try:
             self.link.result(futures[changed], topic=topic)
         except InvalidSetting as error:
-            raise self._about_own(error, config) from None
+            raise about_own(error, config, self.link.address) from None
 
     def grow(self, topic: str, partitions: int) -> None:
         """Let a topic have more partitions."""
@@ -187,15 +186,6 @@ class Administration:
             return self.link.refusal(error, topic=at.topic, partition=at.partition)
         bounds = self.bounds([(at.topic, at.partition)])[at.topic, at.partition]
         return out_of_range((at.topic, at.partition), at.offset, bounds)
-
-    def _about_own(self, error: InvalidSetting, config: Mapping[str, str]) -> InvalidSetting:
-        own = [name.removeprefix(OWN_PREFIX) for name in config if name.startswith(OWN_PREFIX)]
-        if own and re.search(r"unknown .*mainstem\.", str(error), re.IGNORECASE):
-            return InvalidSetting(
-                f"{self.link.address} is no mainstem server, and only that knows the setting "
-                f"{', '.join(own)}; leave it out"
-            )
-        return error
 
     def _offsets(self, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, tuple[int, int]]:
         """Return offset and leader epoch for each partition that exists."""

@@ -1,10 +1,10 @@
 """Reading partitions of a server: chosen ones, or those that a consumer group shares out.
 
 How this works: every partition read has a ``Track``: how far it was given out, finished by the
-consumer, committed, and where to stop. librdkafka fetches ahead; what it has is taken in one go
-into ``_waiting`` and given out from there. In a group, partitions come and go inside of a call to
-librdkafka: what was taken from a partition that went is thrown away, and what was finished of it
-is committed before it is given up. Where a partition has no cursor, ``begin`` says where to start.
+consumer, committed, and where to stop. librdkafka fetches ahead; what is asked for is taken from
+it in one go. In a group, partitions come and go inside of a call to librdkafka: what was taken
+from a partition that went is thrown away, and what was finished of it is committed before it is
+given up. Where a partition has no cursor, ``begin`` says where to start.
 
 An offset that the server no longer has is an error of librdkafka's, never a silent jump, so that
 what was missed is counted.
@@ -26,7 +26,7 @@ from mainstem.remote.track import Track, event_of
 Begin = Callable[[list[Place]], Mapping[Place, int]]
 """Tells where to begin in partitions that have no cursor."""
 
-_AT_ONCE = 1000
+_AT_ONCE = 10_000
 
 
 class Consuming:
@@ -125,7 +125,7 @@ class Consuming:
         Raises what librdkafka or the server found wrong.
         """
         if not self._waiting:
-            self._fetch(timeout_s)
+            self._fetch(limit, timeout_s)
         self._raise_trouble()
         waiting = self._waiting
         taken = [waiting.popleft() for _ in range(min(limit, len(waiting)))]
@@ -141,12 +141,13 @@ class Consuming:
             track.finished = track.given
         self._unfinished.clear()
 
-    def _fetch(self, timeout_s: float) -> None:
+    def _fetch(self, limit: int, timeout_s: float) -> None:
         try:
             first = self._consumer.poll(timeout_s)
             messages = [] if first is None else [first]
-            if first is not None:
-                messages += self._consumer.consume(_AT_ONCE, 0)
+            if first is not None and limit > 1:
+                # No more than is asked for: while some wait here, nobody serves the group.
+                messages += self._consumer.consume(min(limit - 1, _AT_ONCE), 0)
         except KafkaException as error:
             raise self._link.refusal(error, group=self._group or "") from None
         if messages:

@@ -10,14 +10,18 @@
 | the rest | mainstem.*, which only our server knows |
 """
 
+import re
 from collections.abc import Mapping
 
 import msgspec
 
+from mainstem.core.errors import InvalidSetting
 from mainstem.core.policies import Durability, TopicSettings
 
 OWN_PREFIX = "mainstem."
 _NEVER = 2**63 - 1
+_NOT_KNOWN = re.compile(r"(unknown|no setting)[^;]*mainstem\.", re.IGNORECASE)
+"""Kafka says: Unknown topic config name: mainstem.durability."""
 
 _NAMES = {
     "compact": "cleanup.policy",
@@ -52,6 +56,17 @@ def from_kafka(entries: Mapping[str, str | None], partitions: int) -> TopicSetti
             found[name] = _read(name, text)
     # Not checked: a server that is not ours may allow what we would not.
     return msgspec.convert(found, TopicSettings, strict=False)
+
+
+def about_own(error: InvalidSetting, config: Mapping[str, str], address: str) -> InvalidSetting:
+    """Return a refusal, in our words if it means that the server does not know ``mainstem.*``."""
+    own = [name.removeprefix(OWN_PREFIX) for name in config if name.startswith(OWN_PREFIX)]
+    if own and _NOT_KNOWN.search(str(error)):
+        return InvalidSetting(
+            f"{address} does not know {', '.join(own)}, as it is not a mainstem server, or an "
+            f"older one; leave that out, or ask a server that does ({error})"
+        )
+    return error
 
 
 def _written(name: str, value: object) -> str:
