@@ -47,9 +47,8 @@ class Producing:
             link.config(
                 acks="all",
                 partitioner="murmur2_random",
-                enable_idempotence=False,
-                # Without idempotence, a batch sent again must not overtake, or be overtaken.
-                max_in_flight=1,
+                # What is sent again is neither doubled nor out of order.
+                enable_idempotence=True,
                 linger_ms=0,
                 batch_size=batch_bytes,
                 batch_num_messages=batch_events,
