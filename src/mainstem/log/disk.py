@@ -215,8 +215,9 @@ class DiskLog:
 
     def _append_one(self, partition_id: PartitionId, batch: WritableBatch) -> Appended:
         with self._lock:
-            self._check_writable()
-            partition = self._find(partition_id)
+            if self.committer.failed is not None or self._closed:
+                self._check_writable()
+            partition = self._partitions.get(partition_id) or self._find(partition_id)
             if isinstance(partition, MemoryPartition):
                 self._check_memory(len(batch))
                 offset = partition.append(batch)

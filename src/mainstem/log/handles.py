@@ -1,4 +1,4 @@
-"""Bounds on open files and loaded indexes: what was unused the longest is let go."""
+"""Bounds on open files and loaded indexes: what was opened the longest ago is let go."""
 
 import errno
 import threading
@@ -22,11 +22,17 @@ class Handles:
         self._indexes: OrderedDict[str, Callable[[], None]] = OrderedDict()
 
     def get(self, path: str, *, create: bool = False) -> OpenFile:
-        """Return the file, opened if it is not."""
+        """Return the file, opened if it is not.
+
+        Finding one that is open takes no lock and keeps no order: what was opened the longest ago
+        is let go first, which costs an opening now and then, where order would cost each append.
+        """
+        file = self._open.get(path)
+        if file is not None:
+            return file
         with self._lock:
             file = self._open.get(path)
             if file is not None:
-                self._open.move_to_end(path)
                 return file
             file = self._open_file(path, create)
             self._open[path] = file

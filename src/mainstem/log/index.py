@@ -69,7 +69,7 @@ class Index:
                 self._close()
             self._begin(offset, position)
         self.open_check = crc32c(head, self.open_check)
-        self.open_newest = max(newest_ms, self.open_newest)
+        self.open_newest = max(self.open_newest, newest_ms)
 
     def _begin(self, offset: int, position: int) -> None:
         self.offsets.append(offset)

@@ -73,6 +73,8 @@ class Segment:
         """How many closed blocks are in the index file."""
         self._index: Index | None = Index()
         self._open_block: OpenBlock | None = None
+        self._ready = False
+        """Whether the open block has been looked at since the segment was loaded."""
         self._hints: dict[int, int] = {}
 
     @classmethod
@@ -137,12 +139,14 @@ class Segment:
 
     def _ready_file(self) -> OpenFile:
         if self.created:
-            self.make_ready()
+            if not self._ready:
+                self.make_ready()
+                self._ready = True
             return self.file
         file = self.file
         # A file may be left from before a crash: nothing of it may come back.
         file.truncate(0)
-        self.created = True
+        self.created = self._ready = True
         return file
 
     def make_ready(self) -> None:
@@ -161,10 +165,11 @@ class Segment:
     def accept(self, header: BatchHeader, base_offset: int, batch: WritableBatch | bytes) -> None:
         """Count a batch that was written (or has its space reserved) as part of the segment."""
         newest = header.max_timestamp
-        self.index.add(base_offset, self.size, newest, memoryview(batch)[:COVERED])
+        index = self._index or self.index
+        index.add(base_offset, self.size, newest, memoryview(batch)[:COVERED])
         self.size += header.size
         self.next_offset = base_offset + header.last_offset_delta + 1
-        self.newest_ms = max(newest, self.newest_ms)
+        self.newest_ms = max(self.newest_ms, newest)
 
     def read(self, offset: int, limit: int, max_bytes: int) -> Slice:
         """Return whole batches below position ``limit``, from the one that holds ``offset`` on."""
