@@ -1,6 +1,6 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: what they call committed offsets are our cursors."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mainstem.broker.classic_groups import Membership
 from mainstem.broker.cursors import Cursor
@@ -25,12 +25,15 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
+from mainstem.heads.kafka.messages.transactions import TxnCommitPartition, TxnCommitTopic
 
 COMMIT_FIRST, COMMIT_LAST = 2, 9
 FETCH_FIRST, FETCH_LAST = 1, 9
 DELETE_FIRST, DELETE_LAST = 0, 0
 
 _MANY_GROUPS = 8
+
+Place = tuple[str, int]
 _MAX_METADATA = 4096
 """What Kafka allows beside a committed offset, in bytes."""
 
@@ -38,24 +41,7 @@ _MAX_METADATA = 4096
 def commit(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
     """Store how far a group has got; answered when it is durable."""
     service = asked.service
-    now_ms = service.now_ms()
-    cursors = {
-        (topic.name, each.partition_index): Cursor(
-            each.committed_offset,
-            now_ms,
-            each.committed_metadata or "",
-            each.committed_leader_epoch,
-        )
-        for topic in request.topics
-        for each in topic.partitions
-        if not _is_too_large(each)
-    }
-    too_large = {
-        (topic.name, each.partition_index): Code.OFFSET_METADATA_TOO_LARGE
-        for topic in request.topics
-        for each in topic.partitions
-        if _is_too_large(each)
-    }
+    cursors, too_large = wanted(request.topics, service.now_ms())
     who = Membership(
         request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
     )
@@ -75,7 +61,24 @@ def commit(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
     committed.durable.then(settled)
 
 
-def _is_too_large(asked: CommitPartition) -> bool:
+def wanted(
+    topics: Sequence[CommitTopic] | Sequence[TxnCommitTopic], now_ms: int
+) -> tuple[dict[Place, Cursor], dict[Place, Code]]:
+    """Return the cursors that a request is to move, and those whose metadata is too large."""
+    cursors: dict[Place, Cursor] = {}
+    too_large: dict[Place, Code] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            place = (topic.name, each.partition_index)
+            if _is_too_large(each):
+                too_large[place] = Code.OFFSET_METADATA_TOO_LARGE
+                continue
+            metadata, epoch = each.committed_metadata or "", each.committed_leader_epoch
+            cursors[place] = Cursor(each.committed_offset, now_ms, metadata, epoch)
+    return cursors, too_large
+
+
+def _is_too_large(asked: CommitPartition | TxnCommitPartition) -> bool:
     text = asked.committed_metadata
     return text is not None and len(text.encode()) > _MAX_METADATA
 

@@ -6,9 +6,9 @@ Clients that could speak by the newer rules (KIP-890) are not told of them, and 
 from collections.abc import Callable, Iterable
 
 from mainstem.broker.classic_groups import Membership
-from mainstem.broker.cursors import Cursor
 from mainstem.broker.epochs import Speaker
 from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.cursors import Place, wanted
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.messages.transactions import (
@@ -37,7 +37,6 @@ END_FIRST, END_LAST = 0, 3
 COMMIT_FIRST, COMMIT_LAST = 0, 3
 
 Then = Callable[[Callable[[MainstemError | None], None]], None]
-Place = tuple[str, int]
 
 
 def begin(asked: Asked, request: InitProducerIdRequest, reply: Reply) -> None:
@@ -123,17 +122,7 @@ def add_offsets(asked: Asked, request: AddOffsetsToTxnRequest, reply: Reply) -> 
 def commit(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
     """Move cursors of a group when the transaction commits."""
     service = asked.service
-    now_ms = service.now_ms()
-    cursors = {
-        (topic.name, each.partition_index): Cursor(
-            each.committed_offset,
-            now_ms,
-            each.committed_metadata or "",
-            each.committed_leader_epoch,
-        )
-        for topic in request.topics
-        for each in topic.partitions
-    }
+    cursors, too_large = wanted(request.topics, service.now_ms())
     try:
         moved = service.broker.transactions.commit_cursors(
             request.transactional_id,
@@ -145,7 +134,7 @@ def commit(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
     except MainstemError as error:
         reply(_committed(request.topics, {}, code_of(error)))
         return
-    refused = {place: code_of(error) for place, error in moved.refused.items()}
+    refused = too_large | {place: code_of(it) for place, it in moved.refused.items()}
     _once(
         service,
         moved.durable.then,
