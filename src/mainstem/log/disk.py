@@ -147,6 +147,8 @@ class DiskLog:
         try:
             if self.committer.failed is None:
                 self.upkeep.checkpoint()
+        except OSError as error:
+            raise refusal(error, "making the checkpoint that saves a recovery") from error
         finally:
             with self._lock:
                 self._partitions.clear()
