@@ -161,6 +161,7 @@ class SimFiles:
         self.data: dict[int, bytes | bytearray] = dict(image.data)
         self.trace: list[Operation] = []
         self._next_node = max(self.data, default=0) + 1
+        self._salts = self._next_node
         self.lies: Callable[[str], bool] = _never
         """Whether syncing a path (a directory ends in ``/``) does nothing: a seeded fault."""
         self.before: Callable[[str, str], None] = _nothing
@@ -268,6 +269,11 @@ class SimFiles:
         for path in sorted(self.dirs):
             if not self.lies(f"{path}/"):
                 self.trace.append(SyncDir(path))
+
+    def salt(self) -> int:
+        """Return another number each time, and the same ones in every run."""
+        self._salts += 1
+        return self._salts * 0x9E3779B1 & 0xFFFFFFFF
 
     def free_bytes(self) -> int:
         """Return how much space is left."""

@@ -160,7 +160,8 @@ def test_checkpoints_go_on_after_one_failed_half_way_into_its_first_step(
 def test_compaction_for_whose_note_there_is_no_space_changes_nothing(
     log: DiskLog, files: SimFiles
 ) -> None:
-    log.ensure(C, "states", COMPACTED)
+    # A long name, so that the note is longer than an append that is just refused.
+    log.ensure(C, "states" * 40, COMPACTED)
     for number in range(30):
         log.append([(C, batch(b"%03d" % number + b"." * 100, key=b"k%d" % (number % 3)))])
     log.committer.commit()

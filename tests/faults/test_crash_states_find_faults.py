@@ -79,9 +79,9 @@ def test_giving_up_the_write_ahead_log_before_the_manifest_is_found_out(
     write = manifest.write
 
     def too_late(files: Files, number: int, sequence: int, parts: list[msgspec.Raw]) -> None:
-        for name in files.names(wal.DIRECTORY):
-            if int(name[:-4]) < number:
-                files.remove(f"{wal.DIRECTORY}/{name}")
+        for place in wal.listed(files):
+            if place.number < number:
+                files.remove(place.path)
         write(files, number, sequence, parts)
 
     monkeypatch.setattr(manifest, "write", too_late)

@@ -12,7 +12,7 @@ from tests.faults.simdisk import Image, Operation, SimFiles, blank
 from mainstem.log.disk import DiskLog
 
 _CUT_OFF = re.compile(r"at byte \d+ \(partition \d+ of topic '.*', offset \d+\)")
-_LOST_ENTRIES = re.compile(r"entries (\d+) to \d+ are damaged or missing")
+_LOST_ENTRIES = re.compile(r"entr(?:ies|y) (\d+) (?:to \d+ are damaged|was cut off)")
 
 
 class Trial:

@@ -126,7 +126,7 @@ class End:
             if not data.strip(b"\0"):
                 # Reserved, and never written: it holds nothing.
                 continue
-            name = _copy(self._files, f"{segment.path.replace('/', '_')}@{position}", data)
+            name = keep(self._files, f"{segment.path.replace('/', '_')}@{position}", data)
             self.findings.append(
                 f"{segment.place(position)} ({self.partition.place}, offset {self.partition.end}): "
                 f"{reason}; {len(data)} bytes were moved to {QUARANTINE}/{name}"
@@ -165,7 +165,7 @@ def segment_names(files: Files, directory: str) -> Iterator[tuple[int, int]]:
             yield int(base), int(generation)
 
 
-def _copy(files: Files, name: str, data: bytes) -> str:
+def keep(files: Files, name: str, data: bytes) -> str:
     """Keep bytes in quarantine; a name that is taken by others is not used again."""
     taken = files.names(QUARANTINE)
     number, free = 1, name

@@ -71,6 +71,9 @@ class Files(Protocol):
     def sync_all(self) -> None:
         """Make everything that was written in the tree durable, names included."""
 
+    def salt(self) -> int:
+        """Return a number of 32 bits that nobody can guess."""
+
     def free_bytes(self) -> int:
         """Return how much space is left for us."""
 
@@ -205,6 +208,10 @@ class RealFiles:
                 raise OSError(number, os.strerror(number))
         finally:
             os.close(fd)
+
+    def salt(self) -> int:
+        """Return a number of 32 bits that nobody can guess."""
+        return int.from_bytes(os.urandom(4), "big")
 
     def free_bytes(self) -> int:
         """Return how much space is left for us."""

@@ -56,8 +56,8 @@ def verify(files: Files, progress: Callable[[Checked], None] = lambda _: None) -
         return checked
     found = wal.scan(files, known.wal_number, known.wal_sequence)
     checked.clean = not found.entries
-    if found.lost:
-        checked.findings.append(Finding(wal.DIRECTORY, found.lost))
+    for lost in found.lost:
+        checked.findings.append(Finding(wal.DIRECTORY, f"{lost.place}: {lost.problem}"))
     handles = Handles(files, _OPEN_FILES)
     for saved in known.partitions:
         record = manifest.decode_partition(saved)

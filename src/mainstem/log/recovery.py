@@ -26,9 +26,10 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from mainstem.core.batch import read_header
+from mainstem.core.errors import DamagedLog
 from mainstem.core.policies import TopicSettings
 from mainstem.log import manifest, wal
-from mainstem.log.ends import NO_LIMIT, QUARANTINE, End
+from mainstem.log.ends import NO_LIMIT, QUARANTINE, End, keep
 from mainstem.log.files import Files
 from mainstem.log.handles import Handles
 from mainstem.log.manifest import Manifest
@@ -73,6 +74,7 @@ def recover(
     known, damage = manifest.read(files)
     report = Report(findings=list(damage))
     if known is None:
+        _check_fresh(files)
         known = Manifest(1, 1, [])
         _make_directories(files)
         manifest.write(files, 1, 1, [])
@@ -82,18 +84,29 @@ def recover(
         partition.saved = saved
         partitions[partition.id] = partition
     found = wal.scan(files, known.wal_number, known.wal_sequence)
-    number = found.last_number
-    if found.lost:
-        report.findings.append(found.lost)
-    if found.entries:
+    number = found.last.number + 1 if found.last else known.wal_number
+    spare = found.last.path if found.last else None
+    for place, problem, data in found.lost:
+        name = keep(files, place.replace("/", "_"), data)
+        report.findings.append(f"{place}: {problem}; its bytes are in {QUARANTINE}/{name}")
+    if found.entries or found.lost:
         report.clean = False
         report.entries = len(found.entries)
-        number += 1
+        spare = None
+        files.sync_dir(QUARANTINE)
         recovery = _Recovery(files, handles, now_ms, partitions, report, sync_all_from)
         recovery.run(found.entries, number, found.next_sequence)
-    log = WriteAheadLog(files, number, found.next_sequence, wal_step_bytes)
-    files.sync_dir(wal.DIRECTORY)
+    log = WriteAheadLog(*wal.prepare(files, number, spare), found.next_sequence, wal_step_bytes)
     return Recovered(partitions, log, handles, report)
+
+
+def _check_fresh(files: Files) -> None:
+    """Refuse to begin anew where there is something already."""
+    if files.names(PARTITIONS) or files.names(wal.DIRECTORY):
+        raise DamagedLog(
+            "there is no manifest, but there are partitions or a write-ahead log, so the log "
+            "cannot tell what it holds; restore the manifest, or run mainstem repair"
+        )
 
 
 def _make_directories(files: Files) -> None:
@@ -288,9 +301,9 @@ class _Recovery:
             for name in self._files.names(partition.directory):
                 self._files.remove(f"{partition.directory}/{name}")
             self._files.remove(partition.directory)
-        for name in self._files.names(wal.DIRECTORY):
-            if name.endswith(".wal") and name[:-4].isdigit() and int(name[:-4]) < number:
-                self._files.remove(f"{wal.DIRECTORY}/{name}")
+        for place in wal.listed(self._files):
+            if place.number < number:
+                self._files.remove(place.path)
 
 
 def _partition_id(key: bytes) -> PartitionId:

@@ -40,9 +40,7 @@ def repair(files: Files, now_ms: Callable[[], int]) -> Repaired:
     """Mend the directory; nobody else may use it meanwhile."""
     result = Repaired()
     files.lock(None)
-    try:
-        manifest.read(files)
-    except DamagedLog:
+    if _has_no_manifest(files):
         _rebuild_manifest(files, now_ms)
         result.manifest_rebuilt = True
     log = DiskLog.open(files=files, now_ms=now_ms, options=Options(background=False))
@@ -54,6 +52,14 @@ def repair(files: Files, now_ms: Callable[[], int]) -> Repaired:
     finally:
         log.close()
     return result
+
+
+def _has_no_manifest(files: Files) -> bool:
+    try:
+        known, _ = manifest.read(files)
+    except DamagedLog:
+        return True
+    return known is None and bool(files.names(PARTITIONS) or files.names(wal.DIRECTORY))
 
 
 def _mend(
@@ -116,9 +122,11 @@ def _rebuild_manifest(files: Files, now_ms: Callable[[], int]) -> None:
             partition = DiskPartition(files, handles, found, topic_id, TopicSettings())
             _find_segments(files, partition, now_ms())
             saved.append(manifest.encode_partition(partition.record()))
-    numbers = [int(name[:-4]) for name in files.names(wal.DIRECTORY) if name[:-4].isdigit()] or [1]
-    sequence = wal.first_sequence(files, max(numbers))
-    manifest.write(files, max(numbers), sequence, saved)
+    places = wal.listed(files)
+    if places:
+        manifest.write(files, places[-1].number, wal.first_sequence(files, places[-1]), saved)
+    else:
+        manifest.write(files, 1, 1, saved)
 
 
 def _find_segments(files: Files, partition: DiskPartition, now_ms: int) -> None:

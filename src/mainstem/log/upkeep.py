@@ -159,11 +159,11 @@ class Upkeep:
         with self._checkpointing:
             number = self._committer.wal.number + 1
             spare, self._spare = self._spare, None
-            file = wal.prepare(self._files, number, spare)
+            place, file = wal.prepare(self._files, number, spare)
             with self._lock:
                 self._committer.flush()
                 sequence = self._committer.wal.sequence
-                self._committer.wal.switch(number, file)
+                self._committer.wal.switch(place, file)
                 dirty, self._dirty = self._dirty, {}
                 self._bytes = self._batches = 0
                 for each in dirty.values():
@@ -272,13 +272,12 @@ class Upkeep:
 
     def _give_up_before(self, number: int) -> None:
         """Remove older write-ahead files, but for one that will be used again."""
-        for name in self._files.names(wal.DIRECTORY):
-            if name.endswith(".wal") and name[:-4].isdigit() and int(name[:-4]) < number:
-                path = f"{wal.DIRECTORY}/{name}"
+        for place in wal.listed(self._files):
+            if place.number < number:
                 if self._spare is None:
-                    self._spare = path
+                    self._spare = place.path
                 else:
-                    self._files.remove(path)
+                    self._files.remove(place.path)
 
     def cut_start(self, partition: DiskPartition, start: int) -> None:
         """Move the start of a partition on; under the lock."""

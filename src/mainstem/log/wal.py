@@ -1,10 +1,15 @@
 """The write-ahead log: one file that all partitions share, so that one sync commits them all.
 
-How this works: entries are collected in memory and written by ``flush`` in one go; whoever needs
-them durable syncs the file afterwards. Every entry carries a sequence number that grows by one, so
-files can be used again without clearing them: what is left of an earlier use has a lower number
-and ends the scan. Space is reserved before an entry is accepted, hence a full disk refuses a
-request while it is still being decided, never when it is being committed.
+How this works: entries are collected in memory and written by ``flush`` in one go, followed by
+zeros that mark the end; whoever needs them durable syncs the file afterwards. Every entry carries a
+sequence number that grows by one, so that a missing one is noticed. Space is reserved before an
+entry is accepted, hence a full disk refuses a request while it is still being decided, never when
+it is being committed.
+
+Files are used again without clearing them. Each use has a number of its own that nobody can guess
+(the salt, in the file's name), and the checksum of an entry begins with it and with the entry's
+position. So neither what is left of an earlier use, nor an event that looks like an entry, nor a
+copy of an entry in an event is ever taken for one.
 
 Applying an entry twice gives the same as once: an appended batch says where in which segment its
 bytes belong. That lets recovery write every entry since the checkpoint again without asking what
@@ -55,6 +60,10 @@ class Kind(IntEnum):
     """A process is about to append; whatever it leaves behind, its end was not clean."""
 
 
+_END = bytes(_FRAME.size)
+"""What follows the last entry; space for it is part of every reservation."""
+_KEPT = 1024 * 1024
+_UNNAMED = f"{DIRECTORY}/next"
 _KINDS = frozenset(Kind)
 _APPEND = int(Kind.APPEND)
 
@@ -90,9 +99,31 @@ class Entry(NamedTuple):
     sequence: int
 
 
-def name_of(number: int) -> str:
-    """Return the path of a write-ahead file."""
-    return f"{DIRECTORY}/{number:010d}.wal"
+class WalFile(NamedTuple):
+    """A write-ahead file by its name."""
+
+    number: int
+    salt: int
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return f"{DIRECTORY}/{self.number:010d}-{self.salt:08x}.wal"
+
+
+def listed(files: Files) -> list[WalFile]:
+    """Return the write-ahead files that are there, the oldest first."""
+    found = []
+    for name in files.names(DIRECTORY):
+        number, _, salt = name.removesuffix(".wal").partition("-")
+        if number.isdigit() and len(salt) == 8:
+            try:
+                file = WalFile(int(number), int(salt, 16))
+            except ValueError:
+                continue
+            if file.path == f"{DIRECTORY}/{name}":
+                found.append(file)
+    return sorted(found)
 
 
 def encode_parts(parts: Sequence[Part]) -> list[Buffer]:
@@ -118,13 +149,13 @@ def decode_parts(payload: memoryview) -> Iterator[Part]:
 class WriteAheadLog:
     """The file being written; its methods are called under the log's lock."""
 
-    def __init__(self, files: Files, number: int, sequence: int, step_bytes: int) -> None:
-        self._files = files
+    def __init__(self, place: WalFile, file: OpenFile, sequence: int, step_bytes: int) -> None:
         self._step_bytes = step_bytes
-        self.number = number
+        self._salt = place.salt
+        self.number = place.number
         self.sequence = sequence
         """The number that the next entry gets."""
-        self.file = files.open(name_of(number), create=True)
+        self.file = file
         self.written = 0
         """Bytes of whole entries in the file."""
         self.opened = False
@@ -156,8 +187,9 @@ class WriteAheadLog:
         """Take an entry, to be written by the next flush; its space must have been reserved."""
         payload = b"".join(pieces)
         frame = bytearray(_FRAME.pack(_MAGIC, len(payload), 0, kind, self.sequence))
-        check = crc32c(payload, crc32c(memoryview(frame)[_CHECKED_FROM:]))
-        struct.pack_into(">I", frame, 8, check)
+        seed = _seed(self._salt, self.used)
+        check = crc32c(payload, crc32c(memoryview(frame)[_CHECKED_FROM:], seed))
+        _CHECK.pack_into(frame, _CHECK_AT, check)
         self._pending += (frame, payload)
         self._pending_bytes += len(frame) + len(payload)
         self.sequence += 1
@@ -170,7 +202,8 @@ class WriteAheadLog:
         length = _COUNT.size + _PART.size + size
         place = (key, base, generation, position, True, size)
         head = bytearray(_ONE_PART.pack(_MAGIC, length, 0, _APPEND, self.sequence, 1, *place))
-        check = crc32c(batch, crc32c(memoryview(head)[_CHECKED_FROM:]))
+        seed = _seed(self._salt, self.used)
+        check = crc32c(batch, crc32c(memoryview(head)[_CHECKED_FROM:], seed))
         _CHECK.pack_into(head, _CHECK_AT, check)
         self._pending += (head, bytes(batch))
         self._pending_bytes += len(head) + size
@@ -179,96 +212,116 @@ class WriteAheadLog:
     def flush(self) -> None:
         """Write what was taken, in one go; it survives the process now, but not a power cut."""
         if self._pending:
-            self.file.pwrite(b"".join(self._pending), self.written)
+            self.file.pwrite(b"".join((*self._pending, _END)), self.written)
             self.written += self._pending_bytes
             self._pending, self._pending_bytes = [], 0
 
-    def switch(self, number: int, file: OpenFile) -> None:
+    def switch(self, place: WalFile, file: OpenFile) -> None:
         """Go on in a file that was prepared; everything taken so far must have been flushed."""
-        self.number, self.file = number, file
+        self.number, self._salt = place
+        self.file = file
         self.written = 0
         self.opened = False
         self._allocated = file.size()
 
 
-def prepare(files: Files, number: int, recycled: str | None) -> OpenFile:
+def prepare(files: Files, number: int, recycled: str | None) -> tuple[WalFile, OpenFile]:
     """Make the next file, out of an old one if there is one, and make its name durable."""
-    if recycled is not None:
-        files.rename(recycled, name_of(number))
-    file = files.open(name_of(number), create=True)
+    place = WalFile(number, files.salt())
+    source = recycled or _UNNAMED
+    unnamed = files.open(source, create=recycled is None)
+    # Durable before it gets its name: a file that does not even hold an end was damaged.
+    unnamed.pwrite(_END, 0)
+    unnamed.sync()
+    files.rename(source, place.path)
+    file = files.open(place.path)
     files.sync_dir(DIRECTORY)
-    return file
+    return place, file
 
 
 class Scan(NamedTuple):
     """What was read back from the write-ahead log."""
 
     entries: list[Entry]
-    last_number: int
-    """The file that holds the last entry."""
+    last: WalFile | None
+    """The newest file there is."""
     next_sequence: int
-    lost: str | None
-    """What is missing in the middle, None if nothing is."""
+    lost: list["Lost"]
+    """What is missing in the middle, or perhaps at the end."""
 
 
-def first_sequence(files: Files, number: int) -> int:
+class Lost(NamedTuple):
+    """A stretch that holds no entry, though it should."""
+
+    place: str
+    problem: str
+    data: bytes
+
+
+def first_sequence(files: Files, place: WalFile) -> int:
     """Return the number of a file's first entry, 1 if it has none."""
-    file = files.open(name_of(number), create=True)
-    entry = _entry_at(memoryview(file.pread(file.size(), 0)), 0)
+    file = files.open(place.path)
+    entry = _entry_at(memoryview(file.pread(file.size(), 0)), 0, place.salt)
     return 1 if entry is None else entry.sequence
 
 
 def scan(files: Files, first_number: int, first_sequence: int) -> Scan:
     """Read every entry since the checkpoint; what follows a damaged one is read too, and told."""
-    numbers = sorted(
-        int(name[:-4])
-        for name in files.names(DIRECTORY)
-        if name.endswith(".wal") and name[:-4].isdigit() and int(name[:-4]) >= first_number
-    )
+    places = [each for each in listed(files) if each.number >= first_number]
     entries: list[Entry] = []
     expected = first_sequence
-    lost: str | None = None
-    last = first_number
-    for number in numbers:
-        file = files.open(name_of(number))
+    lost: list[Lost] = []
+    for place in places:
+        file = files.open(place.path)
         data = memoryview(file.pread(file.size(), 0))
         position = 0
-        while (found := _next_entry(data, position, expected)) is not None:
-            at, entry, position = found
+        while (found := _next_entry(data, position, place.salt)) is not None:
+            at, entry = found
             if entry.sequence != expected:
-                lost = lost or (
-                    f"{name_of(number)} at byte {at}: entries {expected} to "
-                    f"{entry.sequence - 1} are damaged or missing"
-                )
+                problem = f"entries {expected} to {entry.sequence - 1} are damaged or missing"
+                lost.append(_lost(place, position, problem, data[position:at]))
             entries.append(entry)
             expected = entry.sequence + 1
-            last = number
-    return Scan(entries, max([last, *numbers]), expected, lost)
+            position = at + _FRAME.size + len(entry.payload)
+        if not _is_end(data, position):
+            problem = f"entry {expected} was cut off or is damaged"
+            # How far it reached cannot be told: what follows may be left of an earlier use.
+            lost.append(_lost(place, position, problem, data[position : position + _KEPT]))
+    return Scan(entries, places[-1] if places else None, expected, lost)
 
 
-def _next_entry(data: memoryview, position: int, expected: int) -> tuple[int, Entry, int] | None:
-    """Return (position, entry, next position) of the next entry not older than ``expected``."""
+def _lost(place: WalFile, position: int, problem: str, data: memoryview) -> Lost:
+    return Lost(f"{place.path} at byte {position}", problem, bytes(data).rstrip(b"\0"))
+
+
+def _is_end(data: memoryview, position: int) -> bool:
+    """Tell whether the entries end here as they were meant to, and not by damage."""
+    return data[position : position + len(_END)] == _END
+
+
+def _next_entry(data: memoryview, position: int, salt: int) -> tuple[int, Entry] | None:
+    """Return the next entry, and where it is; damage is passed over, the end is not."""
     whole = data.obj
     assert isinstance(whole, bytes)
     at = position
     while at >= 0:
-        entry = _entry_at(data, at)
-        skip = 1
+        entry = _entry_at(data, at, salt)
         if entry is not None:
-            skip = _FRAME.size + len(entry.payload)
-            if entry.sequence >= expected:
-                return at, entry, at + skip
-        # Not here: the end, or damage. Only an entry further on tells the two apart.
-        at = whole.find(_MAGIC_BYTES, at + skip)
+            return at, entry
+        if at == position and _is_end(data, at):
+            return None
+        at = whole.find(_MAGIC_BYTES, at + 1)
     return None
 
 
-def _entry_at(data: memoryview, at: int) -> Entry | None:
+def _entry_at(data: memoryview, at: int, salt: int) -> Entry | None:
     if at + _FRAME.size > len(data):
         return None
     magic, length, check, kind, sequence = _FRAME.unpack_from(data, at)
     end = at + _FRAME.size + length
-    if magic != _MAGIC or end > len(data) or crc32c(data[at + _CHECKED_FROM : end]) != check:
+    if magic != _MAGIC or end > len(data):
+        return None
+    if crc32c(data[at + _CHECKED_FROM : end], _seed(salt, at)) != check:
         return None
     if kind not in _KINDS:
         raise FormatTooNew(
@@ -276,3 +329,7 @@ def _entry_at(data: memoryview, at: int) -> Entry | None:
             "does not know: open the directory with a newer mainstem, nothing was changed"
         )
     return Entry(Kind(kind), data[at + _FRAME.size : end], sequence)
+
+
+def _seed(salt: int, position: int) -> int:
+    return salt ^ (position & 0xFFFFFFFF)
