@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -234,7 +235,9 @@ class RealFiles:
             raise DirectoryInUse(_in_use(self._root, holder)) from None
         about = {"pid": os.getpid(), "listens": listens}
         os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps(about).encode(), 0)
+        # Whom to name in an error is not worth refusing a directory whose disk is full.
+        with suppress(OSError):
+            os.pwrite(fd, json.dumps(about).encode(), 0)
         self._lock_fd = fd
         _forget_in_children(self)
 

@@ -56,6 +56,7 @@ class Upkeep:
         self._trash: list[str] = []
         self._spare: str | None = None
         self._bytes = self._batches = 0
+        self._overdue = False
         self._max_wal_bytes = self._max_bytes = self._max_batches = self._many = 0
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -106,7 +107,8 @@ class Upkeep:
     def due(self) -> bool:
         """Whether enough has gathered for a checkpoint."""
         return (
-            self._committer.wal.used >= self._max_wal_bytes
+            self._overdue
+            or self._committer.wal.used >= self._max_wal_bytes
             or self._bytes >= self._max_bytes
             or self._batches >= self._max_batches
         )
@@ -125,7 +127,10 @@ class Upkeep:
             except MainstemError as error:
                 failed = error
         if self.due:
-            self.checkpoint()
+            try:
+                self.checkpoint()
+            except OSError as error:
+                raise refusal(error, "making a checkpoint") from error
         else:
             self._empty_trash()
         if failed is not None:
@@ -181,7 +186,9 @@ class Upkeep:
             except OSError:
                 with self._lock:
                     self._dirty = dirty | self._dirty
+                    self._overdue = True
                 raise
+            self._overdue = False
             self._give_up_before(number)
         self._empty_trash()
 
