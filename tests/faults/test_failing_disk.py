@@ -42,10 +42,6 @@ class Fault:
         """Let the deed fail at paths that hold ``where``, the first time after so many."""
         self.deed, self.where, self.left, self.number, self.once = deed, where, after, number, once
 
-    def clear(self) -> None:
-        """Let everything work."""
-        self.deed = ""
-
     def check(self, deed: str, path: str) -> None:
         """Raise if it is time."""
         if deed == self.deed and self.where in path:
@@ -258,7 +254,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
 
     assert stored(log, PAYMENTS) == [(0, b"event")]
     assert write(log, PAYMENTS, b"another") == (1, b"another")
-    files.fault.clear()
+    files.fault.set("", "")
     assert stored(log, ORDERS) == [(0, b"event")]
 
 
@@ -281,16 +277,13 @@ def test_a_directory_that_may_not_be_written_any_more_is_read_on(
     assert stored(log, ORDERS) == kept
     with pytest.raises(StorageFailed):
         log.close()
-    files.fault.clear()
+    files.fault.set("", "")
     assert stored(reopened(tmp_path), ORDERS) == kept
 
 
-def test_a_directory_deleted_while_in_use_is_told_and_gives_no_wrong_events(
-    tmp_path: Path,
-) -> None:
+def test_a_directory_deleted_while_in_use_fails_the_next_checkpoint(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    files = FailingFiles(data)
-    log = opened(files, checkpoint_batches=1)
+    log = opened(FailingFiles(data), checkpoint_batches=1)
     log.ensure(ORDERS, "orders", FSYNC.altered(segment_bytes=1024))
     kept = [write(log, ORDERS, b"x" * 1000)]
 
@@ -301,6 +294,28 @@ def test_a_directory_deleted_while_in_use_is_told_and_gives_no_wrong_events(
     assert stored(log, ORDERS) == kept
     with pytest.raises(MainstemError):
         log.close()
+
+
+@pytest.mark.xfail(strict=True, reason="files are synced, though they have no name any more")
+def test_nothing_is_acknowledged_in_a_directory_that_was_deleted(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    log = opened(FailingFiles(data))
+    log.ensure(ORDERS, "orders", FSYNC)
+    write(log, ORDERS, b"before")
+    shutil.rmtree(data)
+
+    with pytest.raises(StorageFailed):
+        write(log, ORDERS, b"after")
+
+
+@pytest.mark.xfail(strict=True, reason="a directory that cannot be opened counts as a failed sync")
+def test_a_lack_of_descriptors_does_not_stop_the_log_for_good(tmp_path: Path) -> None:
+    files = FailingFiles(tmp_path)
+    log = opened(files, large_batch_bytes=1)
+    log.ensure(ORDERS, "orders", FSYNC)
+    files.fault.set("sync_dir", "partitions", 1, errno.EMFILE)
+
+    assert write(log, ORDERS, b"first") == (0, b"first")
 
 
 _WRITER = """
@@ -332,9 +347,7 @@ def test_the_kernel_says_that_a_sync_failed(tmp_path: Path, threads: str, when: 
         pytest.skip("NOT TESTED: a sync that the kernel fails; ptrace is forbidden here")
     inject = f"inject=fdatasync:error=EIO:when={when}"
     traced = [strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", inject]
-    data = tmp_path / "data"
-    data.mkdir()
-    command = [*traced, sys.executable, "-c", _WRITER, str(data), threads]
+    command = [*traced, sys.executable, "-c", _WRITER, str(tmp_path), threads]
 
     ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
 
@@ -343,7 +356,7 @@ def test_the_kernel_says_that_a_sync_failed(tmp_path: Path, threads: str, when: 
     acknowledged = words.count("acknowledged")
     assert 0 < acknowledged < 60
     assert words == ["acknowledged"] * acknowledged + ["failed"] * (60 - acknowledged)
-    found = [value for _, value in stored(reopened(data), ORDERS)]
+    found = [value for _, value in stored(reopened(tmp_path), ORDERS)]
     assert found[:acknowledged] == [b"%d" % number for number in range(acknowledged)]
     assert len(found) <= acknowledged + 1
 
