@@ -282,6 +282,9 @@ class SimFiles:
     def lock(self, listens: str | None) -> None:
         """Take the directory; a simulated disk has only one user."""
 
+    def check_there(self) -> None:
+        """Do nothing: nobody deletes this directory."""
+
     def unlock(self) -> None:
         """Let go of the directory."""
 

@@ -127,6 +127,7 @@ class Committer:
                 file.sync()
             for file in group.wal_files:
                 file.sync()
+            self._files.check_there()
             self.syncs += 1
             for segment, position, batch in group.deferred:
                 segment.file.pwrite(batch, position)

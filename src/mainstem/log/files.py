@@ -81,6 +81,9 @@ class Files(Protocol):
     def lock(self, listens: str | None) -> None:
         """Take the directory for this process, or raise DirectoryInUse naming the holder."""
 
+    def check_there(self) -> None:
+        """Raise OSError if the directory was deleted: what is written now would be gone with it."""
+
     def unlock(self) -> None:
         """Let go of the directory."""
 
@@ -240,6 +243,11 @@ class RealFiles:
             os.pwrite(fd, json.dumps(about).encode(), 0)
         self._lock_fd = fd
         _forget_in_children(self)
+
+    def check_there(self) -> None:
+        """Raise OSError if the directory was deleted, which takes the name of the lock with it."""
+        if self._lock_fd >= 0 and os.fstat(self._lock_fd).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "the data directory was deleted", self._root)
 
     def unlock(self) -> None:
         """Let go of the directory."""

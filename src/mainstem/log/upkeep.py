@@ -115,6 +115,10 @@ class Upkeep:
 
     def tick(self) -> None:
         """Do whatever is due now; what fails for one partition does not stop the others."""
+        try:
+            self._files.check_there()
+        except OSError as error:
+            raise self._committer.fail(error, "looking after the log") from error
         now_ms = self._now_ms()
         failed: MainstemError | None = None
         with self._lock:
