@@ -27,6 +27,7 @@ class End:
         self._leftovers: list[tuple[Segment, int, str]] = []
         """What cannot be used: where it begins, and why."""
         self._outdated: list[Segment] = []
+        self._missing: set[Segment] = set()
         self._untouchable = False
         self.partition = partition
         self.scanned_bytes = 0
@@ -35,19 +36,27 @@ class End:
     def read(self, gone: set[tuple[int, int]], now_ms: Callable[[], int]) -> None:
         """Accept what is whole and in order; nothing on the disk is changed."""
         partition = self.partition
+        present = sorted(segment_names(self._files, partition.directory))
+        known = {(each.base, each.generation): each for each in partition.segments}
+        self._missing = {known[each] for each in known.keys() - set(present)}
+        for each in self._missing:
+            problem = f"{each.path} is missing; restore it, or run mainstem repair"
+            self.findings.append(f"{partition.place}: {problem}")
         if partition.segments:
             self._extend(partition.segments[-1])
         if self._untouchable:
             return
-        known = {(each.base, each.generation) for each in partition.segments}
-        for base, generation in sorted(segment_names(self._files, partition.directory)):
+        for base, generation in present:
             if (base, generation) in known:
                 continue
             segment = partition.empty_segment(base, now_ms(), generation)
             segment.created = True
-            if (base, generation) in gone or base < partition.end:
-                # Replaced, or written by a replacement that never came about.
+            if (base, generation) in gone:
                 self._outdated.append(segment)
+            elif base < partition.end:
+                # Written by a replacement that never came about, unless it is all that is left.
+                if not self._missing:
+                    self._outdated.append(segment)
             elif base == partition.end:
                 partition.segments.append(segment)
                 self._extend(segment)
@@ -59,15 +68,20 @@ class End:
 
     def _extend(self, segment: Segment) -> None:
         """Read a segment from its recovery point on."""
+        if segment in self._missing:
+            self._untouchable = True
+            return
         try:
             segment.make_ready()
-            file = segment.file
         except DamagedLog as error:
-            self._leave(str(error))
+            # It ends at its recovery point then; what may follow stays where it is.
+            self._untouchable = True
+            self.findings.append(f"{self.partition.place}: {error}")
             return
-        except FileNotFoundError:
-            self._leave(f"{segment.path} is missing; restore it, or run mainstem repair")
-            return
+        if segment.index.full:
+            place = segment.place(segment.index.open_position)
+            self.findings.append(f"{place} ({self.partition.place}): a batch header is damaged")
+        file = segment.file
         while True:
             window = file.pread(_WINDOW, segment.size)
             reason = self._accept_window(segment, window)
@@ -75,11 +89,6 @@ class End:
                 break
         if segment.size < file.size():
             self._leftovers.append((segment, segment.size, reason or "a batch is cut off"))
-
-    def _leave(self, problem: str) -> None:
-        """Let the partition end at its recovery point; what may follow stays where it is."""
-        self._untouchable = True
-        self.findings.append(f"{self.partition.place}: {problem}")
 
     def _accept_window(self, segment: Segment, window: bytes) -> str:
         """Accept the batches of a stretch; return why the next one cannot be, if so."""
@@ -148,7 +157,7 @@ class End:
                 self._files.remove(segment.path)
                 self._files.remove(segment.index_path)
             for segment in partition.segments:
-                if segment.created:
+                if segment.created and segment not in self._missing:
                     segment.save_index(sync=sync)
                     if sync:
                         segment.sync()

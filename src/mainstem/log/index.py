@@ -103,6 +103,16 @@ class Index:
         """How many blocks will not change any more."""
         return len(self.checks)
 
+    def in_order(self) -> bool:
+        """Tell whether the blocks follow one another, from the first byte on."""
+        steps = zip(self.positions, self.positions[1:], strict=False)
+        jumps = zip(self.offsets, self.offsets[1:], strict=False)
+        return (
+            (not self.positions or self.positions[0] == 0)
+            and all(left < right for left, right in steps)
+            and all(left < right for left, right in jumps)
+        )
+
     def open_block(self) -> OpenBlock | None:
         """Return the open block as the manifest keeps it."""
         if not self.offsets:
@@ -125,7 +135,7 @@ class Index:
 
     @classmethod
     def decode(cls, data: bytes, open_block: OpenBlock | None) -> "Index | None":
-        """Read entries back, none of them trusted yet; None if any is damaged."""
+        """Read entries back, none of them trusted yet; None if any is damaged or out of place."""
         if len(data) % ENTRY_SIZE:
             return None
         index = cls()
@@ -145,4 +155,4 @@ class Index:
             index.open_check = open_block.check
             index.open_newest = open_block.newest_ms
         index.trusted = bytearray(len(index.offsets))
-        return index
+        return index if index.in_order() else None

@@ -25,7 +25,7 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     """What a checkpoint leaves behind."""
 
     wal_number: int
-    """The first write-ahead file that is not yet part of the segments."""
+    """The first write-ahead file that is not yet part of the segments; 0 if there is none yet."""
     wal_sequence: int
     """The number of its first entry."""
     partitions: list[msgspec.Raw]

@@ -75,28 +75,33 @@ def recover(
     report = Report(findings=list(damage))
     if known is None:
         _check_fresh(files)
-        known = Manifest(1, 1, [])
+        known = Manifest(0, 1, [])
         _make_directories(files)
-        manifest.write(files, 1, 1, [])
+        manifest.write(files, 0, 1, [])
+    _make_directories(files)
     partitions: dict[PartitionId, DiskPartition] = {}
     for saved in known.partitions:
         partition = DiskPartition.load(files, handles, manifest.decode_partition(saved))
         partition.saved = saved
         partitions[partition.id] = partition
     found = wal.scan(files, known.wal_number, known.wal_sequence)
-    number = found.last.number + 1 if found.last else known.wal_number
+    number = found.last.number + 1 if found.last else known.wal_number + 1
     spare = found.last.path if found.last else None
     for place, problem, data in found.lost:
-        name = keep(files, place.replace("/", "_"), data)
-        report.findings.append(f"{place}: {problem}; its bytes are in {QUARANTINE}/{name}")
-    if found.entries or found.lost:
+        where = ""
+        if data:
+            where = f"; its bytes are in {QUARANTINE}/{keep(files, place.replace('/', '_'), data)}"
+        report.findings.append(f"{place}: {problem}{where}")
+    unclean = bool(found.entries or found.lost)
+    # Before the manifest asks for it: a write-ahead log that is not there was lost.
+    prepared = wal.prepare(files, number, None if unclean else spare)
+    if unclean:
         report.clean = False
         report.entries = len(found.entries)
-        spare = None
         files.sync_dir(QUARANTINE)
         recovery = _Recovery(files, handles, now_ms, partitions, report, sync_all_from)
         recovery.run(found.entries, number, found.next_sequence)
-    log = WriteAheadLog(*wal.prepare(files, number, spare), found.next_sequence, wal_step_bytes)
+    log = WriteAheadLog(*prepared, found.next_sequence, wal_step_bytes)
     return Recovered(partitions, log, handles, report)
 
 
@@ -110,9 +115,11 @@ def _check_fresh(files: Files) -> None:
 
 
 def _make_directories(files: Files) -> None:
-    for directory in (PARTITIONS, wal.DIRECTORY, QUARANTINE):
+    missing = {PARTITIONS, wal.DIRECTORY, QUARANTINE} - set(files.names(""))
+    for directory in sorted(missing):
         files.make_dir(directory)
-    files.sync_dir("")
+    if missing:
+        files.sync_dir("")
 
 
 class _Recovery:

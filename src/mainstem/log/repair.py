@@ -126,7 +126,7 @@ def _rebuild_manifest(files: Files, now_ms: Callable[[], int]) -> None:
     if places:
         manifest.write(files, places[-1].number, wal.first_sequence(files, places[-1]), saved)
     else:
-        manifest.write(files, 1, 1, saved)
+        manifest.write(files, 0, 1, saved)
 
 
 def _find_segments(files: Files, partition: DiskPartition, now_ms: int) -> None:

@@ -287,6 +287,8 @@ def scan(files: Files, first_number: int, first_sequence: int) -> Scan:
             problem = f"entry {expected} was cut off or is damaged"
             # How far it reached cannot be told: what follows may be left of an earlier use.
             lost.append(_lost(place, position, problem, data[position : position + _KEPT]))
+    if not places and first_number > 0:
+        lost.append(Lost(DIRECTORY, f"there is no file from number {first_number} on", b""))
     return Scan(entries, places[-1] if places else None, expected, lost)
 
 
