@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.heads.kafka.adapter.table import SERVED
-
 ROOT = Path(__file__).parents[2]
 JARS = sorted((ROOT / ".cache" / "java").glob("*.jar"))
 SOURCE = Path(__file__).parent / "java" / "Drive.java"
@@ -74,7 +72,6 @@ def test_every_way_of_acknowledging(java: Java, acks: str) -> None:
     assert sorted(found) == events(100)
 
 
-@pytest.mark.skipif(22 not in SERVED, reason="producers get no ids from the server yet")
 def test_a_producer_by_its_defaults_is_idempotent(java: Java) -> None:
     _, *found, _ = java("roundtrip", "group.id=java.default", "java.default", "500")
 

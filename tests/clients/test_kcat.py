@@ -6,8 +6,6 @@ import subprocess
 
 import pytest
 
-from mainstem.heads.kafka.adapter.table import SERVED
-
 KCAT = shutil.which("kcat")
 pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is missing: apt-get install kcat")
 
@@ -136,7 +134,6 @@ def test_a_group_goes_on_where_it_stopped(kafka: str) -> None:
     assert second == LINES[50:]
 
 
-@pytest.mark.skipif(22 not in SERVED, reason="producers get no ids from the server yet")
 def test_an_idempotent_producer_is_served(kafka: str) -> None:
     produce(kafka, "kcat.idempotent", LINES, "-p", "0", "-X", "enable.idempotence=true")
 
