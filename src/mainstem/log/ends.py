@@ -160,7 +160,7 @@ class End:
                 if segment.created and segment not in self._missing:
                     segment.save_index(sync=sync)
                     if sync:
-                        segment.sync()
+                        segment.sync(segment.size)
             if sync and self._files.names(partition.directory):
                 self._files.sync_dir(partition.directory)
         partition.saved = manifest.encode_partition(partition.record())

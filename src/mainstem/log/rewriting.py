@@ -28,7 +28,7 @@ def write_segment(
     segment.next_offset = next_offset
     if segment.created:
         segment.save_index()
-        segment.sync()
+        segment.sync(segment.size)
         files.sync_dir(partition.directory)
 
 

@@ -198,11 +198,10 @@ class Segment:
                         return TimedOffset(event.offset, event.timestamp_ms)
         return None
 
-    def sync(self) -> None:
-        """Make the batches written so far durable."""
-        size = self.size
+    def sync(self, size: int) -> None:
+        """Make the batches before position ``size`` durable, all of which must be written."""
         self.file.sync()
-        self.synced_size = size
+        self.synced_size = max(size, self.synced_size)
 
     def save_index(self, *, sync: bool = True) -> bool:
         """Write the blocks closed since the last time to the index file; tell if there were any."""

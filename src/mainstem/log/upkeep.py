@@ -242,7 +242,7 @@ class Upkeep:
         """Return a recovery point, described first, synced after; its ``names`` are still to do."""
         with self._lock:
             record = partition.record()
-            segments = list(partition.segments)
+            segments = [(each, each.size) for each in partition.segments]
             waiting = partition.tail < partition.end
             if partition.names_changed:
                 names[partition] = partition.names_made
@@ -254,16 +254,21 @@ class Upkeep:
             self._sync_segments(segments)
         return record
 
-    def _sync_segments(self, segments: list[Segment]) -> None:
-        for segment in segments:
-            if segment.size > segment.synced_size:
+    def _sync_segments(self, segments: list[tuple[Segment, int]]) -> None:
+        """Make segments durable up to sizes whose bytes are known to be written.
+
+        Not up to what they are now: of batches that were appended together meanwhile only the
+        space is there, until their commit writes them.
+        """
+        for segment, size in segments:
+            if size > segment.synced_size:
                 segment.save_index()
                 try:
-                    segment.sync()
+                    segment.sync(size)
                 except OSError as error:
                     # Trying again could succeed without the bytes being there.
                     raise self._committer.fail(error, f"syncing {segment.path}") from error
-        for segment in segments[:-1]:
+        for segment, _ in segments[:-1]:
             segment.forget_index()
 
     def _sync_names(self, names: dict[DiskPartition, int]) -> None:
@@ -317,7 +322,7 @@ class Upkeep:
             write_segment(self._files, partition, fresh, before, next_offset=end)
             added.append(fresh)
         kept = [each for each in partition.segments if each not in removed]
-        self._sync_segments(kept)
+        self._sync_segments([(each, each.size) for each in kept])
         if kept or added:
             self._files.sync_dir(PARTITIONS)
             self._files.sync_dir(partition.directory)
