@@ -43,6 +43,7 @@ from mainstem.core.errors import (
     InvalidTransactionState,
     InvalidTransactionTimeout,
     MainstemError,
+    NotInTransaction,
     UnknownProducer,
     UnknownTransaction,
 )
@@ -165,7 +166,7 @@ class Transactions:
             self._groups.check_commit(group, member, transactional=True)
             was = self._own(transactional_id, who)
             if not joins and group not in self.ledger.enlisted.get(transactional_id, ()):
-                raise InvalidTransactionState(
+                raise NotInTransaction(
                     transactional_id, was.phase, f"used to move cursors of {group!r}, not added"
                 )
             changes = self._enlist(transactional_id, was, group)
@@ -221,7 +222,7 @@ class Transactions:
             return []
         if not joins and at not in self.ledger.parts.get(transactional_id, ()):
             deed = f"written to partition {number} of topic {topic.name!r}, which was not added"
-            raise InvalidTransactionState(transactional_id, was.phase, deed)
+            raise NotInTransaction(transactional_id, was.phase, deed)
         part = Part(producer_id, self._state.log.bounds(at).end)
         return [
             *self._ongoing(transactional_id, was),

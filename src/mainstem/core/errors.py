@@ -266,6 +266,10 @@ class InvalidTransactionState(MainstemError):
         self.transactional_id, self.phase = transactional_id, phase
 
 
+class NotInTransaction(InvalidTransactionState):
+    """A partition or group was not added to the transaction; aborting it puts that right."""
+
+
 class InvalidTransactionTimeout(InvalidSetting):
     """A transaction timeout outside what the broker allows."""
 

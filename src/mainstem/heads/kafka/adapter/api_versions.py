@@ -5,16 +5,32 @@ from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.connection import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeature,
     ServedApi,
+    SupportedFeature,
 )
 
 FIRST, LAST = 0, 4
 KEY = 18
 
+_TRANSACTIONS = "transaction.version"
+_NEWER_RULES = 2
+"""Each end of a transaction gives its producer another epoch, and writing joins it [KIP-890]."""
+_FROM_ZERO = 4
+"""Clients of earlier versions cannot read that a feature begins at 0."""
+
 
 def answer(asked: Asked, request: ApiVersionsRequest, reply: Reply) -> None:
-    """Tell which requests are served in which versions."""
-    reply(ApiVersionsResponse(api_keys=served()))
+    """Tell which requests are served in which versions, and by which rules."""
+    can = asked.header.api_version >= _FROM_ZERO
+    reply(
+        ApiVersionsResponse(
+            api_keys=served(),
+            supported_features=(SupportedFeature(_TRANSACTIONS, 0, _NEWER_RULES),) if can else (),
+            finalized_features_epoch=1,
+            finalized_features=(FinalizedFeature(_TRANSACTIONS, _NEWER_RULES, _NEWER_RULES),),
+        )
+    )
 
 
 def served() -> tuple[ServedApi, ...]:

@@ -4,6 +4,7 @@ from enum import IntEnum
 
 from mainstem.core import errors
 from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.codec import RequestHeader
 
 
 class Code(IntEnum):
@@ -57,6 +58,7 @@ class Code(IntEnum):
     PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
     TRANSACTIONAL_ID_NOT_FOUND = 105
+    TRANSACTION_ABORTABLE = 120
 
 
 REFUSALS: dict[type[MainstemError], Code] = {
@@ -95,12 +97,33 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.UnknownProducer: Code.UNKNOWN_PRODUCER_ID,
     errors.UnknownTransaction: Code.INVALID_PRODUCER_ID_MAPPING,
     errors.InvalidTransactionState: Code.INVALID_TXN_STATE,
+    errors.NotInTransaction: Code.TRANSACTION_ABORTABLE,
     errors.InvalidTransactionTimeout: Code.INVALID_TRANSACTION_TIMEOUT,
 }
+
+
+_LATER: dict[Code, tuple[Code, dict[int, int]]] = {
+    Code.PRODUCER_FENCED: (Code.INVALID_PRODUCER_EPOCH, {22: 4, 24: 2, 25: 2, 26: 2}),
+    Code.TRANSACTION_ABORTABLE: (
+        Code.INVALID_TXN_STATE,
+        {0: 11, 22: 5, 24: 5, 25: 4, 26: 4, 28: 4},
+    ),
+}
+"""Codes that came later: which APIs know them since which version, and what the others get."""
+
+
+def code_in(header: RequestHeader, error: MainstemError) -> Code:
+    """Return the code that says this in answer to a request, in a version that knows it."""
+    code = code_of(error)
+    earlier, since = _LATER.get(code, (code, {}))
+    known = since.get(header.api_key)
+    return code if known is not None and header.api_version >= known else earlier
 
 
 def code_of(error: MainstemError) -> Code:
     """Return the code that says this to a Kafka client."""
     if isinstance(error, errors.InvalidName) and error.kind == "group":
         return Code.INVALID_GROUP_ID
+    if isinstance(error, errors.UnknownProducer) and error.transactional_id:
+        return Code.INVALID_PRODUCER_ID_MAPPING
     return REFUSALS.get(type(error), Code.UNKNOWN_SERVER_ERROR)

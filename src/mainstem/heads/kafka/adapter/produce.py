@@ -6,7 +6,7 @@ from typing import NamedTuple
 from mainstem.broker.overload import Held
 from mainstem.broker.publishing import Published
 from mainstem.core.errors import CorruptBatch, MainstemError
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.metadata import find_or_create
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.messages.produce import (
@@ -18,6 +18,9 @@ from mainstem.heads.kafka.messages.produce import (
 )
 
 FIRST, LAST = 3, 12
+
+_JOINS = 12
+"""Since this version a batch joins its partition to the transaction [KIP-890]."""
 
 
 def answer(asked: Asked, request: ProduceRequest, reply: Reply) -> None:
@@ -33,6 +36,7 @@ class _Production:
 
     def __init__(self, asked: Asked, request: ProduceRequest, reply: Reply) -> None:
         self._service: Service = asked.service
+        self._header = asked.header
         self._request = request
         self._reply = reply
         self._results: list[ProducedPartition] = []
@@ -59,7 +63,8 @@ class _Production:
 
     def _append(self, place: "_Place", batch: memoryview | bytearray, held: Held | None) -> None:
         broker = self._service.broker
-        published = broker.append_batch(place.topic, place.number, batch, held)
+        joins = self._header.api_version >= _JOINS
+        published = broker.append_batch(place.topic, place.number, batch, held, joins=joins)
         if isinstance(published, Held):
             self._hold(place, bytearray(batch), published)
             return
@@ -107,7 +112,7 @@ class _Production:
 
     def _fail(self, place: "_Place", error: MainstemError) -> None:
         self._results[place.slot] = ProducedPartition(
-            place.number, code_of(error), -1, -1, -1, (), str(error)
+            place.number, code_in(self._header, error), -1, -1, -1, (), str(error)
         )
 
     def _done(self) -> None:

@@ -1,6 +1,8 @@
-"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn: the older rules.
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn.
 
-Clients that could speak by the newer rules (KIP-890) are not told of them, and so do not.
+The version of a request tells by which rules its client plays. By the older ones, it names what a
+transaction is going to touch, and keeps its epoch. By the newer ones (KIP-890), whatever it writes
+joins the transaction, and each end gives it another epoch.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,8 +11,8 @@ from mainstem.broker.classic_groups import Membership
 from mainstem.broker.epochs import Speaker
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.cursors import Place, wanted
-from mainstem.heads.kafka.adapter.errors import Code, code_of
-from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.transactions import (
     AddedPartition,
     AddedTopic,
@@ -32,9 +34,15 @@ from mainstem.heads.kafka.messages.transactions import (
 
 INIT_FIRST, INIT_LAST = 0, 5
 ADD_PARTITIONS_FIRST, ADD_PARTITIONS_LAST = 0, 3
-ADD_OFFSETS_FIRST, ADD_OFFSETS_LAST = 0, 3
-END_FIRST, END_LAST = 0, 3
-COMMIT_FIRST, COMMIT_LAST = 0, 3
+"""Later versions are spoken between brokers only."""
+ADD_OFFSETS_FIRST, ADD_OFFSETS_LAST = 0, 4
+END_FIRST, END_LAST = 0, 5
+COMMIT_FIRST, COMMIT_LAST = 0, 5
+
+_BUMPS = 5
+"""The first version of EndTxn that belongs to the newer rules."""
+_JOINS = 5
+"""The first version of TxnOffsetCommit that does."""
 
 Then = Callable[[Callable[[MainstemError | None], None]], None]
 
@@ -54,10 +62,10 @@ def begin(asked: Asked, request: InitProducerIdRequest, reply: Reply) -> None:
                 was if was.producer_id >= 0 else None,
             )
     except MainstemError as error:
-        reply(InitProducerIdResponse(error_code=code_of(error), producer_epoch=-1))
+        reply(InitProducerIdResponse(error_code=code_in(asked.header, error), producer_epoch=-1))
         return
     _once(
-        service,
+        asked,
         durable.then,
         lambda code: reply(InitProducerIdResponse(0, code, producer_id, epoch)),
     )
@@ -73,13 +81,13 @@ def add_partitions(asked: Asked, request: AddPartitionsToTxnRequest, reply: Repl
             request.v3_and_below_transactional_id, who, places
         )
     except MainstemError as error:
-        reply(_added(topics, {}, code_of(error)))
+        reply(_added(topics, {}, code_in(asked.header, error)))
         return
-    refused = {place: code_of(error) for place, error in moved.refused.items()}
+    refused = {place: code_in(asked.header, error) for place, error in moved.refused.items()}
     # "none of the partitions is added" is said of those that were not refused themselves
     left = Code.OPERATION_NOT_ATTEMPTED if refused else Code.NONE
     _once(
-        asked.service,
+        asked,
         moved.durable.then,
         lambda code: reply(_added(topics, refused, code or left)),
     )
@@ -110,10 +118,10 @@ def add_offsets(asked: Asked, request: AddOffsetsToTxnRequest, reply: Reply) -> 
             request.transactional_id, who, request.group_id
         )
     except MainstemError as error:
-        reply(AddOffsetsToTxnResponse(error_code=code_of(error)))
+        reply(AddOffsetsToTxnResponse(error_code=code_in(asked.header, error)))
         return
     _once(
-        asked.service,
+        asked,
         durable.then,
         lambda code: reply(AddOffsetsToTxnResponse(error_code=code)),
     )
@@ -130,13 +138,14 @@ def commit(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
             request.group_id,
             Membership(request.member_id, request.generation_id, request.group_instance_id),
             cursors,
+            joins=asked.header.api_version >= _JOINS,
         )
     except MainstemError as error:
-        reply(_committed(request.topics, {}, code_of(error)))
+        reply(_committed(request.topics, {}, code_in(asked.header, error)))
         return
-    refused = too_large | {place: code_of(it) for place, it in moved.refused.items()}
+    refused = too_large | {place: code_in(asked.header, it) for place, it in moved.refused.items()}
     _once(
-        service,
+        asked,
         moved.durable.then,
         lambda code: reply(_committed(request.topics, refused, code)),
     )
@@ -165,22 +174,29 @@ def _committed(
 def end(asked: Asked, request: EndTxnRequest, reply: Reply) -> None:
     """Commit or abort."""
     who = Speaker(request.producer_id, request.producer_epoch)
+    bumps = asked.header.api_version >= _BUMPS
     try:
         ended = asked.service.broker.transactions.end(
-            request.transactional_id, who, committed=request.committed
+            request.transactional_id, who, committed=request.committed, bumps=bumps
         )
     except MainstemError as error:
-        reply(EndTxnResponse(error_code=code_of(error)))
+        reply(EndTxnResponse(error_code=code_in(asked.header, error)))
         return
-    _once(asked.service, ended.durable.then, lambda code: reply(EndTxnResponse(error_code=code)))
+    producer_id, epoch, durable = ended
+    _once(
+        asked,
+        durable.then,
+        lambda code: reply(EndTxnResponse(0, code, producer_id, epoch)),
+    )
 
 
-def _once(service: Service, then: Then, answer: Callable[[Code], None]) -> None:
+def _once(asked: Asked, then: Then, answer: Callable[[Code], None]) -> None:
     """Answer, in the loop's thread, when something is durable, or why it will never be."""
+    service = asked.service
     service.look_at_deadlines()
 
     def settled(error: MainstemError | None) -> None:
-        code = Code.NONE if error is None else code_of(error)
+        code = Code.NONE if error is None else code_in(asked.header, error)
         service.on_loop(lambda: answer(code))
 
     then(settled)
