@@ -6,6 +6,7 @@ TYPE_CHECKING = False  # As a type checker sees typing's, whose import would cos
 if TYPE_CHECKING:
     from mainstem.client.connected import ConnectedStem, connect
     from mainstem.client.embedded import EmbeddedStem, open_stem
+    from mainstem.client.local_broker import LocalBroker
     from mainstem.client.stem import GroupInfo, Lag, Stem, Subscription, TopicInfo
     from mainstem.core.errors import MainstemError
     from mainstem.core.event import Event, Position
@@ -22,6 +23,7 @@ _PLACES = {
     "EmbeddedStem": "mainstem.client.embedded:EmbeddedStem",
     "GroupInfo": "mainstem.client.stem:GroupInfo",
     "Lag": "mainstem.client.stem:Lag",
+    "LocalBroker": "mainstem.client.local_broker:LocalBroker",
     "Stem": "mainstem.client.stem:Stem",
     "Subscription": "mainstem.client.stem:Subscription",
     "TopicInfo": "mainstem.client.stem:TopicInfo",
@@ -43,6 +45,7 @@ __all__ = [
     "Event",
     "GroupInfo",
     "Lag",
+    "LocalBroker",
     "MainstemError",
     "Overload",
     "Position",

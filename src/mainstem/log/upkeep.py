@@ -52,6 +52,7 @@ class Upkeep:
         self._partitions = partitions
         self._handles = handles
         self._checkpointing = threading.RLock()
+        self._ticking = threading.Lock()
         self._dirty: dict[PartitionId, DiskPartition] = {}
         self._trash: list[str] = []
         self._spare: str | None = None
@@ -115,6 +116,10 @@ class Upkeep:
 
     def tick(self) -> None:
         """Do whatever is due now; what fails for one partition does not stop the others."""
+        with self._ticking:
+            self._tick()
+
+    def _tick(self) -> None:
         try:
             self._files.check_there()
         except OSError as error:

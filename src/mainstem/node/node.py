@@ -44,7 +44,7 @@ class Node:
         self._pid = os.getpid()
         self._closed = threading.Event()
         if isinstance(log, MemoryLog):
-            self._keep_up(log)
+            self._start_upkeep(log)
         elif not log.recovery.clean or self._has_memory_topics():
             self._take_back_cursors()
         # A program that forgets to close ends as cleanly as one that does.
@@ -54,6 +54,13 @@ class Node:
     def recovery(self) -> Report | None:
         """What opening the directory found; None in memory."""
         return self._log.recovery if isinstance(self._log, DiskLog) else None
+
+    def keep_up(self) -> None:
+        """Do now what retention, compaction and checkpoints would do within ``upkeep_ms``."""
+        if isinstance(self._log, MemoryLog):
+            self._log.upkeep()
+        else:
+            self._log.upkeep.tick()
 
     def close(self) -> None:
         """Stop in the reverse order of starting; a forked copy of the process only forgets."""
@@ -82,7 +89,7 @@ class Node:
             if ahead:
                 self.broker.commit(group.name, ahead)
 
-    def _keep_up(self, log: MemoryLog) -> None:
+    def _start_upkeep(self, log: MemoryLog) -> None:
         def run() -> None:
             while not self._closed.wait(self.config.upkeep_ms / 1000):
                 log.upkeep()

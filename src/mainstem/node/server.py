@@ -14,7 +14,7 @@ from mainstem.heads import serving
 from mainstem.heads.kafka import head as kafka
 from mainstem.heads.kafka.adapter.service import KafkaSettings, Service
 from mainstem.node.config import Config
-from mainstem.node.node import Node, open_node
+from mainstem.node.node import Node, open_node, time_of_day_ms
 
 MEMORY = ":memory:"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -37,11 +37,18 @@ class Running(msgspec.Struct, frozen=True):
     kafka: Address
     started_ms: int
     """How long it took to get ready."""
+    catch_up: Callable[[], None]
+    """Does what has become due; for whoever has moved the clock."""
 
 
 @contextlib.asynccontextmanager
 async def running(
-    path: Path | None, config: Config, address: Address, settings: KafkaSettings | None = None
+    path: Path | None,
+    config: Config,
+    address: Address,
+    settings: KafkaSettings | None = None,
+    *,
+    now_ms: Callable[[], int] = time_of_day_ms,
 ) -> AsyncIterator[Running]:
     """Serve a data directory, or a log in memory, until the block ends; then stop in order."""
     began = time.monotonic()
@@ -49,7 +56,7 @@ async def running(
     try:
         host, port, *_ = listener.getsockname()
         bound = Address(str(host), int(port))
-        node = open_node(path, config, listens=str(bound))
+        node = open_node(path, config, now_ms=now_ms, listens=str(bound))
     except BaseException:
         listener.close()
         raise
@@ -60,7 +67,7 @@ async def running(
         server = await kafka.listen(service, listener)
         try:
             took_ms = int((time.monotonic() - began) * 1000)
-            yield Running(node, bound, took_ms)
+            yield Running(node, bound, took_ms, service.catch_up)
         finally:
             await server.close()
     finally:

@@ -74,10 +74,13 @@ class Service:
             if self._timer.when() <= due:
                 return
             self._timer.cancel()
-        self._timer = self.after(wait_ms, self._tick)
+        self._timer = self.after(wait_ms, self.catch_up)
 
-    def _tick(self) -> None:
-        self._timer = None
+    def catch_up(self) -> None:
+        """Do what is due by now, and look again when the next deadline is."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self.broker.tick()
         self.look_at_deadlines()
 

@@ -1,0 +1,65 @@
+"""The server of a test run, as a process of its own: commands come by its standard input.
+
+``advance MILLISECONDS`` moves its clock forward and does what has become due, then says ``moved``.
+It stops when its input ends, which is when the test run ends, however it ends. There is no other
+way to it, so that nobody else on the machine can move the clock of a log.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import uvloop
+
+from mainstem.core.policies import Durability
+from mainstem.node.config import Config
+from mainstem.node.node import time_of_day_ms
+from mainstem.node.server import Address, Running, running
+
+CONFIG = Config(durability=Durability.DISK)
+"""What survives kill -9 is all that a test can see, and it costs no waiting for the disk."""
+
+
+class Clock:
+    """The time of day, moved forward."""
+
+    def __init__(self, moved_ms: int) -> None:
+        self._moved_ms = moved_ms
+
+    def now_ms(self) -> int:
+        """Return the time that the server goes by."""
+        return time_of_day_ms() + self._moved_ms
+
+    def advance(self, milliseconds: int) -> None:
+        """Move on."""
+        self._moved_ms += milliseconds
+
+
+async def serve(directory: Path, port: int, clock: Clock) -> None:
+    """Serve a directory until standard input ends."""
+    address = Address("127.0.0.1", port)
+    async with running(directory, CONFIG, address, now_ms=clock.now_ms) as server:
+        _say(f"ready {server.kafka}")
+        await _obey(server, clock)
+
+
+async def _obey(server: Running, clock: Clock) -> None:
+    commands = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    while line := await commands.readline():
+        verb, _, milliseconds = line.decode().partition(" ")
+        assert verb == "advance", line
+        clock.advance(int(milliseconds))
+        server.catch_up()
+        await asyncio.to_thread(server.node.keep_up)
+        _say("moved")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(Path(sys.argv[1]), int(sys.argv[2]), Clock(int(sys.argv[3]))))
