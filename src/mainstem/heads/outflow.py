@@ -10,6 +10,7 @@ import os
 from collections import deque
 
 from mainstem.heads.shape import Answer, Piece, Stretch
+from mainstem.heads.traffic import Traffic
 
 CHUNK_BYTES = 128 * 1024
 SENDFILE_FROM = 16 * 1024
@@ -23,10 +24,11 @@ _Plain = bytes | bytearray | memoryview
 class Outflow:
     """Pieces in the order in which they leave."""
 
-    def __init__(self, transport: asyncio.WriteTransport) -> None:
+    def __init__(self, transport: asyncio.WriteTransport, traffic: Traffic) -> None:
         # Whatever stays in the transport's buffer is reported to its protocol, which sets blocked.
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
+        self._traffic = traffic
         self._descriptor: int = transport.get_extra_info("socket").fileno()
         self._pieces: deque[_Plain | Stretch] = deque()
         self._sent = 0
@@ -97,6 +99,7 @@ class Outflow:
         return chunk
 
     def _advance(self, sent: int) -> None:
+        self._traffic.bytes_out += sent
         while sent:
             first = self._pieces[0]
             plain = isinstance(first, _Plain)

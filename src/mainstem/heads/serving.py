@@ -23,6 +23,7 @@ from typing import cast
 from mainstem.heads.inflow import Inflow
 from mainstem.heads.outflow import Outflow
 from mainstem.heads.shape import Answer, Conversation, Later, ProtocolError
+from mainstem.heads.traffic import Traffic
 
 _logger = logging.getLogger("mainstem.heads")
 
@@ -62,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reading",
         "_scheduled",
         "_scratch",
+        "_traffic",
         "_transport",
         "_wanted",
         "peer",
@@ -73,7 +75,10 @@ class Connection(asyncio.BufferedProtocol):
         scratch: memoryview,
         inflow: Inflow,
         connections: set["Connection"],
+        traffic: Traffic,
     ) -> None:
+        traffic.accepted += 1
+        self._traffic = traffic
         self._converse = converse
         self._scratch = scratch
         self._inflow = inflow
@@ -98,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         """Begin the conversation."""
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
-        self._out = Outflow(self._transport)
+        self._out = Outflow(self._transport, self._traffic)
         self.peer = peer_of(transport)
         self._connections.add(self)
         self._conversation = self._converse(self)
@@ -107,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         """End the conversation."""
         if error is not None and not isinstance(error, ConnectionError):
             _logger.warning("lost %s: %s", self.peer, error)
+        self._traffic.closed += 1
         self._connections.discard(self)
         self._stop_listening()
         self._out.clear()
@@ -125,6 +131,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle the frames that are whole now, and keep the rest."""
+        self._traffic.bytes_in += nbytes
         if self._ending:
             return
         if self._partial is None:
@@ -316,7 +323,10 @@ class Connection(asyncio.BufferedProtocol):
 class Server:
     """A listening socket of a head, and its connections."""
 
-    def __init__(self, server: asyncio.Server, connections: set[Connection]) -> None:
+    def __init__(
+        self, server: asyncio.Server, connections: set[Connection], traffic: Traffic
+    ) -> None:
+        self.traffic = traffic
         self._server = server
         self._connections = connections
 
@@ -365,15 +375,18 @@ async def serve(
     scratch = memoryview(bytearray(READ_BYTES))
     inflow = Inflow(UNFINISHED_BYTES)
     connections: set[Connection] = set()
+    traffic = Traffic()
 
     def connect() -> asyncio.BaseProtocol:
-        if len(connections) >= max_connections:
-            return _Refusal(len(connections))
-        return Connection(converse, scratch, inflow, connections)
+        # Not those in the set: many may be on their way into it.
+        if traffic.open >= max_connections:
+            traffic.refused += 1
+            return _Refusal(traffic.open)
+        return Connection(converse, scratch, inflow, connections, traffic)
 
     loop = asyncio.get_running_loop()
     server = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
-    return Server(server, connections)
+    return Server(server, connections, traffic)
 
 
 class _Refusal(asyncio.Protocol):

@@ -1,0 +1,104 @@
+"""The admin head: every conversation with a browser, a probe or Prometheus."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+import msgspec
+
+from mainstem.heads.admin.adapter import Pages
+from mainstem.heads.admin.session import PIECE_BYTES, HttpAnswer, HttpSession
+from mainstem.heads.serving import Connection, Server, serve
+from mainstem.heads.shape import Answer, Later
+
+_logger = logging.getLogger("mainstem.heads.admin")
+
+
+class AdminSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the admin head behaves."""
+
+    max_connections: int = 256
+    """Connections beyond this are refused."""
+    request_s: float = 10.0
+    """How long a peer may take to say what it wants."""
+
+
+class AdminConversation:
+    """One peer's only request."""
+
+    def __init__(self, connection: Connection, making: "_Making", settings: AdminSettings) -> None:
+        self._connection = connection
+        self._making = making
+        self._session = HttpSession()
+        self._asked = False
+        self._loop = asyncio.get_running_loop()
+        reason = f"no whole request came within {settings.request_s:g} s"
+        self._timer = self._loop.call_later(settings.request_s, connection.give_way, reason)
+
+    def frame_size(self, view: memoryview) -> int | None:
+        """Take whatever came, a little at a time."""
+        return min(len(view), PIECE_BYTES) or None
+
+    def handle(self, frame: memoryview) -> Answer | Later:
+        """Answer the request once it is whole; whatever follows it is not read."""
+        if self._asked:
+            return ()
+        path = self._session.receive(bytes(frame))
+        if path is None:
+            return ()
+        self._asked = True
+        self._timer.cancel()
+        later = Later()
+
+        def reply(answer: HttpAnswer) -> None:
+            later.settle((self._session.send(answer),))
+            # After the answer was sent, which the loop does next.
+            self._loop.call_soon(self._connection.close)
+
+        self._making.make(path, reply)
+        return later if later.answer is None else later.answer
+
+    def close(self) -> None:
+        """Wait no longer for a peer that has gone."""
+        self._timer.cancel()
+
+
+class _Making:
+    """Makes pages: slow ones in a thread, and once for all who ask for it meanwhile."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._waiting: dict[str, list[Callable[[HttpAnswer], None]]] = {}
+
+    def make(self, path: str, reply: Callable[[HttpAnswer], None]) -> None:
+        if not self._pages.is_slow(path):
+            reply(self._pages.answer(path))
+            return
+        waiting = self._waiting.setdefault(path, [])
+        waiting.append(reply)
+        if len(waiting) == 1:
+            making = asyncio.get_running_loop().run_in_executor(None, self._pages.answer, path)
+            making.add_done_callback(lambda made: self._made(path, made))
+
+    def _made(self, path: str, made: "asyncio.Future[HttpAnswer]") -> None:
+        error = asyncio.CancelledError() if made.cancelled() else made.exception()
+        if error is not None:
+            _logger.error("%s could not be made", path, exc_info=error)
+        text = f"{path} could not be made; the server's log says why\n".encode()
+        answer = made.result() if error is None else HttpAnswer(500, text)
+        for reply in self._waiting.pop(path):
+            reply(answer)
+
+
+async def listen(
+    pages: Pages, listener: socket.socket, settings: AdminSettings | None = None
+) -> Server:
+    """Serve the pages at an address that was taken."""
+    chosen = settings or AdminSettings()
+    making = _Making(pages)
+
+    def converse(connection: Connection) -> AdminConversation:
+        return AdminConversation(connection, making, chosen)
+
+    return await serve(listener, converse, max_connections=chosen.max_connections)

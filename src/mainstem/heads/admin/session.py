@@ -1,0 +1,89 @@
+"""One HTTP conversation: a request without a body, its answer, and the end.
+
+How this works: h11 reads and writes the protocol; it is fed little at a time, so that it refuses
+a head of more than ``MAX_HEAD_BYTES`` before it has much more. One request per connection: there
+is nothing to pipeline, to keep open or to smuggle a second request into. Only requests that name
+this machine are answered, since a page in a browser can make any name mean 127.0.0.1 (DNS
+rebinding), but not the header that carries it.
+"""
+
+import h11
+import msgspec
+
+from mainstem.heads.shape import ProtocolError
+
+MAX_HEAD_BYTES = 16 * 1024
+PIECE_BYTES = 4096
+METHODS = (b"GET", b"HEAD")
+TEXT = "text/plain; charset=utf-8"
+_LOCAL = frozenset((b"127.0.0.1", b"localhost", b"[::1]"))
+
+
+class HttpAnswer(msgspec.Struct, frozen=True):
+    """What is sent back."""
+
+    status: int
+    body: bytes
+    content_type: str = TEXT
+
+
+class HttpSession:
+    """Bytes in, the path that is asked for out; an answer in, bytes out."""
+
+    def __init__(self) -> None:
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._has_body = True
+
+    def receive(self, data: bytes) -> str | None:
+        """Return the path once the request is whole; raises ProtocolError with its answer."""
+        try:
+            self._http.receive_data(data)
+            event = self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            status = error.error_status_hint
+            reason = f"{error}; this port speaks HTTP/1.1 in plain text"
+            raise self._refusal(status, reason) from None
+        if not isinstance(event, h11.Request):
+            return None
+        self._has_body = event.method != b"HEAD"
+        self._check(event)
+        return event.target.partition(b"?")[0].decode("ascii")
+
+    def send(self, answer: HttpAnswer) -> bytes:
+        """Return an answer as bytes; it is the last that this peer gets."""
+        headers = [
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Connection", "close"),
+        ]
+        if answer.status == 405:
+            headers.append(("Allow", "GET, HEAD"))
+        sent = self._http.send(h11.Response(status_code=answer.status, headers=headers)) or b""
+        if self._has_body:
+            sent += self._http.send(h11.Data(data=answer.body)) or b""
+        return sent + (self._http.send(h11.EndOfMessage()) or b"")
+
+    def _check(self, request: h11.Request) -> None:
+        headers: dict[bytes, bytes] = dict(request.headers)
+        length = headers.get(b"content-length")
+        if b"transfer-encoding" in headers and length is not None:
+            raise self._refusal(400, "Content-Length together with Transfer-Encoding")
+        if _name(headers.get(b"host", b"")) not in _LOCAL:
+            reason = "the Host header does not name this machine: use 127.0.0.1 or localhost"
+            raise self._refusal(421, reason)
+        if request.method not in METHODS:
+            raise self._refusal(405, "only GET and HEAD are answered here")
+        if b"transfer-encoding" in headers or length not in (None, b"0"):
+            raise self._refusal(413, "a request here has no body")
+
+    def _refusal(self, status: int, reason: str) -> ProtocolError:
+        answer = HttpAnswer(status, reason.encode("ascii", "replace") + b"\n")
+        return ProtocolError(f"HTTP {status}: {reason}", self.send(answer))
+
+
+def _name(host: bytes) -> bytes:
+    """Return a Host header without its port: through a tunnel, the port is another one."""
+    name, colon, port = host.rpartition(b":")
+    return (name if colon and port.isdigit() else host).lower()

@@ -1,0 +1,145 @@
+"""What no client of HTTP would send: refused with HTTP's own code, and nobody else notices."""
+
+import logging
+import resource
+from collections.abc import Iterator
+
+import pytest
+from tests.heads.admin.web import answer_to, connect, get, pages_served
+
+from mainstem.heads.admin.head import AdminSettings
+
+LOCAL = b"Host: 127.0.0.1\r\n"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with pages_served() as found:
+        yield found
+
+
+def asked(*lines: bytes, first: bytes = b"GET /livez HTTP/1.1") -> bytes:
+    return b"\r\n".join((first, *lines, b"", b""))
+
+
+refused = {
+    "two lengths": (asked(b"Host: localhost", b"Content-Length: 1", b"Content-Length: 2"), 400),
+    "length and encoding": (
+        asked(b"Host: localhost", b"Content-Length: 4", b"Transfer-Encoding: chunked"),
+        400,
+    ),
+    "negative length": (asked(b"Host: localhost", b"Content-Length: -1"), 400),
+    "length of 2^64": (asked(b"Host: localhost", b"Content-Length: 18446744073709551616"), 413),
+    "a body that never comes": (asked(b"Host: localhost", b"Content-Length: 9"), 413),
+    "a chunk of 2^64": (
+        asked(b"Host: localhost", b"Transfer-Encoding: chunked") + b"10000000000000000\r\n",
+        413,
+    ),
+    "an unknown encoding": (asked(b"Host: localhost", b"Transfer-Encoding: gzip"), 501),
+    "a post with a body": (
+        asked(b"Host: localhost", b"Content-Length: 2", first=b"POST /livez HTTP/1.1") + b"{}",
+        405,
+    ),
+    "a foreign host": (asked(b"Host: evil.example"), 421),
+    "a foreign host on our port": (asked(b"Host: evil.example:9644"), 421),
+    "a host that begins like ours": (asked(b"Host: localhost.evil.example"), 421),
+    "a host of two": (asked(b"Host: localhost", b"Host: evil.example"), 400),
+    "no host": (asked(), 400),
+    "no host in 1.0": (asked(first=b"GET /livez HTTP/1.0"), 421),
+    "a line end in a header": (asked(b"Host: localhost", b"X: a\rb"), 400),
+    "a NUL in a header": (asked(b"Host: localhost", b"X: a\0b"), 400),
+    "a space before the colon": (asked(b"Host : localhost"), 400),
+    "HTTP/2 without asking": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 421),
+    "a TLS hello": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), 400),
+    "a Kafka request": (b"\0\0\0\x12\0\x12\0\3\0\0\0\7\0\2me", 400),
+    "a URL of 1 MiB": (asked(b"Host: localhost", first=b"GET /" + b"a" * (1 << 20)), 431),
+    "100,000 headers": (asked(*(b"X-%d: y" % each for each in range(100_000))), 431),
+    "a head of 24 KiB at once": (asked(b"Host: localhost", b"X: " + b"y" * 24_000), 431),
+    "an absolute target": (asked(b"Host: localhost", first=b"GET http://evil/ HTTP/1.1"), 404),
+    "a path upwards": (asked(b"Host: localhost", first=b"GET /../etc/passwd HTTP/1.1"), 404),
+    "line ends in the path": (asked(b"Host: localhost", first=b"GET /%0d%0aX:y HTTP/1.1"), 404),
+}
+
+
+@pytest.mark.parametrize(("sent", "status"), refused.values(), ids=refused.keys())
+def test_it_is_refused_with_its_own_code_and_a_healthy_peer_is_answered(
+    address: str, caplog: pytest.LogCaptureFixture, sent: bytes, status: int
+) -> None:
+    with caplog.at_level(logging.WARNING, "mainstem.heads"), connect(address) as hostile:
+        answer = answer_to(hostile, sent)
+        name = "{}:{}".format(*hostile.getsockname())
+
+        assert get(address).status == 200
+
+    # A reset by a server that did not read a megabyte may overtake what it said.
+    assert answer[:12] == b"HTTP/1.1 %d" % status or (answer == b"" and len(sent) > 1 << 16)
+    assert b"X:y" not in answer
+    said = [each.getMessage() for each in caplog.records if name in each.getMessage()]
+    assert len(said) == (status != 404)
+    assert all(f"HTTP {status}: " in each for each in said)
+    assert not any(each.exc_info for each in caplog.records)
+
+
+def test_the_host_may_be_named_in_any_way_that_means_this_machine(address: str) -> None:
+    for name in (b"localhost", b"LOCALHOST:1", b"127.0.0.1:9644", b"[::1]", b"[::1]:9644"):
+        with connect(address) as peer:
+            assert answer_to(peer, asked(b"Host: " + name)).startswith(b"HTTP/1.1 200")
+
+
+def test_one_byte_at_a_time_is_as_good_as_all_at_once(address: str) -> None:
+    with connect(address) as slow:
+        for byte in asked(b"Host: localhost")[:-1]:
+            slow.sendall(bytes([byte]))
+        assert get(address).status == 200
+
+        assert answer_to(slow, b"\n").startswith(b"HTTP/1.1 200")
+
+
+def test_a_request_that_does_not_become_whole_in_time_is_given_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = AdminSettings(request_s=0.05)
+    with pages_served(settings=settings) as address, caplog.at_level(logging.WARNING):
+        peers = [connect(address) for _ in range(100)]
+        for peer in peers[:50]:
+            peer.sendall(b"GET /livez HTTP/1.1\r\nX: ")
+
+        assert get(address).status == 200
+        assert [peer.recv(1) for peer in peers] == [b""] * 100
+        for peer in peers:
+            peer.close()
+
+    assert sum("no whole request came within 0.05 s" in each.message for each in caplog.records) > 0
+
+
+def test_connections_beyond_the_limit_are_closed_and_those_within_are_answered() -> None:
+    with pages_served(settings=AdminSettings(max_connections=3)) as address:
+        peers = [connect(address) for _ in range(3)]
+        with connect(address) as one_too_many:
+            assert answer_to(one_too_many, asked(LOCAL.strip())) == b""
+
+        answers = [answer_to(peer, asked(LOCAL.strip())) for peer in peers]
+        for peer in peers:
+            peer.close()
+
+    assert all(each.startswith(b"HTTP/1.1 200") for each in answers)
+
+
+def test_only_the_first_of_many_requests_on_a_connection_is_answered(address: str) -> None:
+    with connect(address) as peer:
+        answer = answer_to(peer, asked(b"Host: localhost") * 10_000)
+
+    assert answer.count(b"HTTP/1.1 ") <= 1
+    assert get(address).status == 200
+
+
+def test_heads_that_never_end_take_no_memory(address: str) -> None:
+    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peers = [connect(address) for _ in range(200)]
+    for peer in peers:
+        peer.sendall(b"GET /livez HTTP/1.1\r\nX: " + b"y" * 12_000)
+    assert get(address).status == 200
+    for peer in peers:
+        peer.close()
+
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 64 * 1024

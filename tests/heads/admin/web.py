@@ -1,0 +1,84 @@
+"""An admin head in a thread of this process, and a browser of a few lines."""
+
+import asyncio
+import contextlib
+import http.client
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from mainstem.heads.admin.adapter import Pages
+from mainstem.heads.admin.head import AdminSettings, listen
+from mainstem.heads.serving import bind
+
+PATIENCE_S = 20
+
+
+class Page(NamedTuple):
+    """What came back."""
+
+    status: int
+    text: str
+    headers: dict[str, str]
+
+
+def get(address: str, path: str = "/livez", method: str = "GET") -> Page:
+    """Ask as any HTTP client does."""
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return Page(response.status, response.read().decode(), headers)
+    finally:
+        connection.close()
+
+
+def connect(address: str) -> socket.socket:
+    """Return a socket to say anything at all."""
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+
+
+def answer_to(peer: socket.socket, sent: bytes) -> bytes:
+    """Send bytes, and return everything that comes until the server closes."""
+    found = b""
+    with contextlib.suppress(ConnectionError):
+        peer.sendall(sent)
+    with contextlib.suppress(ConnectionError):
+        while more := peer.recv(65536):
+            found += more
+    return found
+
+
+@contextlib.contextmanager
+def pages_served(
+    metrics: Callable[[], str] = lambda: "",
+    not_ready: Callable[[], str | None] = lambda: None,
+    settings: AdminSettings | None = None,
+) -> Iterator[str]:
+    """Serve pages until the block ends; gives host:port."""
+    addresses: list[str] = []
+    ready = threading.Event()
+    stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def main() -> None:
+        told = asyncio.Event()
+        stop.append((asyncio.get_running_loop(), told))
+        server = await listen(Pages(not_ready, metrics), bind("127.0.0.1", 0), settings)
+        addresses.append("{}:{}".format(*server.address))
+        ready.set()
+        await told.wait()
+        await server.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    assert ready.wait(PATIENCE_S)
+    try:
+        yield addresses[0]
+    finally:
+        loop, told = stop[0]
+        loop.call_soon_threadsafe(told.set)
+        thread.join(PATIENCE_S)
