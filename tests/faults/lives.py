@@ -115,7 +115,9 @@ class Life:
             case "create":
                 self._topic += 1
                 settings = self.rng.choice((FSYNC, DISK, COMPACTED))
-                self.create(PartitionId(f"{self._topic:032x}", 0), settings)
+                # No other life on the same disk may use the same one.
+                topic = f"{self._topic:04x}{self.rng.getrandbits(112):028x}"
+                self.create(PartitionId(topic, 0), settings)
             case "alter":
                 if E in self.known:
                     self.create(E, self.rng.choice((FSYNC, DISK)))
@@ -240,7 +242,8 @@ class Life:
             self.log.upkeep.tick()
         finally:
             for partition, step in steps.items():
-                step.start = self.log.bounds(partition).start
+                if partition in self.log._partitions:
+                    step.start = self.log.bounds(partition).start
 
     def cut_start(self, partition: PartitionId) -> None:
         """Delete the beginning of a partition; durable with the next commit."""
@@ -290,10 +293,10 @@ class Life:
             assert self.log.recovery.clean or not clean
 
 
-def born(seed: int) -> Life:
+def born(seed: int, sync_all_from: int | None = None) -> Life:
     """Return a log with its partitions created."""
     # Some checkpoints sync file by file, some everything at once.
-    options = msgspec.structs.replace(OPTIONS, sync_all_from=1 + seed % 3)
+    options = msgspec.structs.replace(OPTIONS, sync_all_from=sync_all_from or 1 + seed % 3)
     life = Life(SimFiles(), Random(seed), options)
     # Not all of them, so that each disk is judged quickly.
     for partition, settings in (*FIXED[:2], *life.rng.sample(FIXED[2:], 2)):
@@ -327,5 +330,21 @@ def interrupt(life: Life, chance: float) -> None:
             deeds += ["commit", "cut_end", "append_together", "delete"]
         with life._alone():
             life.do(chances.choice(deeds))
+
+    life.files.before = before
+
+
+def interrupt_once(life: Life, number: int, deed: str) -> None:
+    """Let another thread do one thing before the sync of this number, counted from now."""
+    left = number
+
+    def before(kind: str, path: str) -> None:
+        nonlocal left
+        if kind not in ("sync", "sync_dir", "sync_all"):
+            return
+        left -= 1
+        if left == 0 and not life.log._lock.locked():
+            with life._alone():
+                life.do(deed)
 
     life.files.before = before

@@ -2,8 +2,10 @@
 
 import errno
 from contextlib import suppress
+from random import Random
 
 import pytest
+from tests.faults.crashes import crashes
 from tests.faults.disks import (
     allow,
     append,
@@ -241,3 +243,36 @@ def test_one_missing_segment_does_not_keep_the_log_from_opening(
     assert values(found, A1) == [b"whole"]
     with pytest.raises(DamagedLog):
         found.read(A0, 0, 1_000)
+
+
+def test_events_after_a_start_that_outlived_what_was_before_it_survive(
+    log: DiskLog, files: SimFiles
+) -> None:
+    append(log, B, b"under disk", b"lost with the power", b"too")
+    log.cut(B, start=2)
+    log.committer.commit()
+    second_disk = without_power(blank(), files.trace, "all names, no bytes")
+    second = opened(second_disk)
+    assert second.bounds(B)[:2] == (2, 2)
+
+    append(second, B, b"later")
+
+    assert values(opened(killed(second_disk)), B) == [b"later"]
+
+
+def test_a_recovery_without_power_leaves_nothing_of_an_entry_that_is_lost(
+    log: DiskLog, files: SimFiles
+) -> None:
+    for value in (b"x", b"y", b"z"):
+        append(log, A0, value * 500)
+    log.upkeep.checkpoint()
+    log.cut(A0, start=2)
+    killed_at = len(files.trace)
+    second_disk = SimFiles.after(blank(), files.trace)
+
+    opened(second_disk)
+
+    for crash in crashes(blank(), second_disk.trace, Random(0), first=killed_at):
+        found = opened(SimFiles(crash.image))
+        assert not [each for each in found.recovery.findings if "is missing" in each], crash.what
+        assert [each[:1] for each in values(found, A0) if each] in ([b"x", b"y", b"z"], [b"z"])

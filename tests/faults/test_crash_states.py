@@ -8,7 +8,13 @@ from random import Random
 
 import pytest
 from tests.faults.lives import born, fill_now_and_then, interrupt
-from tests.faults.trials import Trial, crash_again, crash_everywhere
+from tests.faults.trials import (
+    SYNCS_OF_A_CHECKPOINT,
+    Trial,
+    crash_after_two_checkpoints,
+    crash_again,
+    crash_everywhere,
+)
 
 from mainstem.log import index
 
@@ -78,3 +84,17 @@ def test_every_promise_survives_a_second_crash_in_or_after_recovery(
     trial = crash_again(life, Random(seed), share=0.02, deeds=4)
 
     _verdict(trial, 500, record_property)
+
+
+@pytest.mark.parametrize("deed", ["append", "append_large", "append_together", "cut_start"])
+def test_every_promise_survives_what_is_done_at_any_sync_of_a_checkpoint(
+    deed: str, record_property: Record
+) -> None:
+    failures, states = [], 0
+    for number in range(1, SYNCS_OF_A_CHECKPOINT):
+        trial = crash_after_two_checkpoints(number, deed)
+        failures += trial.failures
+        states += trial.states
+
+    record_property("states", states)
+    assert not failures, "\n".join(failures[:10])

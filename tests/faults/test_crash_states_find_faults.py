@@ -11,7 +11,12 @@ import msgspec
 import pytest
 from tests.faults.lives import born
 from tests.faults.simdisk import SimFiles
-from tests.faults.trials import crash_again, crash_everywhere
+from tests.faults.trials import (
+    SYNCS_OF_A_CHECKPOINT,
+    crash_after_two_checkpoints,
+    crash_again,
+    crash_everywhere,
+)
 
 from mainstem.log import index, manifest, upkeep, wal
 from mainstem.log.disk import DiskLog
@@ -114,3 +119,17 @@ def test_serving_before_recovery_has_synced_is_found_out(monkeypatch: pytest.Mon
     monkeypatch.setattr(DiskLog, "open", lazily)
 
     assert _broken_after_recovery()
+
+
+def test_counting_reserved_space_as_durable_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_much(self: Segment, size: int) -> None:
+        self.file.sync()
+        self.synced_size = self.size
+
+    monkeypatch.setattr(Segment, "sync", too_much)
+    trials = [
+        crash_after_two_checkpoints(number, "append_together")
+        for number in range(1, SYNCS_OF_A_CHECKPOINT)
+    ]
+
+    assert any(trial.failures for trial in trials)

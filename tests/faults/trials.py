@@ -6,13 +6,16 @@ from random import Random
 
 from tests.faults.crashes import Crash, crashes, fingerprint
 from tests.faults.ledger import Ledger, check
-from tests.faults.lives import OPTIONS, Life
+from tests.faults.lives import OPTIONS, Life, born, interrupt_once
 from tests.faults.simdisk import Image, Operation, SimFiles, blank
 
 from mainstem.log.disk import DiskLog
 
 _CUT_OFF = re.compile(r"at byte \d+ \(partition \d+ of topic '.*', offset \d+\)")
 _LOST_ENTRIES = re.compile(r"entr(?:ies|y) (\d+) (?:to \d+ are damaged|was cut off)")
+
+SYNCS_OF_A_CHECKPOINT = 24
+"""No checkpoint of the small lives syncs more often."""
 
 
 class Trial:
@@ -86,6 +89,28 @@ def crash_everywhere(life: Life, rng: Random, *, at_least: int, mixtures: int = 
         if trial.states >= at_least or trial.failures:
             return trial
         mixtures, share = 20, 0.1
+
+
+def crash_after_two_checkpoints(number: int, deed: str) -> Trial:
+    """Do something at one sync of a checkpoint, make another one, and crash.
+
+    What the first one counted as durable by mistake, the second does not sync, and gives up the
+    write-ahead log that held it.
+    """
+    trial = Trial()
+    life = born(number, sync_all_from=100 if number % 4 else 1)
+    for partition in life.known:
+        life.append(partition)
+    life.commit()
+    interrupt_once(life, number, deed)
+    life.checkpoint()
+    life.files.before = lambda kind, path: None
+    life.commit()
+    life.checkpoint()
+    last = life.at
+    for crash in crashes(blank(), life.files.trace, Random(number), first=last, mixtures=4):
+        trial.judge(crash, life.ledger, crash.at, crash.kill)
+    return trial
 
 
 def crash_again(life: Life, rng: Random, *, share: float, deeds: int) -> Trial:

@@ -65,6 +65,10 @@ class End:
                 self._leftovers.append((segment, 0, reason))
         # A power cut may take what a start was moved over; its offsets are not given again.
         partition.end = max(partition.end, partition.start)
+        # Nor is a segment filled whose name says that it begins before them.
+        empty = {each for each in partition.segments if not each.size and each.base < partition.end}
+        partition.segments = [each for each in partition.segments if each not in empty]
+        self._outdated += empty
 
     def _extend(self, segment: Segment) -> None:
         """Read a segment from its recovery point on."""

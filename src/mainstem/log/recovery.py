@@ -79,6 +79,8 @@ def recover(
         _make_directories(files)
         manifest.write(files, 0, 1, [])
     _make_directories(files)
+    # What was just read may have been renamed by a process that was killed before it synced.
+    files.sync_dir("")
     partitions: dict[PartitionId, DiskPartition] = {}
     for saved in known.partitions:
         partition = DiskPartition.load(files, handles, manifest.decode_partition(saved))
@@ -98,6 +100,9 @@ def recover(
     if unclean:
         report.clean = False
         report.entries = len(found.entries)
+        # What was killed may have left its last entries in the page cache only: what follows from
+        # an entry must not become durable before it.
+        wal.sync(files, known.wal_number)
         files.sync_dir(QUARANTINE)
         recovery = _Recovery(files, handles, now_ms, partitions, report, sync_all_from)
         recovery.run(found.entries, number, found.next_sequence)
@@ -161,6 +166,13 @@ class _Recovery:
         for partition in self._partitions.values():
             partition.begin_epoch(partition.epoch + 1)
             partition.saved = manifest.encode_partition(partition.record())
+        self._settle(ends)
+        saved = [each.saved for each in self._partitions.values()]
+        manifest.write(self._files, number, sequence, [each for each in saved if each is not None])
+        self._clear_away(number)
+
+    def _settle(self, ends: list[End]) -> None:
+        """Make what was found durable, and report it."""
         at_once = len(ends) >= self._sync_all_from
         for end in ends:
             end.settle(sync=not at_once)
@@ -173,9 +185,6 @@ class _Recovery:
                 for segment in end.partition.segments:
                     segment.synced_size = segment.size
         self._files.sync_dir(PARTITIONS)
-        saved = [each.saved for each in self._partitions.values()]
-        manifest.write(self._files, number, sequence, [each for each in saved if each is not None])
-        self._clear_away(number)
 
     def _fold(self, entry: Entry) -> None:
         """Apply what an entry says of the partitions themselves."""

@@ -239,6 +239,13 @@ def prepare(files: Files, number: int, recycled: str | None) -> tuple[WalFile, O
     return place, file
 
 
+def sync(files: Files, first_number: int) -> None:
+    """Make every entry since the checkpoint durable."""
+    for place in listed(files):
+        if place.number >= first_number:
+            files.open(place.path).sync()
+
+
 class Scan(NamedTuple):
     """What was read back from the write-ahead log."""
 
