@@ -279,7 +279,7 @@ class SimFiles:
         """Return how much space is left."""
         return 1 << 40
 
-    def lock(self, listens: str | None) -> None:
+    def lock(self, listens: str | None, admin: str | None = None) -> None:
         """Take the directory; a simulated disk has only one user."""
 
     def check_there(self) -> None:

@@ -25,18 +25,26 @@ mainstem serve :memory:              nothing is kept
     show_default=True,
     help="Where Kafka clients connect; port 0 takes a free one.",
 )
-def serve(directory: str, kafka: str) -> None:
+@click.option(
+    "--admin",
+    metavar="HOST:PORT",
+    default="127.0.0.1:9644",
+    show_default=True,
+    help="Where /livez, /readyz and /metrics are; port 0 takes a free one.",
+)
+def serve(directory: str, kafka: str, admin: str) -> None:
     """Serve a log to Kafka clients until stopped."""
     # The server is only loaded when it is started.
     from mainstem.node import server  # noqa: PLC0415
     from mainstem.node.config import load_config  # noqa: PLC0415
 
-    address = _address(kafka)
-    if address[0] not in server.LOOPBACK:
-        raise Refused(
-            f"{address[0]} can be reached from other machines, and there is no authentication "
-            "yet: listen on 127.0.0.1"
-        )
+    addresses = {name: _address(text, name) for name, text in (("kafka", kafka), ("admin", admin))}
+    for host, _ in addresses.values():
+        if host not in server.LOOPBACK:
+            raise Refused(
+                f"{host} can be reached from other machines, and there is no authentication yet: "
+                "listen on 127.0.0.1"
+            )
     path = None if directory == IN_MEMORY else Path(directory)
     config = load_config(path, os.environ, {})
 
@@ -44,6 +52,7 @@ def serve(directory: str, kafka: str) -> None:
         where = "in memory" if path is None else str(path)
         say(f"serving {where} to Kafka clients at {running.kafka} ({running.started_ms} ms)")
         say(f"connect with bootstrap.servers={running.kafka}; stop with Ctrl-C")
+        say(f"look after it at http://{running.admin}: /livez, /readyz, /metrics")
         topics = running.node.broker.topics()
         durability = "memory" if path is None else str(config.durability)
         say(f"{len(topics)} topics; new topics: {durability}, 1 copy")
@@ -53,11 +62,12 @@ def serve(directory: str, kafka: str) -> None:
             for finding in report.findings:
                 say(finding)
 
-    server.serve(path, config, server.Address(*address), ready)
+    kafka_address, admin_address = (server.Address(*each) for each in addresses.values())
+    server.serve(path, config, kafka_address, ready, admin=admin_address)
 
 
-def _address(text: str) -> tuple[str, int]:
+def _address(text: str, option: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--kafka")
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint=f"--{option}")
     return host or "127.0.0.1", int(port)

@@ -112,6 +112,7 @@ class DiskLog:
         files: Files | None = None,
         options: Options | None = None,
         listens: str | None = None,
+        admin: str | None = None,
     ) -> "DiskLog":
         """Take the directory, recover what is in it, and be ready."""
         options = options or Options()
@@ -119,7 +120,7 @@ class DiskLog:
             assert path is not None, "a log needs a directory, or files to stand for one"
             path.mkdir(parents=True, exist_ok=True)
             files = RealFiles(path)
-        files.lock(listens)
+        files.lock(listens, admin)
         try:
             handles = Handles(files, options.max_open_files)
             recovered = recover(

@@ -78,7 +78,7 @@ class Files(Protocol):
     def free_bytes(self) -> int:
         """Return how much space is left for us."""
 
-    def lock(self, listens: str | None) -> None:
+    def lock(self, listens: str | None, admin: str | None = None) -> None:
         """Take the directory for this process, or raise DirectoryInUse naming the holder."""
 
     def check_there(self) -> None:
@@ -222,7 +222,7 @@ class RealFiles:
         stat = os.statvfs(self._root)
         return stat.f_bavail * stat.f_frsize
 
-    def lock(self, listens: str | None) -> None:
+    def lock(self, listens: str | None, admin: str | None = None) -> None:
         """Take the directory for this process; taking it twice is taking it once.
 
         The kernel drops the lock with its holder, so a lock file without a lock is stale.
@@ -236,7 +236,7 @@ class RealFiles:
             holder = os.pread(fd, 4096, 0)
             os.close(fd)
             raise DirectoryInUse(_in_use(self._root, holder)) from None
-        about = {"pid": os.getpid(), "listens": listens}
+        about = {"pid": os.getpid(), "listens": listens, "admin": admin}
         os.ftruncate(fd, 0)
         # Whom to name in an error is not worth refusing a directory whose disk is full.
         with suppress(OSError):

@@ -18,6 +18,8 @@ class Holder(msgspec.Struct, frozen=True):
     pid: int
     listens: str | None
     """Where it can be reached; None if it does not listen."""
+    admin: str | None = None
+    """Where it can be looked after."""
 
 
 def is_log(path: Path) -> bool:

@@ -55,6 +55,12 @@ class Node:
         """What opening the directory found; None in memory."""
         return self._log.recovery if isinstance(self._log, DiskLog) else None
 
+    @property
+    def stopped(self) -> str | None:
+        """Why nothing more is appended, None while it is: a log stops when its disk fails."""
+        failed = self._log.committer.failed if isinstance(self._log, DiskLog) else None
+        return None if failed is None else str(failed)
+
     def keep_up(self) -> None:
         """Do now what retention, compaction and checkpoints would do within ``upkeep_ms``."""
         if isinstance(self._log, MemoryLog):
@@ -103,17 +109,23 @@ def open_node(
     *,
     now_ms: Callable[[], int] = time_of_day_ms,
     listens: str | None = None,
+    admin: str | None = None,
 ) -> Node:
     """Open the log in a data directory, or one in memory if there is none, and a broker on it.
 
-    Whoever finds the directory taken is told that it can be reached where it ``listens``.
+    Whoever finds the directory taken is told that it can be reached where it ``listens``, and
+    looked after at ``admin``.
     """
     with _without_collecting():
-        return _open(path, config, now_ms, listens)
+        return _open(path, config, now_ms, listens, admin)
 
 
 def _open(
-    path: Path | None, config: Config, now_ms: Callable[[], int], listens: str | None
+    path: Path | None,
+    config: Config,
+    now_ms: Callable[[], int],
+    listens: str | None,
+    admin: str | None,
 ) -> Node:
     log: DiskLog | MemoryLog
     if path is None:
@@ -124,7 +136,7 @@ def _open(
             upkeep_ms=config.upkeep_ms,
             max_memory_bytes=config.max_memory_bytes,
         )
-        log = DiskLog.open(path, now_ms=now_ms, options=options, listens=listens)
+        log = DiskLog.open(path, now_ms=now_ms, options=options, listens=listens, admin=admin)
     try:
         return Node(config, log, path, now_ms)
     except BaseException:

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -10,10 +12,14 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from mainstem.core.errors import MainstemError
 from mainstem.heads import serving
+from mainstem.heads.admin import head as admin_head
+from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.kafka import head as kafka
 from mainstem.heads.kafka.adapter.service import KafkaSettings, Service
 from mainstem.node.config import Config
+from mainstem.node.health import Health, Phase
 from mainstem.node.node import Node, open_node, time_of_day_ms
 
 MEMORY = ":memory:"
@@ -30,6 +36,10 @@ class Address(msgspec.Struct, frozen=True):
         return f"{self.host}:{self.port}"
 
 
+class AddressTaken(MainstemError):
+    """Somebody else listens there."""
+
+
 class Running(msgspec.Struct, frozen=True):
     """A server that answers."""
 
@@ -39,6 +49,8 @@ class Running(msgspec.Struct, frozen=True):
     """How long it took to get ready."""
     catch_up: Callable[[], None]
     """Does what has become due; for whoever has moved the clock."""
+    admin: Address | None = None
+    """Where it is looked after, if anywhere."""
 
 
 @contextlib.asynccontextmanager
@@ -49,46 +61,94 @@ async def running(
     settings: KafkaSettings | None = None,
     *,
     now_ms: Callable[[], int] = time_of_day_ms,
+    admin: Address | None = None,
 ) -> AsyncIterator[Running]:
-    """Serve a data directory, or a log in memory, until the block ends; then stop in order."""
+    """Serve a data directory, or a log in memory, until the block ends; then stop in order.
+
+    The admin port is the first to be there and the last to go: it tells what the others wait for.
+    """
     began = time.monotonic()
-    listener = serving.bind(address.host, address.port)
-    try:
-        host, port, *_ = listener.getsockname()
-        bound = Address(str(host), int(port))
-        node = open_node(path, config, now_ms=now_ms, listens=str(bound))
-    except BaseException:
-        listener.close()
-        raise
-    try:
+    health = Health()
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(_bind(address, "--kafka"))
+        bound = _bound(listener)
+        looked_after = None if admin is None else await _look_after(stack, admin, health)
+        # In a thread, so that whoever asks meanwhile is told what it waits for.
+        node = await asyncio.to_thread(
+            open_node,
+            path,
+            config,
+            now_ms=now_ms,
+            listens=str(bound),
+            admin=None if looked_after is None else str(looked_after),
+        )
+        stack.callback(node.close)
         service = Service(
             node.broker, node.now_ms, settings or KafkaSettings(), node.defaults, "mainstem"
         )
         server = await kafka.listen(service, listener)
+        stack.push_async_callback(server.close)
+        health.stopped = lambda: node.stopped
+        health.phase = Phase.READY
         try:
             took_ms = int((time.monotonic() - began) * 1000)
-            yield Running(node, bound, took_ms, service.catch_up)
+            yield Running(node, bound, took_ms, service.catch_up, looked_after)
         finally:
-            await server.close()
-    finally:
-        node.close()
+            health.phase = Phase.DRAINING
+
+
+async def _look_after(
+    stack: contextlib.AsyncExitStack, address: Address, health: Health
+) -> Address:
+    """Open the admin port."""
+    listener = stack.enter_context(_bind(address, "--admin"))
+    server = await admin_head.listen(Pages(health.not_ready, lambda: ""), listener)
+    stack.push_async_callback(server.close)
+    return _bound(listener)
+
+
+def _bind(address: Address, option: str) -> socket.socket:
+    try:
+        return serving.bind(address.host, address.port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise AddressTaken(
+            f"another program listens at {address}: stop it, or choose another port with "
+            f"{option} {address.host}:PORT (0 takes a free one)"
+        ) from None
+
+
+def _bound(listener: socket.socket) -> Address:
+    host, port, *_ = listener.getsockname()
+    return Address(str(host), int(port))
 
 
 async def serve_until_told(
-    path: Path | None, config: Config, address: Address, ready: Callable[[Running], None]
+    path: Path | None,
+    config: Config,
+    address: Address,
+    ready: Callable[[Running], None],
+    *,
+    admin: Address | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    async with running(path, config, address) as server:
+    async with running(path, config, address, admin=admin) as server:
         ready(server)
         await told.wait()
 
 
 def serve(
-    path: Path | None, config: Config, address: Address, ready: Callable[[Running], None]
+    path: Path | None,
+    config: Config,
+    address: Address,
+    ready: Callable[[Running], None],
+    *,
+    admin: Address | None = None,
 ) -> None:
     """Serve from a program that has no event loop."""
-    uvloop.run(serve_until_told(path, config, address, ready))
+    uvloop.run(serve_until_told(path, config, address, ready, admin=admin))

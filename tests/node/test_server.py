@@ -1,0 +1,72 @@
+"""A server as a whole: its two ports, what it says of itself, and how it stops."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+from tests.heads.admin.web import get
+
+from mainstem.node.config import Config
+from mainstem.node.directory import Holder, holder_of
+from mainstem.node.server import Address, AddressTaken, Running, running
+
+FREE = Address("127.0.0.1", 0)
+
+
+async def ask(server: Running, path: str) -> tuple[int, str]:
+    page = await asyncio.to_thread(get, str(server.admin), path)
+    return page.status, page.text
+
+
+async def test_the_lock_file_says_where_both_ports_are(tmp_path: Path) -> None:
+    async with running(tmp_path, Config(), FREE, admin=FREE) as server:
+        holder = holder_of(tmp_path)
+
+    assert isinstance(holder, Holder)
+    assert (holder.listens, holder.admin) == (str(server.kafka), str(server.admin))
+    assert server.admin != server.kafka
+
+
+async def test_a_server_that_runs_is_alive_and_ready(tmp_path: Path) -> None:
+    async with running(tmp_path, Config(), FREE, admin=FREE) as server:
+        assert await ask(server, "/livez") == (200, "ok\n")
+        assert await ask(server, "/readyz") == (200, "ok\n")
+
+
+async def test_a_server_whose_log_has_stopped_is_alive_but_not_ready(tmp_path: Path) -> None:
+    async with running(tmp_path / "data", Config(), FREE, admin=FREE) as server:
+        for each in (tmp_path / "data").rglob("*"):
+            if each.is_file():
+                each.unlink()
+        # Upkeep looks whether the directory is still there, and stops the log if it is not.
+        with pytest.raises(Exception, match="deleted"):
+            server.node.keep_up()
+
+        status, why = await ask(server, "/readyz")
+        alive = await ask(server, "/livez")
+
+    assert status == 503
+    assert why.startswith("stopped: the disk failed while looking after the log")
+    assert alive == (200, "ok\n")
+
+
+async def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = Address("127.0.0.1", other.getsockname()[1])
+
+        with pytest.raises(AddressTaken, match=rf"at {taken}: .* --kafka 127.0.0.1:PORT"):
+            async with running(None, Config(), taken):
+                pass
+        with pytest.raises(AddressTaken, match="--admin"):
+            async with running(None, Config(), FREE, admin=taken):
+                pass
+
+
+async def test_a_server_that_cannot_open_its_directory_lets_go_of_its_ports(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+
+    for _ in range(2):
+        with pytest.raises(OSError, match="file"):
+            async with running(tmp_path / "file", Config(), FREE, admin=FREE):
+                pass
