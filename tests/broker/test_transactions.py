@@ -490,7 +490,7 @@ def test_a_transactional_id_is_forgotten_when_it_is_not_used() -> None:
 
     bank.broker.tick()
 
-    assert bank.transactions.ids() == []
+    assert bank.transactions.every() == []
     with pytest.raises(UnknownTransaction):
         bank.transactions.describe("tx")
 
@@ -502,7 +502,7 @@ def test_transactions_are_described_as_they_are() -> None:
 
     found = bank.transactions.describe("tx")
 
-    assert bank.transactions.ids() == ["tx"]
+    assert [each.id for each in bank.transactions.every()] == ["tx"]
     assert (found.producer_id, found.epoch) == teller.who
     assert (found.phase, found.started_ms) == (TransactionPhase.ONGOING, NOW_MS)
     assert (found.timeout_ms, found.partitions) == (TIMEOUT_MS, (("t", 1),))

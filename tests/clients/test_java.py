@@ -1,50 +1,16 @@
-"""kafka-clients 4.3.0 (Java), unmodified; .ci/run brings the jars."""
-
-import shutil
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
+"""kafka-clients 4.3.0 (Java), unmodified."""
 
 import pytest
+from tests.clients.javas import NEEDED, Java, compiled
 
-ROOT = Path(__file__).parents[2]
-JARS = sorted((ROOT / ".cache" / "java").glob("*.jar"))
-SOURCE = Path(__file__).parent / "java" / "Drive.java"
-PATIENCE_S = 120
-
-pytestmark = [
-    pytest.mark.peers,
-    pytest.mark.skipif(not JARS, reason="kafka-clients is not in .cache/java: run .ci/run"),
-    pytest.mark.skipif(
-        shutil.which("javac") is None, reason="javac is missing: apt-get install default-jdk"
-    ),
-]
-
-Java = Callable[..., list[str]]
+pytestmark = NEEDED
 PLAIN = "enable.idempotence=false"
 
 
 @pytest.fixture(scope="module")
 def java(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Java:
     """Compile the program; returns a function that runs it to its end."""
-    classes = tmp_path_factory.mktemp("classes")
-    path = ":".join(map(str, JARS))
-    subprocess.run(["javac", "-cp", path, "-d", str(classes), str(SOURCE)], check=True)
-
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{path}"]
-
-    def run(verb: str, settings: str, *arguments: str) -> list[str]:
-        done = subprocess.run(
-            [*command, "Drive", kafka, verb, settings, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
-
-    return run
+    return compiled("Drive", tmp_path_factory.mktemp("classes"), kafka)
 
 
 def events(count: int) -> list[str]:

@@ -94,3 +94,26 @@ def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(kafka: s
 
     assert sorted(found) == [0, 2]
     consumer.close()
+
+
+def test_producers_and_transactions_are_described(kafka: str) -> None:
+    topic, name = "kafka-python.described", "kafka-python.describing"
+    producer = KafkaProducer(bootstrap_servers=kafka, transactional_id=name)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"v", partition=0).get(30)
+    admin = KafkaAdminClient(bootstrap_servers=kafka)
+    place = TopicPartition(topic, 0)
+
+    (listed,) = admin.list_transactions(state_filters=["Ongoing"])[1]
+    described = admin.describe_transactions([name])[name]
+    (writing,) = admin.describe_producers([place])[place].active_producers
+
+    assert (listed.transactional_id, listed.state) == (name, "Ongoing")
+    assert described.topic_partitions == {place}
+    assert described.producer_id == writing.producer_id == listed.producer_id
+    assert writing.current_transaction_start_offset == 0
+    producer.commit_transaction()
+    assert admin.describe_transactions([name])[name].state == "CompleteCommit"
+    producer.close()
+    admin.close()

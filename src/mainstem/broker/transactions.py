@@ -282,31 +282,34 @@ class Transactions:
 
     # Administration
 
-    def ids(self) -> list[str]:
-        """Return every transactional id."""
-        with self._state.lock:
-            return sorted(self.ledger.transactions)
-
     def describe(self, transactional_id: str) -> TransactionDescription:
         """Return a transactional id; raises UnknownTransaction."""
         with self._state.lock:
             found = self.ledger.transactions.get(transactional_id)
             if found is None:
                 raise UnknownTransaction(transactional_id)
-            places = [
-                (topic.name, at.number)
-                for at in self.ledger.parts.get(transactional_id, ())
-                if (topic := self._state.topics.by_id(at.topic_id)) is not None
-            ]
-            return TransactionDescription(
-                transactional_id,
-                found.phase,
-                found.producer_id,
-                found.epoch,
-                found.timeout_ms,
-                found.started_ms,
-                tuple(sorted(places)),
-            )
+            return self._described(transactional_id, found)
+
+    def every(self) -> list[TransactionDescription]:
+        """Return every transactional id, described."""
+        with self._state.lock:
+            return [self._described(*item) for item in sorted(self.ledger.transactions.items())]
+
+    def _described(self, transactional_id: str, found: Transaction) -> TransactionDescription:
+        places = [
+            (topic.name, at.number)
+            for at in self.ledger.parts.get(transactional_id, ())
+            if (topic := self._state.topics.by_id(at.topic_id)) is not None
+        ]
+        return TransactionDescription(
+            transactional_id,
+            found.phase,
+            found.producer_id,
+            found.epoch,
+            found.timeout_ms,
+            found.started_ms,
+            tuple(sorted(places)),
+        )
 
     # Time
 

@@ -16,6 +16,18 @@ from mainstem.heads.kafka.messages.connection import (
     ApiVersionsResponse,
 )
 from mainstem.heads.kafka.messages.produce import PRODUCE, ProducedPartition, ProduceResponse
+from mainstem.heads.kafka.messages.producers import (
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ProducersTopic,
+)
 from mainstem.heads.kafka.messages.transactions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -226,3 +238,48 @@ def test_a_producer_that_nobody_knows_is_told_so(peer: Peer) -> None:
 
     assert Code(producer.end(NEWER).error_code) is Code.INVALID_PRODUCER_ID_MAPPING
     assert Code(producer.write(12).error_code) is Code.UNKNOWN_PRODUCER_ID
+
+
+def test_transactions_are_listed_by_state_producer_and_age(peer: Peer) -> None:
+    ended, ongoing = Producer(peer), Producer(peer)
+    for producer in (ended, ongoing):
+        producer.write(12)
+    ended.end(NEWER)
+    mine = {ended.transactional_id: "ended", ongoing.transactional_id: "ongoing"}
+
+    def listed(**filters: object) -> set[str]:
+        wish = ListTransactionsRequest(**filters)  # type: ignore[arg-type]
+        answer = peer.ask(LIST_TRANSACTIONS, 1, wish, ListTransactionsResponse)
+        return {mine.get(each.transactional_id, "") for each in answer.transaction_states} - {""}
+
+    assert listed() == {"ended", "ongoing"}
+    assert listed(state_filters=("Ongoing", "PrepareCommit")) == {"ongoing"}
+    assert listed(state_filters=("Unheard",)) == set()
+    assert listed(producer_id_filters=(ended.producer_id,)) == {"ended"}
+    assert listed(duration_filter=3_600_000) == set()
+
+
+def test_states_that_do_not_exist_are_named(peer: Peer) -> None:
+    wish = ListTransactionsRequest(state_filters=("Ongoing", "Dead", "Unheard"))
+
+    answer = peer.ask(LIST_TRANSACTIONS, 0, wish, ListTransactionsResponse)
+
+    assert answer.unknown_state_filters == ("Unheard",)
+
+
+def test_what_does_not_exist_is_described_as_missing(peer: Peer) -> None:
+    described = peer.ask(
+        DESCRIBE_TRANSACTIONS,
+        0,
+        DescribeTransactionsRequest(("none",)),
+        DescribeTransactionsResponse,
+    )
+    topics = (ProducersTopic("none", (0,)), ProducersTopic("t", (99,)))
+    producers = peer.ask(
+        DESCRIBE_PRODUCERS, 0, DescribeProducersRequest(topics), DescribeProducersResponse
+    )
+
+    code = described.transaction_states[0].error_code
+    assert Code(code) is Code.TRANSACTIONAL_ID_NOT_FOUND
+    codes = [Code(each.partitions[0].error_code) for each in producers.topics]
+    assert codes == [Code.UNKNOWN_TOPIC_OR_PARTITION] * 2

@@ -16,6 +16,7 @@ from mainstem.heads.kafka.adapter import (
     membership,
     metadata,
     produce,
+    producers,
     topic_partitions,
     topics,
     transactions,
@@ -82,5 +83,8 @@ SERVED: dict[int, Served] = {
     ),
     47: _served(cursors.DELETE_FIRST, cursors.DELETE_LAST, cursors.delete),
     60: _served(metadata.CLUSTER_FIRST, metadata.CLUSTER_LAST, metadata.cluster),
+    61: _served(producers.PRODUCERS_FIRST, producers.PRODUCERS_LAST, producers.describe_producers),
+    65: _served(producers.DESCRIBE_FIRST, producers.DESCRIBE_LAST, producers.describe),
+    66: _served(producers.LIST_FIRST, producers.LIST_LAST, producers.list_all),
     75: _served(topic_partitions.FIRST, topic_partitions.LAST, topic_partitions.answer),
 }

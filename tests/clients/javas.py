@@ -1,0 +1,44 @@
+"""The Java client (kafka-clients 4.3.0), compiled and run; .ci/run brings the jars."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+JARS = sorted((ROOT / ".cache" / "java").glob("*.jar"))
+SOURCES = Path(__file__).parent / "java"
+PATIENCE_S = 120
+
+NEEDED = [
+    pytest.mark.peers,
+    pytest.mark.skipif(not JARS, reason="kafka-clients is not in .cache/java: run .ci/run"),
+    pytest.mark.skipif(
+        shutil.which("javac") is None, reason="javac is missing: apt-get install default-jdk"
+    ),
+]
+
+Java = Callable[..., list[str]]
+
+
+def compiled(program: str, classes: Path, address: str) -> Java:
+    """Compile a program; returns a function that runs it to its end, and gives what it said."""
+    path = ":".join(map(str, JARS))
+    source = str(SOURCES / f"{program}.java")
+    subprocess.run(["javac", "-cp", path, "-d", str(classes), source], check=True)
+    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{path}"]
+
+    def run(*arguments: str) -> list[str]:
+        done = subprocess.run(
+            [*command, program, address, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return run
