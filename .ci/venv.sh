@@ -19,8 +19,10 @@ find_python() {
 
 # What a tier needs, as requirements for pip. pip reads dependency groups by itself only since 25.1.
 wanted() {
-    printf '%s\n' -e .
-    if [ "$1" = test ]; then
+    if [ "$1" != test ]; then
+        printf '%s\n' -e .
+    else
+        printf '%s\n' -e '.[spark]'
         .venv/bin/python -c '
 import tomllib
 with open("pyproject.toml", "rb") as file:

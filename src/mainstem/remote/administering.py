@@ -4,7 +4,14 @@ from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+    Uuid,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -111,11 +118,14 @@ class Administration:
             found[resource.name] = from_kafka(values, resources[resource])
         return found
 
-    def bounds(self, places: Iterable[Place]) -> dict[Place, Bounds]:
-        """Return where partitions begin and end; what is gone is left out."""
+    def bounds(self, places: Iterable[Place], *, committed: bool = False) -> dict[Place, Bounds]:
+        """Return where partitions begin and end; what is gone is left out.
+
+        With ``committed`` they end where the first open transaction begins.
+        """
         wanted = list(places)
         starts = self._offsets(dict.fromkeys(wanted, _EARLIEST))
-        tails = self._offsets(dict.fromkeys(wanted, _LATEST))
+        tails = self._offsets(dict.fromkeys(wanted, _LATEST), committed=committed)
         return {
             place: Bounds(starts[place][0], tails[place][0], max(0, tails[place][1]))
             for place in wanted
@@ -187,13 +197,17 @@ class Administration:
         bounds = self.bounds([(at.topic, at.partition)])[at.topic, at.partition]
         return out_of_range((at.topic, at.partition), at.offset, bounds)
 
-    def _offsets(self, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, tuple[int, int]]:
+    def _offsets(
+        self, wanted: Mapping[Place, OffsetSpec], *, committed: bool = False
+    ) -> dict[Place, tuple[int, int]]:
         """Return offset and leader epoch for each partition that exists."""
         if not wanted:
             return {}
         asked = {TopicPartition(*place): spec for place, spec in wanted.items()}
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        answers = self.client.list_offsets(asked, isolation_level=isolation, **self._wait)
         found = {}
-        for at, future in self.client.list_offsets(asked, **self._wait).items():
+        for at, future in answers.items():
             try:
                 info = self.link.result(future, topic=at.topic, partition=at.partition)
             except (UnknownTopic, UnknownPartition):

@@ -1,0 +1,57 @@
+"""``spark.read``: a bounded range, narrowed by the filters that Spark passes down."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from mainstem.pipelines.format.filters import Wanted
+from mainstem.pipelines.format.loss import Losses
+from mainstem.pipelines.format.offsets import Offsets
+from mainstem.pipelines.format.options import SourceOptions
+from mainstem.pipelines.format.planning import Range, split
+from mainstem.pipelines.format.survey import Survey
+from mainstem.pipelines.format.tasks import Task, read_task
+
+
+class BatchReader(DataSourceReader):
+    """Plans one read."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._wanted = Wanted()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take the filters that narrow what is read; return those that Spark still has to apply."""
+        return [each for each in filters if not self._wanted.take(each)]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks that read everything wanted."""
+        options, wanted = self._options, self._wanted
+        survey = Survey(options)
+        topics = survey.required()
+        bounds = survey.bounds(fresh=True)
+        said = survey.edge(options.starting, bounds, unnamed="earliest")
+        ids = {name: each.id for name, each in topics.items()}
+        losses = Losses(fail=options.fail_on_data_loss)
+        starts = losses.resumed(Offsets(said, ids), topics, bounds)
+        ends = survey.edge(options.ending, bounds, unnamed="latest")
+        if wanted.since_ms is not None:
+            since = survey.at_time(bounds, wanted.since_ms)
+            starts = {
+                place: max(start, since.get(place, bounds[place].tail))
+                for place, start in starts.items()
+            }
+        ranges = [
+            wanted.narrowed(Range(*place, starts[place], min(ends[place], limits.tail)))
+            for place, limits in sorted(bounds.items())
+            if wanted.partition(place[1])
+        ]
+        pieces = split(
+            ranges, min_partitions=options.min_partitions, max_rows=options.max_rows_per_partition
+        )
+        return [Task(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read what one task was given."""
+        return read_task(self._options, partition)

@@ -1,0 +1,89 @@
+"""Filters that Spark passes down: on partition, offset and timestamp they save reading."""
+
+from datetime import UTC, datetime
+from typing import cast
+
+import msgspec
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from mainstem.pipelines.format.planning import Range
+
+_FIRST, _LAST = 0, 2**63 - 1
+
+
+class Wanted(msgspec.Struct):
+    """What all filters together leave over."""
+
+    partitions: frozenset[int] | None = None
+    partition_from: int = _FIRST
+    partition_to: int = _LAST
+    offset_from: int = _FIRST
+    offset_to: int = _LAST
+    """Not included."""
+    since_ms: int | None = None
+
+    def take(self, given: Filter) -> bool:
+        """Narrow by a filter; tells whether that is all there is to it."""
+        attribute = getattr(given, "attribute", None)
+        if attribute == ("timestamp",):
+            self._since(given)
+            # Where a partition's events are not in order of time, more than asked for is read.
+            return False
+        if attribute == ("partition",) and isinstance(given, In | EqualTo):
+            values = given.value if isinstance(given, In) else (given.value,)
+            asked = frozenset(cast("tuple[int, ...]", values))
+            self.partitions = asked if self.partitions is None else self.partitions & asked
+            return True
+        bounds = _bounds(given)
+        if bounds is None or attribute not in (("partition",), ("offset",)):
+            return False
+        first, end = bounds
+        if attribute == ("offset",):
+            self.offset_from = max(self.offset_from, first)
+            self.offset_to = min(self.offset_to, end)
+        else:
+            self.partition_from = max(self.partition_from, first)
+            self.partition_to = min(self.partition_to, end)
+        return True
+
+    def partition(self, number: int) -> bool:
+        """Tell whether a partition is wanted at all."""
+        named = self.partitions is None or number in self.partitions
+        return named and self.partition_from <= number < self.partition_to
+
+    def narrowed(self, whole: Range) -> Range:
+        """Return the part of a range that is wanted, which may be none."""
+        start = max(whole.start, self.offset_from)
+        end = min(whole.end, self.offset_to)
+        return Range(whole.topic, whole.partition, start, max(start, end))
+
+    def _since(self, given: Filter) -> None:
+        if not isinstance(given, EqualTo | GreaterThan | GreaterThanOrEqual):
+            return
+        moment = given.value
+        if isinstance(moment, datetime):
+            aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            since_ms = int(aware.timestamp() * 1000)
+            self.since_ms = max(self.since_ms or 0, since_ms)
+
+
+def _bounds(given: Filter) -> tuple[int, int] | None:
+    """Return the numbers that fit, from one to before another."""
+    value = getattr(given, "value", None)
+    if not isinstance(value, int):
+        return None
+    if isinstance(given, EqualTo):
+        return value, value + 1
+    if isinstance(given, GreaterThan | GreaterThanOrEqual):
+        return value + isinstance(given, GreaterThan), _LAST
+    if isinstance(given, LessThan | LessThanOrEqual):
+        return _FIRST, value + isinstance(given, LessThanOrEqual)
+    return None

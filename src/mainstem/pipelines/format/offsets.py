@@ -1,0 +1,60 @@
+"""How far a query has got: an offset for every partition, and the id of every topic.
+
+Written to the checkpoint by Spark, as JSON. The ids are there because a topic that was deleted and
+made again has the same name and other events.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from mainstem.core.errors import InvalidSetting
+from mainstem.remote.administering import Place
+
+Json = dict[str, dict[str, object]]
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """Where a query stands in every partition that it reads: at the next event."""
+
+    places: dict[Place, int]
+    ids: dict[str, str]
+
+    def json(self) -> Json:
+        """Return what Spark keeps."""
+        topics: dict[str, object] = {}
+        for (topic, partition), offset in sorted(self.places.items()):
+            offsets = topics.setdefault(topic, {})
+            assert isinstance(offsets, dict)
+            offsets[str(partition)] = offset
+        return {"offsets": topics, "ids": dict(sorted(self.ids.items()))}
+
+    def of(self, topics: Iterable[str]) -> "Offsets":
+        """Return the part about some topics."""
+        wanted = set(topics)
+        return Offsets(
+            {place: offset for place, offset in self.places.items() if place[0] in wanted},
+            {topic: each for topic, each in self.ids.items() if topic in wanted},
+        )
+
+
+class _Kept(msgspec.Struct):
+    offsets: dict[str, dict[int, int]]
+    ids: dict[str, str]
+
+
+def from_json(kept: Mapping[str, object]) -> Offsets:
+    """Return offsets as Spark kept them; raises InvalidSetting for those of another source."""
+    try:
+        found = msgspec.convert(kept, _Kept, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidSetting(
+            f"the checkpoint does not hold offsets of a mainstem source ({error}); "
+            "start the query with a checkpoint of its own"
+        ) from None
+    places = {
+        (topic, partition): offset
+        for topic, offsets in found.offsets.items()
+        for partition, offset in offsets.items()
+    }
+    return Offsets(places, found.ids)

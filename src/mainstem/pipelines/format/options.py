@@ -1,0 +1,223 @@
+"""What can be said with ``.option(...)``: every option has a meaning here, or is refused."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from mainstem.core.errors import InvalidSetting
+from mainstem.remote.link import Link
+
+EARLIEST, LATEST = -2, -1
+"""What stands for the two ends of a partition in JSON, as in Spark's Kafka source."""
+
+DEFAULT_ADDRESS = "127.0.0.1:9092"
+DEFAULT_MAX_ROWS = 500_000
+DEFAULT_MAX_BYTES = 256 << 20
+DEFAULT_BATCH_ROWS = 10_000
+
+_SPARKS = {"path", "checkpointlocation", "queryname", "outputmode", "includeheaders"}
+"""Spark's own, which come along; headers are always there."""
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20}
+_UNITS |= {"g": 1 << 30, "gb": 1 << 30}
+
+Offsets = str | dict[str, dict[int, int]]
+"""``earliest``, ``latest``, or offsets of partitions by topic."""
+
+
+class Server(msgspec.Struct, frozen=True):
+    """Where the topics are."""
+
+    address: str
+    settings: dict[str, str]
+    timeout_s: float = 30.0
+
+    def link(self) -> Link:
+        """Return how clients of it are set up."""
+        return Link(self.address, timeout_s=self.timeout_s, settings=self.settings)
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """Where reading begins or ends: at offsets, or at a time."""
+
+    offsets: Offsets
+    timestamp_ms: int | None = None
+
+
+class SourceOptions(msgspec.Struct, frozen=True):
+    """What a source reads, and how."""
+
+    server: Server
+    topics: tuple[str, ...]
+    pattern: str | None
+    starting: Edge
+    ending: Edge
+    max_rows: int
+    max_bytes: int
+    min_partitions: int
+    max_rows_per_partition: int | None
+    fail_on_data_loss: bool
+    group: str | None
+    by_timestamp: bool
+    batch_rows: int
+
+
+class Given:
+    """Options by name, whatever their case; what was asked for is known in the end."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): str(value) for name, value in options.items()}
+        self._known = set(_SPARKS)
+
+    def text(self, *names: str) -> str | None:
+        """Return the option under the first of its names that was given."""
+        self._known |= {name.lower() for name in names}
+        found = [name for name in names if self._options.get(name.lower())]
+        if len(found) > 1:
+            raise InvalidSetting(f"{found[0]} and {found[1]} say the same; give one of them")
+        return self._options[found[0].lower()] if found else None
+
+    def number(self, *names: str, default: int, least: int = 1) -> int:
+        """Return a whole number; k, m and g stand for powers of 1024."""
+        text = self.text(*names)
+        if text is None:
+            return default
+        found = re.fullmatch(r"(\d+)\s*([kmg]?b?)", text.strip().lower())
+        number = int(found[1]) * _UNITS[found[2]] if found else -1
+        if number < least:
+            raise InvalidSetting(f"{names[0]} must be a number, {least} or more, not {text!r:.100}")
+        return number
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return true or false."""
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise InvalidSetting(f"{name} must be true or false, not {text!r:.100}")
+        return text.lower() == "true"
+
+    def choice(self, name: str, *choices: str) -> str:
+        """Return one of some words, the first by default."""
+        text = self.text(name) or choices[0]
+        if text.lower() not in choices:
+            raise InvalidSetting(f"{name} must be {' or '.join(choices)}, not {text!r:.100}")
+        return text.lower()
+
+    def server(self) -> Server:
+        """Return where the topics are; ``kafka.*`` are settings of librdkafka."""
+        address = self.text("address", "kafka.bootstrap.servers") or DEFAULT_ADDRESS
+        settings = {
+            name.removeprefix("kafka."): value
+            for name, value in self._options.items()
+            if name.startswith("kafka.") and name != "kafka.bootstrap.servers"
+        }
+        self._known |= {f"kafka.{name}" for name in settings}
+        timeout_s = self.number("timeoutSeconds", default=30)
+        server = Server(address, settings, float(timeout_s))
+        server.link()
+        return server
+
+    def refuse_others(self, kind: str) -> None:
+        """Raise InvalidSetting for an option that nobody asked for."""
+        # Spark adds some of its own that begin with underscores.
+        others = [each for each in self._options if each not in self._known and each[:1] != "_"]
+        if others:
+            known = ", ".join(sorted(self._known - _SPARKS))
+            raise InvalidSetting(f"a mainstem {kind} has no option {others[0]!r}; it has {known}")
+
+
+def source_options(options: Mapping[str, str]) -> SourceOptions:
+    """Read the options of a source; raises InvalidSetting."""
+    given = Given(options)
+    topics, pattern = _topics(given)
+    maximum = given.text("maxRowsPerPartition", "maxRecordsPerPartition")
+    found = SourceOptions(
+        server=given.server(),
+        topics=topics,
+        pattern=pattern,
+        starting=_edge(given, "starting", "earliest"),
+        ending=_edge(given, "ending", "latest"),
+        max_rows=given.number(
+            "maxRowsPerTrigger", "maxOffsetsPerTrigger", default=DEFAULT_MAX_ROWS
+        ),
+        max_bytes=given.number("maxBytesPerTrigger", default=DEFAULT_MAX_BYTES),
+        min_partitions=given.number("minPartitions", default=1),
+        max_rows_per_partition=(
+            given.number("maxRowsPerPartition", "maxRecordsPerPartition", default=1)
+            if maximum
+            else None
+        ),
+        fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+        group=given.text("group", "groupId"),
+        by_timestamp=given.choice("admit", "timestamp", "evenly") == "timestamp",
+        batch_rows=given.number("batchRows", default=DEFAULT_BATCH_ROWS),
+    )
+    given.refuse_others("source")
+    return found
+
+
+def _topics(given: Given) -> tuple[tuple[str, ...], str | None]:
+    pattern = given.text("subscribePattern")
+    names = given.text("subscribe", "topic", "topics", "path")
+    if pattern and names:
+        raise InvalidSetting("subscribe and subscribePattern exclude each other; give one of them")
+    if pattern:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise InvalidSetting(f"subscribePattern {pattern!r:.200}: {error}") from None
+        return (), pattern
+    topics = tuple(dict.fromkeys(each.strip() for each in (names or "").split(",") if each.strip()))
+    if not topics:
+        raise InvalidSetting(
+            "no topic to read: load('orders'), or option subscribe ('orders,refunds') "
+            "or subscribePattern ('orders-.*')"
+        )
+    return topics, None
+
+
+def _edge(given: Given, side: str, default: str) -> Edge:
+    offsets, timestamp = given.text(f"{side}Offsets"), given.text(f"{side}Timestamp")
+    if offsets and timestamp:
+        raise InvalidSetting(f"{side}Offsets and {side}Timestamp exclude each other; give one")
+    if timestamp:
+        return Edge(default, timestamp_of(timestamp, f"{side}Timestamp"))
+    if offsets is None:
+        return Edge(default)
+    if offsets.lower() in ("earliest", "latest"):
+        if side == "ending" and offsets.lower() == "earliest":
+            raise InvalidSetting("endingOffsets cannot be earliest: there would be nothing to read")
+        return Edge(offsets.lower())
+    return Edge(_offsets(offsets, f"{side}Offsets"))
+
+
+def _offsets(text: str, name: str) -> dict[str, dict[int, int]]:
+    try:
+        found: object = msgspec.json.decode(text)
+        # What a progress report or a checkpoint shows can be given as it is.
+        if isinstance(found, dict) and set(found) == {"offsets", "ids"}:
+            found = found["offsets"]
+        return msgspec.convert(found, dict[str, dict[int, int]], strict=False)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise InvalidSetting(
+            f"{name} must be earliest, latest, or JSON as "
+            f'{{"orders": {{"0": 23, "1": -2}}}} (-2 earliest, -1 latest): {error}'
+        ) from None
+
+
+def timestamp_of(text: str, name: str) -> int:
+    """Return milliseconds since 1970, given as such or as an ISO 8601 time (UTC if not said)."""
+    if re.fullmatch(r"\d+", text.strip()):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidSetting(
+            f"{name} must be milliseconds since 1970, or a time as 2026-01-31T12:00:00Z, "
+            f"not {text!r:.100}"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,128 @@
+"""Which offsets a micro-batch reads, and how they are shared out among tasks.
+
+How this works: if more is waiting than a batch may hold, somebody has to wait. Reading every
+partition at its own speed would let one run ahead of the others, and with it the watermark, so
+that events that were on time would be called late. So a batch ends at a moment, the same for all
+partitions: in each of them at the first event with a later timestamp. That moment is searched for
+by asking where partitions stand at a time, so that the batch is neither too large nor much smaller
+than it may be. Events without order in a partition never let it run ahead: only what
+is before the first event of a later time is read.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from mainstem.remote.administering import Place
+
+Positions = Mapping[Place, int]
+AtTime = Callable[[int], Positions]
+"""Tells the first offset at or after a time (in ms) in every partition, or its end."""
+
+_FULL_ENOUGH = 0.5
+_FIRST_STEP_MS = 60_000
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Offsets of one partition that one task reads: from ``start`` to before ``end``."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class Admission:
+    """Chooses where batches end; it remembers where it was only in order to search less."""
+
+    def __init__(self) -> None:
+        self._until_ms = 0
+        self._step_ms = _FIRST_STEP_MS
+
+    def by_time(
+        self, start: Positions, tails: Positions, max_rows: int, at_time: AtTime, now_ms: int
+    ) -> dict[Place, int]:
+        """Return ends at most so many rows from the start, at one moment in all partitions."""
+
+        def ends(moment_ms: int) -> dict[Place, int]:
+            found = at_time(moment_ms)
+            return {
+                place: max(start[place], min(tail, found.get(place, tail)))
+                for place, tail in tails.items()
+            }
+
+        if rows_between(start, tails) <= max_rows:
+            return dict(tails)
+        low, high, over = self._around(start, max_rows, ends, now_ms)
+        best = ends(low)
+        while high - low > 1 and rows_between(start, best) < max_rows * _FULL_ENOUGH:
+            middle = (low + high) // 2
+            found = ends(middle)
+            if rows_between(start, found) <= max_rows:
+                low, best = middle, found
+            else:
+                high, over = middle, found
+        self._step_ms = max(1, low - self._until_ms)
+        self._until_ms = low
+        if rows_between(start, best) > 0:
+            return best
+        # More in one millisecond than a batch may hold, or nothing but times yet to come.
+        return evenly(start, over, max_rows)
+
+    def _around(
+        self, start: Positions, max_rows: int, ends: AtTime, now_ms: int
+    ) -> tuple[int, int, Positions]:
+        """Return a moment that is not too late, one that is, and the ends at that one."""
+        low = self._until_ms
+        if rows_between(start, ends(low)) > max_rows:
+            low = 0
+        step = self._step_ms if low else now_ms
+        while True:
+            high = low + step
+            found = ends(high)
+            if rows_between(start, found) > max_rows or high > now_ms:
+                return low, high, found
+            low, step = high, step * 2
+
+
+def evenly(start: Positions, tails: Positions, max_rows: int) -> dict[Place, int]:
+    """Return ends at most so many rows from the start, every partition by its share of them."""
+    waiting = rows_between(start, tails)
+    if waiting <= max_rows:
+        return dict(tails)
+    ends, left = {}, max_rows
+    for place, tail in sorted(tails.items(), key=lambda each: each[1] - start[each[0]]):
+        rows = tail - start[place]
+        share = min(left, max(1, rows * max_rows // waiting)) if rows > 0 else min(rows, 0)
+        ends[place] = start[place] + share
+        left -= max(share, 0)
+    return ends
+
+
+def rows_between(start: Positions, ends: Positions) -> int:
+    """Return how many offsets lie between; there are at most so many events."""
+    return sum(max(0, end - start[place]) for place, end in ends.items())
+
+
+def split(
+    ranges: Iterable[Range], *, min_partitions: int = 1, max_rows: int | None = None
+) -> list[Range]:
+    """Share ranges out among at least so many tasks, with at most so many rows each."""
+    whole = [each for each in ranges if each.end > each.start]
+    total = sum(each.end - each.start for each in whole)
+    most = max_rows or max(total, 1)
+    if min_partitions > len(whole):
+        most = min(most, max(1, -(-total // min_partitions)))
+    return [piece for each in whole for piece in _pieces(each, most)]
+
+
+def _pieces(whole: Range, most: int) -> Iterable[Range]:
+    rows = whole.end - whole.start
+    count = -(-rows // most)
+    for index in range(count):
+        yield Range(
+            whole.topic,
+            whole.partition,
+            whole.start + rows * index // count,
+            whole.start + rows * (index + 1) // count,
+        )

@@ -1,0 +1,156 @@
+"""``spark.readStream``: where micro-batches begin and end.
+
+How this works: Spark keeps this object for the life of a query, in a process of its own, and asks
+it, again and again: where do you begin (once, for a new checkpoint), how far can a batch go from
+here, which tasks read from here to there, and: that much is done. Tasks run elsewhere, on a copy
+of this object that only reads. After a restart Spark asks for the tasks of the batch that was not
+finished, from the same start to the same end as before.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from mainstem.core.errors import MainstemError
+from mainstem.pipelines.format.loss import Losses
+from mainstem.pipelines.format.offsets import Json, Offsets, from_json
+from mainstem.pipelines.format.options import SourceOptions
+from mainstem.pipelines.format.planning import Admission, Positions, Range, evenly, split
+from mainstem.pipelines.format.survey import Survey
+from mainstem.pipelines.format.tasks import Task, read_task
+from mainstem.remote.administering import Place
+from mainstem.remote.cursors import Cursors
+
+_log = logging.getLogger("mainstem.spark")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans the micro-batches of one query."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._kept_survey: Survey | None = None
+        self._admission = Admission()
+        self._losses = Losses(fail=options.fail_on_data_loss)
+        self._target: Positions | None = None
+
+    @property
+    def _survey(self) -> Survey:
+        # Not made with the object: tasks have a copy of it, and ask the server nothing.
+        if self._kept_survey is None:
+            self._kept_survey = Survey(self._options)
+        return self._kept_survey
+
+    def initialOffset(self) -> Json:  # noqa: N802
+        """Return where a query without a checkpoint begins."""
+        topics = self._survey.required()
+        bounds = self._survey.bounds(fresh=True)
+        places = self._survey.edge(self._options.starting, bounds, unnamed="earliest")
+        return Offsets(places, {name: each.id for name, each in topics.items()}).json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return how many rows a batch may have."""
+        return ReadMaxRows(self._options.max_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end: what comes after this is not read."""
+        self._survey.required()
+        self._target = self._ends(fresh=True)
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        """Return how far the next batch can go."""
+        kept = from_json(start)
+        survey = self._survey
+        topics, bounds = survey.topics(), survey.bounds()
+        begin = self._losses.resumed(kept, topics, bounds)
+        ends = {
+            place: max(begin[place], end) for place, end in self._ends().items() if place in begin
+        }
+        if not isinstance(limit, ReadAllAvailable):
+            ends = self._admitted(begin, ends, limit)
+        ids = kept.ids | {topic: topics[topic].id for topic, _ in ends}
+        return Offsets(_of_gone(kept, topics) | ends, ids).json()
+
+    def reportLatestOffset(self) -> Json:  # noqa: N802
+        """Return where the partitions end, for the progress of the query."""
+        ids = {name: each.id for name, each in self._survey.topics().items()}
+        places = {place: each.tail for place, each in self._survey.bounds().items()}
+        return Offsets(places, ids).json()
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """Return the tasks that read from start to end."""
+        first, last = from_json(start), from_json(end)
+        survey = self._survey
+        topics, bounds = survey.topics(), survey.bounds()
+        if any(place not in bounds for place in last.places):
+            topics, bounds = survey.topics(fresh=True), survey.bounds(fresh=True)
+        begin = self._losses.resumed(first, topics, bounds)
+        ranges = [
+            Range(*place, begin[place], offset)
+            for place, offset in sorted(last.places.items())
+            if self._is_there(place, last, begin, topics)
+        ]
+        pieces = split(
+            ranges,
+            min_partitions=self._options.min_partitions,
+            max_rows=self._options.max_rows_per_partition,
+        )
+        return [Task(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read what one task was given."""
+        return read_task(self._options, partition)
+
+    def commit(self, end: Json) -> None:
+        """Move the group's cursors, so that everybody can see how far the query is."""
+        group = self._options.group
+        if group is None:
+            return
+        link = self._options.server.link()
+        try:
+            Cursors(self._survey.administration).move(group, from_json(end).places)
+        except MainstemError as error:
+            # The checkpoint is what counts.
+            _log.warning("the cursors of group %r at %s: %s", group, link.address, error)
+
+    def _ends(self, *, fresh: bool = False) -> Positions:
+        if self._target is not None:
+            return self._target
+        bounds = self._survey.bounds(fresh=fresh)
+        said = self._survey.edge(self._options.ending, bounds, unnamed="latest")
+        return {place: min(said[place], each.tail) for place, each in bounds.items()}
+
+    def _admitted(
+        self, begin: Positions, ends: dict[Place, int], limit: ReadLimit
+    ) -> dict[Place, int]:
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
+        if not self._options.by_timestamp or len(ends) == 1:
+            return evenly(begin, ends, most)
+        now_ms = time.time_ns() // 1_000_000
+        survey = self._survey
+        return self._admission.by_time(
+            begin, ends, most, lambda moment_ms: survey.at_time(ends, moment_ms), now_ms
+        )
+
+    def _is_there(
+        self, place: Place, last: Offsets, begin: Positions, topics: Mapping[str, object]
+    ) -> bool:
+        """Tell whether a partition of a batch that was planned can still be read."""
+        if place not in begin:
+            self._losses.tell(f"partition {place[1]} of topic {place[0]!r} is gone")
+            return False
+        return True
+
+
+def _of_gone(kept: Offsets, topics: Mapping[str, object]) -> dict[Place, int]:
+    """Return the offsets of topics that are not there any more: they stay as they were."""
+    return {place: offset for place, offset in kept.places.items() if place[0] not in topics}

@@ -1,0 +1,112 @@
+"""What there is to read: topics, partitions, and where they begin and end.
+
+Spark asks for the end about every ten milliseconds, so answers are kept for a moment.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from mainstem.core.errors import UnknownPartition, UnknownTopic
+from mainstem.pipelines.format.options import EARLIEST, LATEST, Edge, SourceOptions
+from mainstem.remote.administering import Administration, Bounds, Described, Place
+
+TOPICS_KEPT_S = 1.0
+"""How soon a new partition is seen, or a new topic that fits a pattern."""
+BOUNDS_KEPT_S = 0.02
+
+
+class Survey:
+    """Asks a server about the topics of a source."""
+
+    def __init__(
+        self, options: SourceOptions, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options = options
+        self._now = now
+        link = options.server.link()
+        link.knock()
+        self.administration = Administration(link)
+        self._topics: tuple[float, dict[str, Described]] = (float("-inf"), {})
+        self._bounds: tuple[float, dict[Place, Bounds]] = (float("-inf"), {})
+
+    def topics(self, *, fresh: bool = False) -> dict[str, Described]:
+        """Return the topics that there are of those asked for; raises UnknownTopic for none."""
+        asked_at, known = self._topics
+        now = self._now()
+        if fresh or now - asked_at >= TOPICS_KEPT_S:
+            known = self.administration.describe(self._names())
+            self._topics = (now, known)
+        return known
+
+    def required(self) -> dict[str, Described]:
+        """Return all topics asked for, now; raises UnknownTopic if a named one is not there."""
+        found = self.topics(fresh=True)
+        for name in self._options.topics:
+            if name not in found:
+                raise UnknownTopic(name)
+        return found
+
+    def bounds(self, *, fresh: bool = False) -> dict[Place, Bounds]:
+        """Return where the committed part of every partition begins and ends."""
+        asked_at, known = self._bounds
+        now = self._now()
+        if fresh or now - asked_at >= BOUNDS_KEPT_S:
+            known = self.administration.bounds(self.places(), committed=True)
+            self._bounds = (now, known)
+        return known
+
+    def places(self) -> list[Place]:
+        """Return every partition of every topic."""
+        return [
+            (topic, partition)
+            for topic, described in self.topics().items()
+            for partition in range(described.partitions)
+        ]
+
+    def at_time(self, places: Iterable[Place], timestamp_ms: int) -> dict[Place, int]:
+        """Return the first offset at or after a time, where there is one."""
+        found = self.administration.at_time(places, timestamp_ms)
+        return {place: offset for place, offset in found.items() if offset is not None}
+
+    def edge(self, edge: Edge, bounds: Mapping[Place, Bounds], *, unnamed: str) -> dict[Place, int]:
+        """Return the offset at which reading begins or ends in every partition."""
+        if edge.timestamp_ms is not None:
+            found = self.at_time(bounds, edge.timestamp_ms)
+            return {
+                place: min(found.get(place, limits.tail), limits.tail)
+                for place, limits in bounds.items()
+            }
+        if isinstance(edge.offsets, str):
+            return {place: _end(edge.offsets, limits) for place, limits in bounds.items()}
+        for topic, offsets in edge.offsets.items():
+            for partition in offsets:
+                if (topic, partition) not in bounds:
+                    raise UnknownPartition(topic, partition)
+        return {
+            place: _said(edge.offsets.get(place[0], {}).get(place[1]), unnamed, limits)
+            for place, limits in bounds.items()
+        }
+
+    def _names(self) -> Iterable[str]:
+        if self._options.pattern is None:
+            return self._options.topics
+        fits = re.compile(self._options.pattern).fullmatch
+        # Who asks for `.*` does not mean what brokers keep for themselves.
+        return [
+            name
+            for name in self.administration.partitions()
+            if fits(name) and not name.startswith("__")
+        ]
+
+
+def _said(offset: int | None, unnamed: str, bounds: Bounds) -> int:
+    if offset is None:
+        return _end(unnamed, bounds)
+    if offset == EARLIEST:
+        return bounds.start
+    return bounds.tail if offset == LATEST else offset
+
+
+def _end(word: str, bounds: Bounds) -> int:
+    return bounds.start if word == "earliest" else bounds.tail

@@ -1,0 +1,46 @@
+"""What a task of Spark is given to read, and reading it, in a process of its own."""
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from mainstem.core.errors import OffsetOutOfRange
+from mainstem.pipelines.format.loss import DataLoss
+from mainstem.pipelines.format.options import SourceOptions
+from mainstem.pipelines.format.planning import Range
+from mainstem.pipelines.format.reading import read_range
+from mainstem.remote.administering import Administration
+
+_log = logging.getLogger("mainstem.spark")
+
+
+class Task(InputPartition):
+    """A range of one partition."""
+
+    def __init__(self, wanted: Range) -> None:
+        super().__init__(wanted)
+
+
+def read_task(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Read what a task was given; what retention took meanwhile is data loss."""
+    wanted = task.value
+    assert isinstance(wanted, Range)
+    link = options.server.link()
+    link.knock()
+    try:
+        yield from read_range(link, wanted, options.batch_rows)
+    except OffsetOutOfRange:
+        place = (wanted.topic, wanted.partition)
+        first = Administration(link).bounds([place])[place].start
+        what = (
+            f"offsets {wanted.start} to {wanted.end} of partition {wanted.partition} of topic "
+            f"{wanted.topic!r} were to be read, and the first one kept is {first}"
+        )
+        if options.fail_on_data_loss:
+            raise DataLoss(what) from None
+        _log.warning("%s; the query goes on with what there is", what)
+        if wanted.start < first < wanted.end:
+            rest = Range(wanted.topic, wanted.partition, first, wanted.end)
+            yield from read_range(link, rest, options.batch_rows)
