@@ -310,9 +310,14 @@ class Broker:
 
     def groups(self) -> list[GroupState]:
         """Return every group that is live or has cursors, by name."""
+        names = self.group_names()
         with self._state.lock:
-            names = self._state.groups.live() | set(self._state.cursors.groups())
-            return [group_state(self._state, name) for name in sorted(names)]
+            return [group_state(self._state, name) for name in names]
+
+    def group_names(self) -> list[str]:
+        """Return the names of the groups that are live or have cursors."""
+        with self._state.lock:
+            return sorted(self._state.groups.live() | set(self._state.cursors.groups()))
 
     def delete_group(self, name: str) -> Durable:
         """Forget a group's cursors; refused while it is live."""

@@ -41,10 +41,14 @@ class Published:
         return Position(self._runs[0].partition, self.offsets[0])
 
     @property
+    def count(self) -> int:
+        """How many events there are."""
+        return sum(len(run.places) for run in self._runs)
+
+    @property
     def positions(self) -> list[Position]:
         """Where each event stands, in the order in which they were given."""
-        count = sum(len(run.places) for run in self._runs)
-        found = [Position(-1, -1)] * count
+        found = [Position(-1, -1)] * self.count
         for run, base in zip(self._runs, self.offsets, strict=True):
             for delta, place in enumerate(run.places):
                 found[place] = Position(run.partition, base + delta)

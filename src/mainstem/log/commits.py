@@ -9,9 +9,12 @@ next opening of the log finds out.
 """
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from time import perf_counter
 
 from mainstem.core.errors import MainstemError, StorageFailed
+from mainstem.core.histogram import Histogram
 from mainstem.log.durable import Commit
 from mainstem.log.files import Files, OpenFile, refusal
 from mainstem.log.memory import MemoryPartition
@@ -20,6 +23,9 @@ from mainstem.log.segment import Segment
 from mainstem.log.wal import WriteAheadLog
 from mainstem.log.watches import Wake, call
 
+SYNC_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
+GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
 
 class Group:
     """What becomes durable, and visible, together."""
@@ -27,6 +33,8 @@ class Group:
     def __init__(self) -> None:
         self.commit = Commit()
         self.empty = True
+        self.size = 0
+        """How many appends share it."""
         self.tails: dict[DiskPartition, tuple[int, Segment, int]] = {}
         """The tail each partition gets, with its segment and position."""
         self.memory_tails: dict[MemoryPartition, int] = {}
@@ -43,7 +51,13 @@ class Group:
 class Committer:
     """Owns the write-ahead log and the current group; shares the log's lock."""
 
-    def __init__(self, files: Files, lock: threading.Lock, wal: WriteAheadLog) -> None:
+    def __init__(
+        self,
+        files: Files,
+        lock: threading.Lock,
+        wal: WriteAheadLog,
+        timer: Callable[[], float] = perf_counter,
+    ) -> None:
         self._files = files
         self._lock = lock
         self._work = threading.Condition(lock)
@@ -55,6 +69,11 @@ class Committer:
         self.failed: StorageFailed | None = None
         self.syncs = 0
         """How many commits were made, for those who count."""
+        self._timer = timer
+        self.sync_seconds = Histogram(SYNC_SECONDS)
+        """How long the disk took for each of them,"""
+        self.group_sizes = Histogram(GROUP_SIZES)
+        """and how many appends shared it."""
 
     def start(self) -> None:
         """Commit in a thread of its own from now on."""
@@ -73,6 +92,7 @@ class Committer:
     def gather(self) -> Group:
         """Return the group to join, and see to it that it is committed; under the lock."""
         group = self.group
+        group.size += 1
         if group.empty:
             group.empty = False
             self._work.notify()
@@ -118,6 +138,7 @@ class Committer:
         return self.failed
 
     def _sync(self, group: Group) -> StorageFailed | None:
+        began = self._timer()
         try:
             if group.renamed:
                 self._files.sync_dir(PARTITIONS)
@@ -129,6 +150,8 @@ class Committer:
                 file.sync()
             self._files.check_there()
             self.syncs += 1
+            self.sync_seconds.add(self._timer() - began)
+            self.group_sizes.add(group.size)
             for segment, position, batch in group.deferred:
                 segment.file.pwrite(batch, position)
         except OSError as error:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mainstem.broker.broker import Broker
+from mainstem.core.histogram import Histogram
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.memory import MemoryLog
@@ -54,6 +55,13 @@ class Node:
     def recovery(self) -> Report | None:
         """What opening the directory found; None in memory."""
         return self._log.recovery if isinstance(self._log, DiskLog) else None
+
+    @property
+    def commits(self) -> tuple[Histogram, Histogram] | None:
+        """How long each commit took the disk, and how many appends shared it; None in memory."""
+        if isinstance(self._log, MemoryLog):
+            return None
+        return self._log.committer.sync_seconds, self._log.committer.group_sizes
 
     @property
     def stopped(self) -> str | None:

@@ -40,10 +40,14 @@ class KafkaConversation:
                 f"API {header.api_key} in version {header.api_version} is not served here; "
                 "ApiVersions tells what is"
             )
+        counts = self._service.counts
+        counts.requests[header.api_key] += 1
         later = Later()
 
         def reply(body: Wire | None) -> None:
             key, version = header.api_key, header.api_version
+            if body is not None:
+                counts.answered(key, version, body)
             try:
                 later.settle(
                     ()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.epochs import compare
 from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.fetch_sessions import BEGIN, FULL, FetchSession
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.fetch import (
     AbortedTransaction,
@@ -28,10 +29,6 @@ _READ_COMMITTED = 1
 
 def answer(asked: Asked, request: FetchRequest, reply: Reply) -> None:
     """Answer with what there is; if that is less than asked for, wait for more."""
-    if request.session_id != 0:
-        # None is ever given out: every fetch names all its partitions, as a client may choose.
-        reply(FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND))
-        return
     count = sum(len(topic.partitions) for topic in request.topics)
     most = asked.service.settings.max_fetch_partitions
     if count > most:
@@ -39,15 +36,38 @@ def answer(asked: Asked, request: FetchRequest, reply: Reply) -> None:
             raise ProtocolError(f"a fetch of {count} partitions; at most {most} are answered")
         reply(FetchResponse(error_code=Code.INVALID_REQUEST))
         return
-    _Fetch(asked, request, reply).look(last=request.max_wait_ms <= 0)
+    session = None
+    if request.session_epoch != FULL or request.session_id:
+        session = _session(asked, request)
+    if isinstance(session, Code):
+        reply(FetchResponse(error_code=session))
+        return
+    _Fetch(asked, request, session, reply).look(last=request.max_wait_ms <= 0)
+
+
+def _session(asked: Asked, request: FetchRequest) -> FetchSession | Code | None:
+    """Return the session that a fetch begins or goes on with, or why it cannot."""
+    sessions = asked.service.fetch_sessions
+    topics, by_id = request.topics, asked.header.api_version >= _NAMES_BY_ID
+    if request.session_epoch > BEGIN:
+        known = (request.session_id, request.session_epoch)
+        return sessions.resume(*known, topics, request.forgotten_topics_data, by_id=by_id)
+    sessions.close(request.session_id)
+    if request.session_epoch == BEGIN:
+        return sessions.open(topics, asked.waiting, by_id=by_id)
+    return None
 
 
 class _Fetch:
     """One request on its way: it looks again whenever one of its partitions grows."""
 
-    def __init__(self, asked: Asked, request: FetchRequest, reply: Reply) -> None:
+    def __init__(
+        self, asked: Asked, request: FetchRequest, session: FetchSession | None, reply: Reply
+    ) -> None:
         self._service = asked.service
         self._request = request
+        self._session = session
+        self._topics = request.topics if session is None else session.topics()
         self._reply = reply
         self._waiting = asked.waiting
         self._by_id = asked.header.api_version >= _NAMES_BY_ID
@@ -62,11 +82,16 @@ class _Fetch:
         self._woken = False
         self._length = 0
         self._failed = False
-        topics = [self._topic(topic) for topic in self._request.topics]
+        topics = [self._topic(topic) for topic in self._topics]
         enough = self._length >= self._request.min_bytes or self._failed
         if enough or last:
             self._end()
-            self._reply(FetchResponse(responses=topics))
+            self._service.counts.fetched_bytes += self._length
+            session = self._session
+            if session is None:
+                self._reply(FetchResponse(responses=topics))
+            else:
+                self._reply(FetchResponse(session_id=session.id, responses=session.news(topics)))
             return
         self._wait()
 
@@ -134,7 +159,7 @@ class _Fetch:
             self._timer = self._service.after(wait_ms, lambda: self._look_again(last=True)).cancel
             self._waiting.add(self._give_up)
         self._take_back()
-        for topic in self._request.topics:
+        for topic in self._topics:
             name = self._name(topic)
             for each in topic.partitions:
                 self._watch(name or "", each)

@@ -68,6 +68,10 @@ class _Production:
         if isinstance(published, Held):
             self._hold(place, bytearray(batch), published)
             return
+        counts = self._service.counts
+        counts.produced_batches += 1
+        counts.produced_events += published.count
+        counts.produced_bytes += len(batch)
         start = broker.bounds(place.topic, place.number).start
         self._results[place.slot] = ProducedPartition(
             place.number, 0, published.offsets[0], -1, start

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 from collections import deque
 from collections.abc import Callable
 
@@ -10,7 +11,9 @@ import msgspec
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError
 from mainstem.core.policies import TopicSettings
+from mainstem.heads.kafka.adapter.fetch_sessions import FetchSessions
 from mainstem.heads.kafka.codec import RequestHeader
+from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.kafka.fields import Wire
 
 _logger = logging.getLogger("mainstem.heads.kafka")
@@ -36,6 +39,10 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The most that one fetch is answered with, whatever it asks for."""
     max_fetch_partitions: int = 50_000
     """A fetch that names more is refused."""
+    max_fetch_sessions: int = 1_000
+    """Consumers that need not name all their partitions in every fetch; others have to."""
+    max_session_partitions: int = 50_000
+    """How many partitions all of them together may have."""
     max_wait_ms: int = 300_000
     """The longest that a fetch waits, whatever it asks for."""
 
@@ -57,9 +64,17 @@ class Service:
         self.defaults = defaults
         """The settings of topics created without any."""
         self.cluster_id = cluster_id
+        self.counts = Counts()
         self.host, self.port = "127.0.0.1", 0
         """Where clients are told to connect; known once the head listens."""
         self._loop = asyncio.get_running_loop()
+        self.fetch_sessions = FetchSessions(
+            settings.max_fetch_sessions,
+            settings.max_session_partitions,
+            monotonic_ms=lambda: int(self._loop.time() * 1000),
+            # Not to be guessed: nobody shall speak in another's session.
+            new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
+        )
         self._calls: deque[Callable[[], None]] = deque()
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None

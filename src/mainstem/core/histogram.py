@@ -1,0 +1,22 @@
+"""How often values fell into which range: a distribution in a few numbers."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+
+class Histogram:
+    """Counts of values up to each bound, and above the last; one thread adds at a time."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        """Values up to each bound and above the one before; the last are above all bounds."""
+        self.total = 0.0
+        """The sum of all values."""
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
