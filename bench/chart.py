@@ -1,10 +1,12 @@
-"""Draws docs/benchmarks/growth.svg from growth.json: rates as shares of those of a small log."""
+"""Charts as SVG: clusters of bars that show shares; and docs/benchmarks/growth.svg with them."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 DOCS = Path(__file__).parent.parent / "docs" / "benchmarks"
-SERIES = (
+GROWTH = (
     ("publish_one_share", "publish, 1 event", "#2b6cb0"),
     ("publish_hundred_share", "publish_many, 100 events", "#2f855a"),
     ("read_share", "read", "#b7791f"),
@@ -17,46 +19,82 @@ BAR, GAP = 24, 34
 Row = dict[str, float]
 
 
-def draw(rows: list[Row]) -> str:
-    """Return the chart: one cluster of bars for each size of log."""
+class Bars(NamedTuple):
+    """A cluster: the two lines below it, and its shares."""
+
+    words: tuple[str, str]
+    shares: Sequence[float]
+
+
+def clusters(
+    title: str,
+    series: Sequence[tuple[str, str]],
+    bars: Sequence[Bars],
+    *,
+    band: tuple[float, float],
+    note: str,
+) -> str:
+    """Return a chart: bars of shares with the names and colours of ``series``, and a grey band."""
+    low, high = band
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        text(LEFT, 20, "Rates as shares of those with 1 topic and an empty log", size=14),
-        f'<rect x="{LEFT}" y="{height(1.2):.1f}" width="{WIDTH - LEFT - 20}" '
-        f'height="{height(0.8) - height(1.2):.1f}" fill="#edf2f7"/>',
+        text(LEFT, 20, title, size=14),
+        f'<rect x="{LEFT}" y="{height(high):.1f}" width="{WIDTH - LEFT - 20}" '
+        f'height="{height(low) - height(high):.1f}" fill="#edf2f7"/>',
     ]
     for share in (0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2):
         y = height(share)
         parts.append(line(y, "#718096" if share in (0, 1) else "#cbd5e0"))
         parts.append(text(LEFT - 8, y + 4, f"{share:.0%}", anchor="end"))
-    for number, row in enumerate(rows):
-        parts += cluster(LEFT + 20 + number * (3 * BAR + GAP), row)
-    for number, (_, name, colour) in enumerate(SERIES):
+    step = min(len(series) * BAR + GAP, (WIDTH - LEFT - 30) / len(bars))
+    for number, each in enumerate(bars):
+        parts += cluster(LEFT + 20 + number * step, series, each)
+    for number, (name, colour) in enumerate(series):
         x = LEFT + number * 190
         parts.append(f'<rect x="{x}" y="32" width="11" height="11" fill="{colour}"/>')
         parts.append(text(x + 16, 42, name))
-    parts.append(text(LEFT, HEIGHT - 12, "grey band: within 20 %"))
+    parts.append(text(LEFT, HEIGHT - 12, note))
     return "\n".join([*parts, "</svg>\n"])
 
 
-def cluster(x: float, row: Row) -> list[str]:
+def cluster(x: float, series: Sequence[tuple[str, str]], bars: Bars) -> list[str]:
     parts = []
-    for number, (field, _, colour) in enumerate(SERIES):
-        top = height(min(row[field], HIGHEST))
+    for number, ((_, colour), share) in enumerate(zip(series, bars.shares, strict=True)):
+        top = height(min(share, HIGHEST))
         left = x + number * BAR
         parts.append(
             f'<rect x="{left:.1f}" y="{top:.1f}" width="{BAR - 3}" '
             f'height="{BOTTOM - top:.1f}" fill="{colour}"/>'
         )
         middle = left + (BAR - 3) / 2
-        parts.append(text(middle, top - 4, f"{row[field]:.0%}", anchor="middle", size=9))
-    topics = f"{row['topics']:,.0f} topic{'s' if row['topics'] > 1 else ''}"
-    centre = x + 1.5 * BAR
-    parts.append(text(centre, BOTTOM + 16, topics, anchor="middle"))
-    parts.append(text(centre, BOTTOM + 31, f"{row['gigabytes']:.0f} GB", anchor="middle"))
+        parts.append(text(middle, top - 4, f"{share:.0%}", anchor="middle", size=9))
+    centre = x + len(series) * BAR / 2
+    for number, words in enumerate(bars.words):
+        parts.append(text(centre, BOTTOM + 16 + 15 * number, words, anchor="middle", size=11))
     return parts
+
+
+def growth(rows: list[Row]) -> str:
+    """Return the chart of rates as shares of those of a small log, a cluster for each size."""
+    bars = [
+        Bars(
+            (
+                f"{row['topics']:,.0f} topic{'s' if row['topics'] > 1 else ''}",
+                f"{row['gigabytes']:.0f} GB",
+            ),
+            [row[field] for field, _, _ in GROWTH],
+        )
+        for row in rows
+    ]
+    return clusters(
+        "Rates as shares of those with 1 topic and an empty log",
+        [(name, colour) for _, name, colour in GROWTH],
+        bars,
+        band=(0.8, 1.2),
+        note="grey band: within 20 %",
+    )
 
 
 def height(share: float) -> float:
@@ -76,4 +114,4 @@ def text(x: float, y: float, words: str, *, anchor: str = "start", size: int = 1
 
 if __name__ == "__main__":
     kept = json.loads((DOCS / "growth.json").read_text())
-    (DOCS / "growth.svg").write_text(draw(kept["figures"]))
+    (DOCS / "growth.svg").write_text(growth(kept["figures"]))

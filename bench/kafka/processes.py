@@ -1,0 +1,67 @@
+"""What processes take, as the kernel counts it; and the process that puts load on a system."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_ROOT = Path(__file__).parents[2]
+
+Job = dict[str, object]
+Result = dict[str, float]
+
+
+class Usage(NamedTuple):
+    """Seconds of processor time, user and system, and resident memory in MB."""
+
+    cpu_s: float
+    memory_mb: float
+
+    @classmethod
+    def of(cls, pid: int) -> "Usage":
+        """Return what a process has taken so far."""
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        pages = int(fields[21])
+        memory_mb = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return cls((int(fields[11]) + int(fields[12])) / _TICKS, memory_mb)
+
+
+class Load:
+    """A process with Kafka clients, which does one job after the other (``load.py``)."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.kafka.load"],
+            cwd=_ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def begin(self, job: Job) -> None:
+        """Have a job done, without waiting for it."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+
+    def line(self) -> Result:
+        """Return the next thing that it reports."""
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit("a load process ended early; what it said is above")
+        found: Result = json.loads(line)
+        return found
+
+    def do(self, job: Job) -> Result:
+        """Have a job done; return its figures."""
+        self.begin(job)
+        return self.line()
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()

@@ -1,0 +1,164 @@
+"""The systems under test: each a process with an address, which Kafka clients connect to.
+
+Another system is another class with the same methods, and a place in ``__main__``.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from base64 import b64decode
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from bench.kafka.processes import Usage
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
+
+PATIENCE_S = 20
+ANY_PORT = "127.0.0.1:0"
+_LISTENS = re.compile(r"\bat (127\.0\.0\.1:\d+)")
+ROOT = Path(__file__).parents[2]
+COMMAND = Path(sys.executable).with_name("mainstem")
+
+
+class System(Protocol):
+    """What is measured."""
+
+    @property
+    def name(self) -> str:
+        """What the tables call it."""
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+
+    @property
+    def usage(self) -> Usage:
+        """What the process has taken so far."""
+
+    def start(self) -> None:
+        """Start the process, and wait until it listens."""
+
+    def stop(self) -> None:
+        """End it."""
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Make a topic to produce to."""
+
+    def delete(self, topic: str) -> None:
+        """Take it away again."""
+
+
+class Mainstem:
+    """``mainstem serve`` on a directory, with topics of one durability."""
+
+    def __init__(self, directory: Path, durability: str) -> None:
+        self.name = f"mainstem, {durability}"
+        self._directory = directory
+        self._durability = durability
+        self.server = _Server(
+            [str(COMMAND), "serve", str(directory), "--kafka", ANY_PORT, "--admin", ANY_PORT],
+            directory.with_suffix(".out"),
+        )
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return self.server.address
+
+    @property
+    def usage(self) -> Usage:
+        """What the process has taken so far."""
+        return Usage.of(self.server.pid)
+
+    def start(self) -> None:
+        """Start the process, and wait until it listens."""
+        self.server.start()
+        self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
+
+    def stop(self) -> None:
+        """End it."""
+        self.server.stop()
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Make a topic to produce to."""
+        settings = {"mainstem.durability": self._durability}
+        wanted = NewTopic(topic, num_partitions=partitions, config=settings)
+        self._admin.create_topics([wanted])[topic].result(PATIENCE_S)
+
+    def delete(self, topic: str) -> None:
+        """Take it away again."""
+        self._admin.delete_topics([topic])[topic].result(PATIENCE_S)
+
+    def segments(self, topic: str, partitions: int) -> list[Path]:
+        """Return the directories with the segments of a topic's partitions."""
+        asked = self._admin.describe_topics(TopicCollection([topic]))
+        topic_id = b64decode(f"{asked[topic].result(PATIENCE_S).topic_id}==", altchars=b"-_").hex()
+        partitions_of = self._directory / "partitions"
+        return [partitions_of / f"{topic_id}-{number}" for number in range(partitions)]
+
+
+class Sink:
+    """The raw limit of producing, of latency, or of reading a topic that another system wrote."""
+
+    def __init__(self, file: Path, *given: str, name: str = "raw") -> None:
+        self.name = name
+        self.server = _Server(
+            [sys.executable, "-m", "bench.kafka.sink", str(file), *given], file.with_suffix(".out")
+        )
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return self.server.address
+
+    @property
+    def usage(self) -> Usage:
+        """What the process has taken so far."""
+        return Usage.of(self.server.pid)
+
+    def start(self) -> None:
+        """Start the process, and wait until it listens."""
+        self.server.start()
+
+    def stop(self) -> None:
+        """End it."""
+        self.server.stop()
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Do nothing: it takes any topic."""
+
+    def delete(self, topic: str) -> None:
+        """Do nothing: it forgets everything with its connection."""
+
+
+class _Server:
+    """A process that says where it listens, in its first line: ``... at HOST:PORT ...``."""
+
+    def __init__(self, command: Sequence[str], output: Path) -> None:
+        self._command = command
+        self._output = output
+        self.address = ""
+        self.pid = 0
+
+    def start(self) -> None:
+        with self._output.open("w") as output:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
+            )
+        self.pid = self._process.pid
+        while not (found := _LISTENS.search(said := self._output.read_text())) or said[-1] != "\n":
+            if self._process.poll() is not None:
+                raise SystemExit(f"{' '.join(self._command)} did not start: {said}")
+            time.sleep(0.001)
+        self.address = found[1]
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
