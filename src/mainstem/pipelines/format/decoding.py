@@ -1,0 +1,212 @@
+"""Record batches as Arrow arrays, without an object for any event.
+
+How this works: the records of many batches are laid behind one another in one run of bytes. A
+record begins with its length, so where each one begins can only be found by going from one to the
+next; that is the one loop in Python, and it does nothing else. Then every field is read for all
+records at once, by numpy: varints byte by byte, for as many rounds as the longest has bytes.
+
+Keys and values are cut out by Arrow. The places where they begin and end rise through the bytes,
+so they are the offsets of an array that holds, in turns, a key, what is between, a value, and what
+is between; taking every fourth element of it gives the keys, or the values.
+
+Nothing of the bytes is believed: each record must end where its length says, else CorruptBatch.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mainstem.core.batch import HEADER_SIZE, BatchHeader, checksum_matches, read_header
+from mainstem.core.errors import CorruptBatch
+from mainstem.core.walk import unpack, walk
+from mainstem.pipelines.format.schema import ARROW, HEADERS
+
+Numbers = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_SPARE = bytes(16)
+"""So that a varint that is cut off at the end is read as a short one, and then found wrong."""
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """The fields of many records."""
+
+    offsets: Numbers
+    timestamps_ms: Numbers
+    appended: Numbers
+    """1 where the log set the timestamp."""
+    keys: pa.Array
+    values: pa.Array
+    headers: pa.Array
+
+
+def record_batch(
+    batches: Iterable[memoryview], topic: str, partition: int, start: int, end: int
+) -> pa.RecordBatch | None:
+    """Return the events of batches whose offsets are in a range; None if there are none."""
+    found = decode(batches)
+    if found is None:
+        return None
+    first, last = np.searchsorted(found.offsets, [start, end])
+    if first == last:
+        return None
+    count = len(found.offsets)
+    stamps = pa.array(found.timestamps_ms * 1000, mask=found.timestamps_ms < 0)
+    columns = [
+        found.keys,
+        found.values,
+        pa.repeat(pa.scalar(topic, pa.string()), count),
+        pa.repeat(pa.scalar(partition, pa.int32()), count),
+        pa.array(found.offsets),
+        stamps.view(ARROW.field("timestamp").type),
+        pa.array(found.appended.astype(np.int32)),
+        found.headers,
+    ]
+    whole = pa.RecordBatch.from_arrays(columns, schema=ARROW)
+    return whole if last - first == count else whole.slice(first, last - first)
+
+
+def decode(batches: Iterable[memoryview]) -> Columns | None:
+    """Read the records of whole batches; None if there is none."""
+    heads, parts, positions = list[BatchHeader](), list[bytes](), list[int]()
+    base = 0
+    for batch in batches:
+        header = read_header(batch)
+        if not checksum_matches(batch, 0, header.size):
+            raise CorruptBatch(
+                f"the batch at offset {header.base_offset} has not the crc it claims"
+            )
+        part = unpack(header, batch, None)[0] if header.codec else bytes(batch[HEADER_SIZE:])
+        _starts(header, part, base, positions)
+        heads.append(header)
+        parts.append(part)
+        base += len(part)
+    if not positions:
+        return None
+    return _columns(heads, parts, np.array(positions, np.int64))
+
+
+def _starts(header: BatchHeader, data: bytes, base: int, positions: list[int]) -> None:
+    """Add where each record of a batch begins."""
+    at, add = 0, positions.append
+    try:
+        for _ in range(header.count):
+            add(at + base)
+            size = data[at]
+            if size < 128:
+                at += 1 + (size >> 1)
+                continue
+            more = data[at + 1]
+            if more < 128:
+                at += 2 + ((size & 127 | more << 7) >> 1)
+                continue
+            shift, size, count = 14, size & 127 | (more & 127) << 7, 2
+            while True:
+                more = data[at + count]
+                size |= (more & 127) << shift
+                shift, count = shift + 7, count + 1
+                if more < 128:
+                    break
+            at += count + (size >> 1)
+    except IndexError:
+        at = -1
+    if at != len(data):
+        raise _damaged(header)
+
+
+def _columns(heads: list[BatchHeader], parts: list[bytes], starts: Numbers) -> Columns:
+    data = b"".join(parts)
+    raw = np.frombuffer(data + _SPARE, np.uint8)
+    counts = [header.count for header in heads]
+
+    def spread(values: Iterable[int]) -> Numbers:
+        return np.repeat(np.fromiter(values, np.int64, len(heads)), counts)
+
+    length, at = _varints(raw, starts)
+    stops = at + length
+    delta_ms, at = _varints(raw, at + 1)
+    delta, at = _varints(raw, at)
+    key_size, key_at = _varints(raw, at)
+    # A length that lies points past the end; then the record does not end where it should.
+    key_end = key_at + np.clip(key_size, 0, len(data))
+    value_size, value_at = _varints(raw, key_end)
+    value_end = value_at + np.clip(value_size, 0, len(data))
+    header_count, at = _varints(raw, value_end)
+    plain = header_count == 0
+    offsets = spread(header.base_offset for header in heads) + delta
+    wrong = (length < 0) | (delta < 0) | (key_size < -1) | (value_size < -1)
+    wrong |= (delta > spread(header.last_offset_delta for header in heads)) | (at > stops)
+    wrong |= plain & (at != stops)
+    wrong[1:] |= np.diff(offsets) <= 0
+    if wrong.any():
+        raise _damaged(heads[int(np.searchsorted(np.cumsum(counts), np.argmax(wrong), "right"))])
+    appended = spread(header.log_append_time for header in heads)
+    stamps = spread(
+        header.max_timestamp if header.log_append_time else header.base_timestamp
+        for header in heads
+    )
+    edges = np.empty(4 * len(starts), np.int32)
+    edges[0::4], edges[1::4], edges[2::4], edges[3::4] = key_at, key_end, value_at, value_end
+    pieces = pa.Array.from_buffers(
+        pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)]
+    )
+    return Columns(
+        offsets,
+        stamps + np.where(appended, 0, delta_ms),
+        appended,
+        _cut(pieces, 0, key_size),
+        _cut(pieces, 2, value_size),
+        _headers(heads, parts) if not plain.all() else _no_headers(len(starts)),
+    )
+
+
+def _varints(raw: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the zigzag varints at positions, and the positions after them."""
+    at = np.minimum(at, len(raw) - 1)
+    byte = raw[at]
+    value = (byte & 127).astype(np.int64)
+    after = at + 1
+    (rest,) = np.nonzero(byte > 127)
+    shift = 7
+    while rest.size and shift < 70:
+        byte = raw[np.minimum(after[rest], len(raw) - 1)]
+        value[rest] |= (byte & 127).astype(np.int64) << shift
+        after[rest] += 1
+        rest = rest[byte > 127]
+        shift += 7
+    # The shift keeps the sign that a number of ten bytes has reached.
+    return (value >> 1 & 0x7FFF_FFFF_FFFF_FFFF) ^ -(value & 1), after
+
+
+def _cut(pieces: pa.Array, first: int, sizes: Numbers) -> pa.Array:
+    """Return every fourth piece; a size of -1 stands for none."""
+    wanted = np.arange(first, 4 * len(sizes) + first, 4, dtype=np.int64)
+    absent = sizes < 0
+    return pieces.take(pa.array(wanted, mask=absent if absent.any() else None))
+
+
+def _no_headers(count: int) -> pa.Array:
+    return pa.ListArray.from_arrays(
+        pa.array(np.zeros(count + 1, np.int32)), pa.array([], HEADERS.value_type)
+    )
+
+
+def _headers(heads: list[BatchHeader], parts: list[bytes]) -> pa.Array:
+    """Read the headers of all records, one by one: few events have any."""
+    found = [
+        record[4]
+        for header, part in zip(heads, parts, strict=True)
+        for record in walk(header, part, 0)
+    ]
+    return pa.array(
+        [[{"key": name, "value": value} for name, value in each] for each in found], HEADERS
+    )
+
+
+def _damaged(header: BatchHeader) -> CorruptBatch:
+    return CorruptBatch(
+        f"the {header.count} records of the batch at offset {header.base_offset} are damaged"
+    )

@@ -1,0 +1,153 @@
+"""Record batches of a partition as they are stored, straight from the broker that leads it.
+
+How this works: librdkafka would make an object of every event, which costs more than all the rest
+of reading. Here batches stay bytes. While one answer is worked on, the next is asked for already.
+Isolation is read_committed: the answer ends before the first open transaction, and names the
+aborted ones, which the reader of the batches has to leave out.
+"""
+
+import time
+from collections.abc import Iterator
+from struct import Struct
+
+import msgspec
+from confluent_kafka import KafkaError
+
+from mainstem.core.batch import read_header
+from mainstem.core.errors import OffsetOutOfRange, Unreachable
+from mainstem.remote.administering import Place
+from mainstem.remote.leaders import MOVED, Leaders
+from mainstem.remote.link import Link
+from mainstem.remote.refusals import explained
+from mainstem.remote.wire import INT32, Answer, Wire, array, string
+
+_FETCH, _VERSION = 1, 4
+_REQUEST = Struct(">iiiib")
+_PARTITION = Struct(">iqi")
+_AT_ONCE_BYTES = 4 << 20
+_WAIT_MS = 500
+_READ_COMMITTED = 1
+_NO_REPLICA = -1
+_AGAIN_S = 0.1
+_LENGTH_AT, _LENGTH_BEFORE = 8, 12
+
+
+class Aborted(msgspec.Struct, frozen=True):
+    """A transaction that was aborted: what its producer wrote from an offset on does not count."""
+
+    producer_id: int
+    first_offset: int
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """An answer: whole batches, and where to go on after them."""
+
+    batches: list[memoryview]
+    aborted: list[Aborted]
+    position: int
+
+
+class _Answered(msgspec.Struct, frozen=True):
+    records: memoryview
+    aborted: list[Aborted]
+    stable: int
+    """Where the first open transaction begins, or else the end."""
+
+
+_NOTHING = _Answered(memoryview(b""), [], -1)
+
+
+def fetch(link: Link, place: Place, start: int, end: int) -> Iterator[Fetched]:
+    """Fetch batches until the position is at or past the end; the first may begin before start.
+
+    ``end`` must be in the committed part of the partition. Raises OffsetOutOfRange if the start is
+    not there any more.
+    """
+    leaders = Leaders(link)
+    try:
+        position = start
+        until = time.monotonic() + link.timeout_s
+        while True:
+            try:
+                wire = leaders.wire(place)
+                for found in _run(wire, link, place, position, end):
+                    position = found.position
+                    until = time.monotonic() + link.timeout_s
+                    yield found
+                return
+            except (Unreachable, _Moved):
+                if time.monotonic() > until:
+                    raise
+                leaders.forget(place)
+                time.sleep(_AGAIN_S)
+    finally:
+        leaders.close()
+
+
+class _Moved(Unreachable):
+    """Another broker leads the partition by now."""
+
+
+def _run(wire: Wire, link: Link, place: Place, position: int, end: int) -> Iterator[Fetched]:
+    heard_at = time.monotonic()
+    _ask(wire, place, position)
+    while position < end:
+        answered = _answer(wire.receive(), link, place, position)
+        batches = list(_whole(answered.records))
+        if batches:
+            # Where the last batch ends, also if compaction took its last events.
+            position = read_header(batches[-1]).last_offset + 1
+            heard_at = time.monotonic()
+        elif answered.stable >= end:
+            # Compaction took everything up to the end.
+            return
+        elif time.monotonic() - heard_at > link.timeout_s:
+            raise Unreachable(link.address, f"nothing came in {link.timeout_s:g} s")
+        if position < end:
+            _ask(wire, place, position)
+        if batches:
+            yield Fetched(batches, answered.aborted, position)
+
+
+def _ask(wire: Wire, place: Place, position: int) -> None:
+    topic, partition = place
+    head = _REQUEST.pack(_NO_REPLICA, _WAIT_MS, 1, _AT_ONCE_BYTES, _READ_COMMITTED)
+    asked = array([_PARTITION.pack(partition, position, _AT_ONCE_BYTES)])
+    wire.send(_FETCH, _VERSION, head + array([string(topic) + asked]))
+
+
+def _answer(answer: Answer, link: Link, place: Place, position: int) -> _Answered:
+    """Read the answer about the only partition that was asked for."""
+    throttled_ms = answer.int32()
+    if not answer.int32():
+        # A broker with quotas answers so, and wants to be left alone for a while.
+        time.sleep(throttled_ms / 1000)
+        return _NOTHING
+    answer.string()
+    answer.int32()
+    answer.int32()
+    code = answer.int16()
+    answer.int64()
+    stable = answer.int64()
+    aborted = answer.array(lambda: Aborted(answer.int64(), answer.int64()))
+    records = answer.data()
+    if code in MOVED:
+        raise _Moved(link.address, KafkaError(code).str())
+    if code == KafkaError.OFFSET_OUT_OF_RANGE:
+        where = f"partition {place[1]} of topic {place[0]!r}"
+        raise OffsetOutOfRange(where, position, -1, -1)
+    if code:
+        raise explained(KafkaError(code), link.address, topic=place[0], partition=place[1])
+    return _Answered(records, aborted, stable)
+
+
+def _whole(records: memoryview) -> Iterator[memoryview]:
+    """Cut records into batches; brokers may send a piece of one at the end."""
+    at = 0
+    while len(records) - at >= _LENGTH_BEFORE:
+        (length,) = INT32.unpack_from(records, at + _LENGTH_AT)
+        size = _LENGTH_BEFORE + length
+        if length <= 0 or at + size > len(records):
+            return
+        yield records[at : at + size]
+        at += size
