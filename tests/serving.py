@@ -1,13 +1,14 @@
-"""A server for tests: in this process, on a free port."""
+"""A server for tests: in this process, on free ports."""
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mainstem.node.config import Config
-from mainstem.node.server import Address, running
+from mainstem.node.node import time_of_day_ms
+from mainstem.node.server import Address, Running, running
 
 PATIENCE_S = 30
 
@@ -15,15 +16,25 @@ PATIENCE_S = 30
 @contextmanager
 def serving(path: Path | None, port: int = 0) -> Iterator[str]:
     """Serve a directory, or memory, until the block ends; gives host:port."""
-    addresses: list[str] = []
+    with server(path, port) as found:
+        yield str(found.kafka)
+
+
+@contextmanager
+def server(
+    path: Path | None, port: int = 0, *, now_ms: Callable[[], int] = time_of_day_ms
+) -> Iterator[Running]:
+    """Serve with an admin port, too; gives all there is to know of the server."""
+    found: list[Running] = []
     ready = threading.Event()
     stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def main() -> None:
         told = asyncio.Event()
         stop.append((asyncio.get_running_loop(), told))
-        async with running(path, Config(), Address("127.0.0.1", port)) as server:
-            addresses.append(str(server.kafka))
+        kafka, admin = Address("127.0.0.1", port), Address("127.0.0.1", 0)
+        async with running(path, Config(), kafka, now_ms=now_ms, admin=admin) as it:
+            found.append(it)
             ready.set()
             await told.wait()
 
@@ -31,7 +42,7 @@ def serving(path: Path | None, port: int = 0) -> Iterator[str]:
     thread.start()
     assert ready.wait(PATIENCE_S)
     try:
-        yield addresses[0]
+        yield found[0]
     finally:
         loop, told = stop[0]
         loop.call_soon_threadsafe(told.set)

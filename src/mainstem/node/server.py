@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from mainstem import __version__
 from mainstem.core.errors import MainstemError
 from mainstem.heads import serving
 from mainstem.heads.admin import head as admin_head
@@ -21,6 +22,7 @@ from mainstem.heads.kafka.adapter.service import KafkaSettings, Service
 from mainstem.node.config import Config
 from mainstem.node.health import Health, Phase
 from mainstem.node.node import Node, open_node, time_of_day_ms
+from mainstem.node.scrape import Scrape
 
 MEMORY = ":memory:"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -69,10 +71,11 @@ async def running(
     """
     began = time.monotonic()
     health = Health()
+    scrape = Scrape(health.not_ready, __version__)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_bind(address, "--kafka"))
         bound = _bound(listener)
-        looked_after = None if admin is None else await _look_after(stack, admin, health)
+        looked_after = None if admin is None else await _look_after(stack, admin, health, scrape)
         # In a thread, so that whoever asks meanwhile is told what it waits for.
         node = await asyncio.to_thread(
             open_node,
@@ -88,6 +91,7 @@ async def running(
         )
         server = await kafka.listen(service, listener)
         stack.push_async_callback(server.close)
+        scrape.node, scrape.kafka, scrape.heads["kafka"] = node, service.counts, server.traffic
         health.stopped = lambda: node.stopped
         health.phase = Phase.READY
         try:
@@ -98,11 +102,12 @@ async def running(
 
 
 async def _look_after(
-    stack: contextlib.AsyncExitStack, address: Address, health: Health
+    stack: contextlib.AsyncExitStack, address: Address, health: Health, scrape: Scrape
 ) -> Address:
     """Open the admin port."""
     listener = stack.enter_context(_bind(address, "--admin"))
-    server = await admin_head.listen(Pages(health.not_ready, lambda: ""), listener)
+    server = await admin_head.listen(Pages(health.not_ready, scrape.text), listener)
+    scrape.heads["admin"] = server.traffic
     stack.push_async_callback(server.close)
     return _bound(listener)
 

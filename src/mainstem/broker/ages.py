@@ -1,0 +1,23 @@
+"""How old an event is that a group has not read yet."""
+
+from mainstem.broker.broker import Broker
+from mainstem.core.batch import batches, read_header
+from mainstem.core.errors import OffsetOutOfRange
+from mainstem.core.records import events
+
+
+def time_at(broker: Broker, topic: str, partition: int, offset: int) -> int | None:
+    """Return the timestamp of the first event at or after an offset, None if there is none yet."""
+    offset = max(offset, broker.bounds(topic, partition).start)
+    while True:
+        try:
+            data = broker.read(topic, partition, offset, 1)
+        except OffsetOutOfRange:
+            return None
+        if not data.length:
+            return None
+        batch = next(batches(data.tobytes()))
+        for event in events(batch, from_offset=offset):
+            return event.timestamp_ms
+        # Nothing but a marker of a transaction, or what compaction left of a batch.
+        offset = read_header(batch).last_offset + 1

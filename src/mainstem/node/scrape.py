@@ -1,0 +1,214 @@
+"""Collects what ``/metrics`` shows, in a thread of its own and without holding anybody up.
+
+How this works: what happens is counted where it happens, as plain numbers that the event loop
+changes; here they are only read. What can be read off the log and the cursors is not counted at
+all, but looked up, topic by topic and group by group, so that the broker's lock is held shortly.
+A server with very many topics or groups shows some of them, and how many it left out.
+"""
+
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from mainstem.broker.ages import time_at
+from mainstem.broker.broker import Broker
+from mainstem.core.errors import MainstemError
+from mainstem.heads.admin.codec import Metric, Sample, encode, encode_histogram
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.counts import Counts
+from mainstem.heads.kafka.messages import APIS
+from mainstem.heads.traffic import Traffic
+from mainstem.node import metrics
+from mainstem.node.node import Node
+
+MAX_PARTITIONS = 10_000
+"""Partitions of topics, and cursors of groups, that are shown at most."""
+
+_Samples = dict[Metric, list[Sample]]
+_Moment = tuple[str, int, int]
+"""A topic's id, a partition and an offset."""
+_CODES = {code.value: code.name for code in Code}
+
+
+class _Sizes(NamedTuple):
+    """What a topic's partitions have in common."""
+
+    metric: Metric
+    counter: str
+    scale: float = 1.0
+
+
+_COUNTERS = (
+    _Sizes(metrics.DROPPED, "dropped"),
+    _Sizes(metrics.TURNED_AWAY, "refused"),
+    _Sizes(metrics.HELD, "held"),
+    _Sizes(metrics.HELD_SECONDS, "held_ms", 0.001),
+)
+
+
+class Scrape:
+    """Writes the metrics of a server; what it is made of is filled in as it starts."""
+
+    def __init__(
+        self,
+        not_ready: Callable[[], str | None],
+        version: str,
+        *,
+        max_partitions: int = MAX_PARTITIONS,
+    ) -> None:
+        self._not_ready = not_ready
+        self._version = version
+        self._max_partitions = max_partitions
+        self._times: dict[_Moment, int | None] = {}
+        """When the events happened that groups stopped at, as long as they stay there."""
+        self.heads: dict[str, Traffic] = {}
+        self.kafka: Counts | None = None
+        self.node: Node | None = None
+
+    def text(self) -> str:
+        """Return all metrics; by one thread at a time."""
+        found: _Samples = {metric: [] for metric in metrics.METRICS}
+        found[metrics.BUILD].append(((self._version,), 1))
+        found[metrics.READY].append(((), int(self._not_ready() is None)))
+        self._add_heads(found)
+        if self.kafka is not None:
+            _add_kafka(found, self.kafka)
+        node = self.node
+        if node is not None:
+            found[metrics.STOPPED].append(((), int(node.stopped is not None)))
+            self._add_topics(found, node.broker)
+            self._add_groups(found, node)
+        _add_process(found)
+        parts = [encode(metric, samples) for metric, samples in found.items()]
+        if node is not None and node.commits is not None:
+            seconds, sizes = node.commits
+            parts.append(encode_histogram(metrics.SYNC_SECONDS, seconds))
+            parts.append(encode_histogram(metrics.GROUP_SIZES, sizes))
+        return "".join(parts)
+
+    def _add_heads(self, found: _Samples) -> None:
+        for name, traffic in self.heads.items():
+            labels = (name,)
+            found[metrics.CONNECTIONS].append((labels, traffic.open))
+            found[metrics.ACCEPTED].append((labels, traffic.accepted))
+            found[metrics.REFUSED].append((labels, traffic.refused))
+            found[metrics.RECEIVED].append((labels, traffic.bytes_in))
+            found[metrics.SENT].append((labels, traffic.bytes_out))
+
+    def _add_topics(self, found: _Samples, broker: Broker) -> None:
+        room = self._max_partitions
+        left_out = 0
+        for topic in broker.topics():
+            room -= len(topic.partitions)
+            if room < 0:
+                left_out += 1
+                continue
+            try:
+                _add_topic(found, broker, topic.name, len(topic.partitions))
+            except MainstemError:
+                # Deleted meanwhile.
+                continue
+        found[metrics.LEFT_OUT].append((("topic",), left_out))
+
+    def _add_groups(self, found: _Samples, node: Node) -> None:
+        room = self._max_partitions
+        left_out = 0
+        known, self._times = self._times, {}
+        for name in node.broker.group_names():
+            if room <= 0:
+                left_out += 1
+                continue
+            try:
+                room -= self._add_group(found, node, name, known)
+            except MainstemError:
+                continue
+        found[metrics.LEFT_OUT].append((("group",), left_out))
+
+    def _add_group(
+        self, found: _Samples, node: Node, name: str, known: dict[_Moment, int | None]
+    ) -> int:
+        group = node.broker.group(name)
+        members = len(group.members) or len(node.broker.classic.describe(name).members)
+        found[metrics.MEMBERS].append(((name,), members))
+        oldest_ms: int | None = None
+        for each in group.lags:
+            labels = (name, each.topic, str(each.partition))
+            if each.cursor is not None:
+                found[metrics.CURSOR].append((labels, each.cursor))
+            found[metrics.LAG].append((labels, each.lag))
+            if each.lag:
+                place = (each.topic, each.partition, max(each.cursor or 0, each.start))
+                since_ms = self._time_at(node.broker, *place, known)
+                if since_ms is not None:
+                    oldest_ms = since_ms if oldest_ms is None else min(oldest_ms, since_ms)
+        lag_ms = 0 if oldest_ms is None else max(0, node.now_ms() - oldest_ms)
+        found[metrics.LAG_SECONDS].append(((name,), lag_ms / 1000))
+        return max(1, len(group.lags))
+
+    def _time_at(
+        self,
+        broker: Broker,
+        topic: str,
+        partition: int,
+        offset: int,
+        known: dict[_Moment, int | None],
+    ) -> int | None:
+        moment = (broker.topic(topic).id, partition, offset)
+        when = known.get(moment)
+        if when is None:
+            when = time_at(broker, topic, partition, offset)
+        self._times[moment] = when
+        return when
+
+
+def _add_topic(found: _Samples, broker: Broker, name: str, partitions: int) -> None:
+    size_bytes = 0
+    for number in range(partitions):
+        bounds = broker.bounds(name, number)
+        size_bytes += bounds.size_bytes
+        found[metrics.TAIL].append(((name, str(number)), bounds.tail))
+        found[metrics.START].append(((name, str(number)), bounds.start))
+    found[metrics.PARTITIONS].append(((name,), partitions))
+    found[metrics.TOPIC_BYTES].append(((name,), size_bytes))
+    counters = broker.counters(name)
+    for metric, counter, scale in _COUNTERS:
+        found[metric].append(((name,), counters[counter] * scale))
+
+
+def _add_kafka(found: _Samples, counts: Counts) -> None:
+    for key, count in enumerate(counts.requests):
+        if count:
+            found[metrics.REQUESTS].append(((APIS[key].name,), count))
+    for (key, code), count in list(counts.errors.items()):
+        labels = (APIS[key].name, _CODES.get(code, str(code)))
+        found[metrics.ERRORS].append((labels, count))
+    found[metrics.PRODUCED_BATCHES].append(((), counts.produced_batches))
+    found[metrics.PRODUCED_EVENTS].append(((), counts.produced_events))
+    found[metrics.PRODUCED_BYTES].append(((), counts.produced_bytes))
+    found[metrics.FETCHED_BYTES].append(((), counts.fetched_bytes))
+
+
+def _add_process(found: _Samples) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    found[metrics.CPU].append(((), used.ru_utime + used.ru_stime))
+    found[metrics.MAX_FILES].append(((), resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+    if platform.system() == "Linux":
+        for metric, value in _from_proc():
+            found[metric].append(((), value))
+
+
+def _from_proc() -> Iterator[tuple[Metric, float]]:
+    proc = Path("/proc/self")
+    virtual, resident = (proc / "statm").read_text().split()[:2]
+    page = resource.getpagesize()
+    yield metrics.VIRTUAL, int(virtual) * page
+    yield metrics.RESIDENT, int(resident) * page
+    yield metrics.OPEN_FILES, len(list((proc / "fd").iterdir()))
+    # The name of the program, in brackets, may hold spaces.
+    fields = (proc / "stat").read_text().rpartition(")")[2].split()
+    since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    yield metrics.STARTED, time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
