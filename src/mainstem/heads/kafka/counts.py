@@ -1,12 +1,14 @@
 """What Kafka clients asked for, and what they were refused: counted as it is answered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import cast
 
 from mainstem.heads.kafka.fields import Shape, Wire, layout
 from mainstem.heads.kafka.messages import APIS
+from mainstem.heads.kafka.source import Source
 
-_Find = Callable[[Wire, list[int]], None]
+_Find = Callable[[Wire], Sequence[int]]
 
 
 class Counts:
@@ -33,40 +35,49 @@ class Counts:
 
     def answered(self, api_key: int, version: int, body: Wire) -> None:
         """Count the errors in an answer, however deep they are."""
-        find = _finder(type(body), version)
-        if find is None:
-            return
-        found: list[int] = []
-        find(body, found)
-        for code in found:
+        for code in _finder(type(body), version)(body):
             place = (api_key, int(code))
             self.errors[place] = self.errors.get(place, 0) + 1
 
 
 @cache
-def _finder(struct: type[Wire], version: int) -> _Find | None:
-    """Return what collects the error codes of a message; None if it has none in this version."""
+def _finder(struct: type[Wire], version: int) -> _Find:
+    """Return what finds the error codes of a message; generated, as every answer is searched."""
+    source = Source({})
+    source.add("found = []")
+    if not _search(source, struct, version, "message"):
+        return _nothing
+    source.add("return found")
+    return cast(_Find, source.compile("find_errors", "message"))
+
+
+def _search(source: Source, struct: type[Wire], version: int, variable: str) -> bool:
+    """Write the search of a struct; tell whether there is anything to look for."""
     fields = [field for field in layout(struct, version) if field.shape is not None]
-    has_own = any(field.name == "error_code" for field in fields)
-    inner = [
-        (field.name, find)
-        for field in fields
-        if (element := _element(field.shape)) is not None
-        and (find := _finder(element, version)) is not None
-    ]
-    if not has_own and not inner:
-        return None
+    found = False
+    for field in fields:
+        if field.name == "error_code":
+            found = True
+            source.add(f"if {variable}.error_code: found.append({variable}.error_code)")
+        element = _element(field.shape)
+        if element is not None and _has_errors(element, version):
+            found = True
+            each = source.variable()
+            source.open(f"for {each} in {variable}.{field.name} or ():")
+            _search(source, element, version, each)
+            source.close()
+    return found
 
-    def find_all(message: Wire, found: list[int]) -> None:
-        if has_own and (code := message.error_code):  # type: ignore[attr-defined]
-            found.append(code)
-        for name, find in inner:
-            for each in getattr(message, name) or ():
-                find(each, found)
 
-    return find_all
+@cache
+def _has_errors(struct: type[Wire], version: int) -> bool:
+    return _search(Source({}), struct, version, "message")
 
 
 def _element(shape: Shape | None) -> type[Wire] | None:
     """Return the struct that an array is of."""
     return shape.element.struct if shape is not None and shape.element is not None else None
+
+
+def _nothing(message: Wire) -> Sequence[int]:
+    return ()
