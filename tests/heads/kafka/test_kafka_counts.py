@@ -15,7 +15,7 @@ def codes_in(value: object) -> list[int]:
         return [code for each in value for code in codes_in(each)]
     if not isinstance(value, Wire):
         return []
-    found = []
+    found: list[int] = []
     for name in value.__struct_fields__:
         inner = getattr(value, name)
         found += [inner] if name == "error_code" and inner else codes_in(inner)
