@@ -6,6 +6,7 @@ took.
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ class Subject:
 
     def __init__(self, directory: Path, topics: int, gigabytes: float) -> None:
         self._stem: EmbeddedStem = mainstem.open(directory)
+        self._raw = directory.with_name(directory.name + "-raw")
+        self._raw.mkdir(exist_ok=True)
         self._topics = [MAIN, *(f"topic-{number}" for number in range(1, topics))]
         if self._stem.topics.list(MAIN):
             return
@@ -49,6 +52,20 @@ class Subject:
     def publish_one_spread(self) -> float:
         """Do the same with all topics in turn."""
         return self._publish(list(islice(cycle(self._topics), ONES)))
+
+    def raw_spread(self) -> float:
+        """Write the bytes of one event at a time to as many bare files in turn, for comparison."""
+        batch = build([Event(VALUE)], now_ms=0)
+        files = [os.open(self._raw / topic, os.O_RDWR | os.O_CREAT) for topic in self._topics]
+        ends = [os.fstat(file).st_size for file in files]
+        order = list(islice(cycle(range(len(files))), ONES))
+        with _Clock() as clock:
+            for number in order:
+                os.pwrite(files[number], batch, ends[number])
+                ends[number] += len(batch)
+        for file in files:
+            os.close(file)
+        return len(order) / clock.seconds
 
     def publish_hundred(self) -> float:
         """Publish a hundred events at a time to one topic; return events per second."""
