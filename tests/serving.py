@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mainstem.node.config import Config
 from mainstem.node.node import time_of_day_ms
-from mainstem.node.server import Address, Running, running
+from mainstem.node.server import Address, LookedAfter, Running, running
 
 PATIENCE_S = 30
 
@@ -32,7 +32,7 @@ def server(
     async def main() -> None:
         told = asyncio.Event()
         stop.append((asyncio.get_running_loop(), told))
-        kafka, admin = Address("127.0.0.1", port), Address("127.0.0.1", 0)
+        kafka, admin = Address("127.0.0.1", port), LookedAfter(Address("127.0.0.1", 0))
         async with running(path, Config(), kafka, now_ms=now_ms, admin=admin) as it:
             found.append(it)
             ready.set()

@@ -9,9 +9,10 @@ from tests.heads.admin.web import get
 
 from mainstem.node.config import Config
 from mainstem.node.directory import Holder, holder_of
-from mainstem.node.server import Address, AddressTaken, Running, running
+from mainstem.node.server import Address, AddressTaken, LookedAfter, Running, running
 
 FREE = Address("127.0.0.1", 0)
+ANY = LookedAfter(FREE)
 
 
 async def ask(server: Running, path: str) -> tuple[int, str]:
@@ -20,7 +21,7 @@ async def ask(server: Running, path: str) -> tuple[int, str]:
 
 
 async def test_the_lock_file_says_where_both_ports_are(tmp_path: Path) -> None:
-    async with running(tmp_path, Config(), FREE, admin=FREE) as server:
+    async with running(tmp_path, Config(), FREE, admin=ANY) as server:
         holder = holder_of(tmp_path)
 
     assert isinstance(holder, Holder)
@@ -29,13 +30,13 @@ async def test_the_lock_file_says_where_both_ports_are(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_runs_is_alive_and_ready(tmp_path: Path) -> None:
-    async with running(tmp_path, Config(), FREE, admin=FREE) as server:
+    async with running(tmp_path, Config(), FREE, admin=ANY) as server:
         assert await ask(server, "/livez") == (200, "ok\n")
         assert await ask(server, "/readyz") == (200, "ok\n")
 
 
 async def test_a_server_whose_log_has_stopped_is_alive_but_not_ready(tmp_path: Path) -> None:
-    async with running(tmp_path / "data", Config(), FREE, admin=FREE) as server:
+    async with running(tmp_path / "data", Config(), FREE, admin=ANY) as server:
         for each in (tmp_path / "data").rglob("*"):
             if each.is_file():
                 each.unlink()
@@ -59,8 +60,17 @@ async def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
             async with running(None, Config(), taken):
                 pass
         with pytest.raises(AddressTaken, match="--admin"):
-            async with running(None, Config(), FREE, admin=taken):
+            async with running(None, Config(), FREE, admin=LookedAfter(taken)):
                 pass
+
+
+async def test_a_taken_admin_port_can_be_made_up_for_by_a_free_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = Address("127.0.0.1", other.getsockname()[1])
+
+        async with running(None, Config(), FREE, admin=LookedAfter(taken, elsewhere=True)) as it:
+            assert it.admin != taken
+            assert await ask(it, "/readyz") == (200, "ok\n")
 
 
 async def test_a_server_that_cannot_open_its_directory_lets_go_of_its_ports(tmp_path: Path) -> None:
@@ -68,5 +78,5 @@ async def test_a_server_that_cannot_open_its_directory_lets_go_of_its_ports(tmp_
 
     for _ in range(2):
         with pytest.raises(OSError, match="file"):
-            async with running(tmp_path / "file", Config(), FREE, admin=FREE):
+            async with running(tmp_path / "file", Config(), FREE, admin=ANY):
                 pass

@@ -1,19 +1,39 @@
 """``mainstem serve``: let Kafka clients connect to a data directory."""
 
+import logging
 import os
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from mainstem.cli.exits import Refused, say
+from mainstem import __version__
+from mainstem.cli.exits import Refused
 from mainstem.cli.help import Command
+from mainstem.cli.logs import LogFormat, start_logging
 from mainstem.cli.target import DEFAULT_DIRECTORY, IN_MEMORY
+
+if TYPE_CHECKING:
+    from mainstem.node.server import Running
+
+_logger = logging.getLogger("mainstem.serve")
 
 _EXAMPLES = """\b
 mainstem serve                       serve ./mainstem-data at 127.0.0.1:9092
 mainstem serve data --kafka :19092   another directory, another port
 mainstem serve :memory:              nothing is kept
 """
+_PROMISES = {
+    "memory": "lost when this process ends",
+    "disk": "survives kill -9, not a power cut",
+    "fsync": "survives kill -9 and a power cut, not the loss of this disk",
+}
+_PROGRAM = (
+    "import confluent_kafka as k; "
+    'p = k.Producer({{"bootstrap.servers": "{at}"}}); p.produce("greetings", "hi"); p.flush()'
+)
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
@@ -28,18 +48,28 @@ mainstem serve :memory:              nothing is kept
 @click.option(
     "--admin",
     metavar="HOST:PORT",
-    default="127.0.0.1:9644",
-    show_default=True,
-    help="Where /livez, /readyz and /metrics are; port 0 takes a free one.",
+    help="Where /livez, /readyz and /metrics are; port 0 takes a free one.  "
+    "[default: 127.0.0.1:9644, or a free port if that is taken]",
 )
-def serve(directory: str, kafka: str, admin: str) -> None:
-    """Serve a log to Kafka clients until stopped."""
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How lines about what happens are written, on stderr.",
+)
+def serve(directory: str, kafka: str, admin: str | None, log_format: LogFormat) -> None:
+    """Serve a log to Kafka clients until stopped.
+
+    SIGTERM or Ctrl-C stops it in order: what was begun is finished first.
+    """
     # The server is only loaded when it is started.
     from mainstem.node import server  # noqa: PLC0415
     from mainstem.node.config import load_config  # noqa: PLC0415
 
-    addresses = {name: _address(text, name) for name, text in (("kafka", kafka), ("admin", admin))}
-    for host, _ in addresses.values():
+    kafka_address = server.Address(*_address(kafka, "--kafka"))
+    admin_address = server.Address(*_address(admin or server.ADMIN, "--admin"))
+    for host in (kafka_address.host, admin_address.host):
         if host not in server.LOOPBACK:
             raise Refused(
                 f"{host} can be reached from other machines, and there is no authentication yet: "
@@ -47,27 +77,61 @@ def serve(directory: str, kafka: str, admin: str) -> None:
             )
     path = None if directory == IN_MEMORY else Path(directory)
     config = load_config(path, os.environ, {})
+    start_logging(log_format)
 
-    def ready(running: server.Running) -> None:
-        where = "in memory" if path is None else str(path)
-        say(f"serving {where} to Kafka clients at {running.kafka} ({running.started_ms} ms)")
-        say(f"connect with bootstrap.servers={running.kafka}; stop with Ctrl-C")
-        say(f"look after it at http://{running.admin}: /livez, /readyz, /metrics")
-        topics = running.node.broker.topics()
-        durability = "memory" if path is None else str(config.durability)
-        say(f"{len(topics)} topics; new topics: {durability}, 1 copy")
+    def ready(running: "Running") -> None:
+        if log_format == "json":
+            _logger.info("serving", extra={"fields": _fields(running)})
+        else:
+            for line in _introduction(running):
+                click.echo(line, err=True)
         report = running.node.recovery
         if report is not None and not report.clean:
-            say(f"recovered after an unclean stop: {report.entries} entries written again")
+            _logger.warning(
+                "recovered after an unclean stop: %d entries written again", report.entries
+            )
             for finding in report.findings:
-                say(finding)
+                _logger.warning("%s", finding)
 
-    kafka_address, admin_address = (server.Address(*each) for each in addresses.values())
-    server.serve(path, config, kafka_address, ready, admin=admin_address)
+    looked_after = server.LookedAfter(admin_address, elsewhere=admin is None)
+    server.serve(path, config, kafka_address, ready, admin=looked_after)
+    _logger.info("stopped")
+
+
+def _introduction(running: "Running") -> Iterator[str]:
+    """Say what is served, how to connect to it, and what it promises."""
+    node, at = running.node, running.kafka
+    where = "a log in memory" if node.path is None else str(node.path)
+    yield f"mainstem {__version__} serves {where}, ready after {running.started_ms} ms"
+    yield f"  Kafka       {at}   (bootstrap.servers={at})"
+    yield f"  admin       http://{running.admin}   /livez /readyz /metrics"
+    durability = "memory" if node.path is None else str(node.defaults.durability)
+    yield f"  new topics  {durability}, 1 copy: {_PROMISES[durability]}"
+    kept = Counter(str(topic.settings.durability) for topic in node.broker.topics())
+    topics = ", ".join(f"{count} {name}" for name, count in sorted(kept.items()))
+    yield f"  topics      {topics + ', 1 copy' if topics else 'none yet; naming one creates it'}"
+    yield f"  try         echo hello | kcat -P -b {at} -t greetings"
+    yield f"              kcat -C -b {at} -t greetings -e"
+    yield f"              python -c '{_PROGRAM.format(at=at)}'"
+    yield "  stop        Ctrl-C"
+
+
+def _fields(running: "Running") -> dict[str, object]:
+    node = running.node
+    return {
+        "version": __version__,
+        "directory": None if node.path is None else str(node.path),
+        "kafka": str(running.kafka),
+        "admin": str(running.admin),
+        "durability": "memory" if node.path is None else str(node.defaults.durability),
+        "copies": 1,
+        "topics": len(node.broker.topics()),
+        "started_ms": running.started_ms,
+    }
 
 
 def _address(text: str, option: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint=f"--{option}")
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint=option)
     return host or "127.0.0.1", int(port)

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["write"]:
         _write_until_killed(Path(arguments[1]))
     if arguments:
-        print("usage: ./run   (the tour takes no arguments)", file=sys.stderr)
+        print("usage: ./run --tour   (the tour takes no arguments)", file=sys.stderr)
         return 2
     began = time.monotonic()
     with _own_directory() as directory:

@@ -26,6 +26,8 @@ from mainstem.node.scrape import Scrape
 
 MEMORY = ":memory:"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+ADMIN = "127.0.0.1:9644"
+"""Where a server is looked after, if nothing else is said."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -36,6 +38,14 @@ class Address(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+class LookedAfter(msgspec.Struct, frozen=True):
+    """Where the admin port shall be."""
+
+    address: Address
+    elsewhere: bool = False
+    """Whether a free port will do if that one is taken."""
 
 
 class AddressTaken(MainstemError):
@@ -63,7 +73,7 @@ async def running(
     settings: KafkaSettings | None = None,
     *,
     now_ms: Callable[[], int] = time_of_day_ms,
-    admin: Address | None = None,
+    admin: LookedAfter | None = None,
 ) -> AsyncIterator[Running]:
     """Serve a data directory, or a log in memory, until the block ends; then stop in order.
 
@@ -102,10 +112,16 @@ async def running(
 
 
 async def _look_after(
-    stack: contextlib.AsyncExitStack, address: Address, health: Health, scrape: Scrape
+    stack: contextlib.AsyncExitStack, wanted: LookedAfter, health: Health, scrape: Scrape
 ) -> Address:
     """Open the admin port."""
-    listener = stack.enter_context(_bind(address, "--admin"))
+    try:
+        taken = _bind(wanted.address, "--admin")
+    except AddressTaken:
+        if not wanted.elsewhere:
+            raise
+        taken = _bind(Address(wanted.address.host, 0), "--admin")
+    listener = stack.enter_context(taken)
     server = await admin_head.listen(Pages(health.not_ready, scrape.text), listener)
     scrape.heads["admin"] = server.traffic
     stack.push_async_callback(server.close)
@@ -135,7 +151,7 @@ async def serve_until_told(
     address: Address,
     ready: Callable[[Running], None],
     *,
-    admin: Address | None = None,
+    admin: LookedAfter | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
     told = asyncio.Event()
@@ -153,7 +169,7 @@ def serve(
     address: Address,
     ready: Callable[[Running], None],
     *,
-    admin: Address | None = None,
+    admin: LookedAfter | None = None,
 ) -> None:
     """Serve from a program that has no event loop."""
     uvloop.run(serve_until_told(path, config, address, ready, admin=admin))

@@ -1,0 +1,146 @@
+"""``mainstem serve`` as a person runs it: what it says, what works as it says, how it ends."""
+
+import json
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.heads.admin.web import connect, get
+
+PATIENCE_S = 60
+
+
+class Served:
+    """A server in a process of its own, and what it has said so far."""
+
+    def __init__(self, *arguments: str, cwd: Path) -> None:
+        command = [sys.executable, "-c", "from mainstem.cli import main; main()", "serve"]
+        self.process = subprocess.Popen(
+            [*command, *arguments], cwd=cwd, stderr=subprocess.PIPE, text=True
+        )
+        self.lines: list[str] = []
+
+    def until(self, text: str) -> str:
+        """Read what it says until a line that holds this."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+            if text in line:
+                return self.lines[-1]
+        raise AssertionError(f"it ended without {text!r}: {self.lines}")
+
+    def stop(self) -> tuple[int, list[str]]:
+        """Stop it politely; return its exit code and what it said after."""
+        self.process.send_signal(signal.SIGTERM)
+        _, rest = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, rest.splitlines()
+
+
+@contextmanager
+def served(*arguments: str, cwd: Path) -> Iterator[Served]:
+    found = Served(*arguments, cwd=cwd)
+    try:
+        yield found
+    finally:
+        if found.process.poll() is None:
+            found.process.kill()
+        found.process.communicate(timeout=PATIENCE_S)
+
+
+def place(line: str) -> str:
+    found = re.search(r"127\.0\.0\.1:\d+", line)
+    assert found
+    return found[0]
+
+
+def test_it_says_what_it_serves_what_it_promises_and_what_to_type(tmp_path: Path) -> None:
+    with served("--kafka", ":0", "--admin", ":0", cwd=tmp_path) as it:
+        it.until("stop")
+        text = "\n".join(it.lines)
+        program = next(line for line in it.lines if "python -c" in line)
+        kafka = place(next(line for line in it.lines if "bootstrap" in line))
+
+        assert "serves mainstem-data, ready after" in it.lines[0]
+        assert "fsync, 1 copy: survives kill -9 and a power cut" in text
+        # What it says can be typed.
+        python, *rest = shlex.split(program)
+        assert python == "python"
+        subprocess.run([sys.executable, *rest], check=True, timeout=PATIENCE_S)
+        assert f"kcat -C -b {kafka} -t greetings" in text
+
+        code, after = it.stop()
+
+    assert code == 0
+    assert after[-1].endswith(" info stopped")
+    with served("--kafka", ":0", "--admin", ":0", cwd=tmp_path) as again:
+        again.until("stop")
+    assert any("topics      1 fsync, 1 copy" in line for line in again.lines)
+
+
+def test_its_pages_are_where_it_says(tmp_path: Path) -> None:
+    with served(":memory:", "--kafka", ":0", "--admin", ":0", cwd=tmp_path) as it:
+        address = place(it.until("admin"))
+
+        assert get(address, "/readyz").status == 200
+        assert "mainstem_ready 1" in get(address, "/metrics").text
+
+
+def test_every_line_can_be_json(tmp_path: Path) -> None:
+    with served("d", "--kafka", ":0", "--admin", ":0", "--log-format", "json", cwd=tmp_path) as it:
+        started = json.loads(it.until("serving"))
+        with connect(started["kafka"]) as peer:
+            peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            name = "{}:{}".format(*peer.getsockname())
+            closed = json.loads(it.until("closing"))
+        code, after = it.stop()
+
+    assert (started["durability"], started["copies"], started["topics"]) == ("fsync", 1, 0)
+    assert closed["level"] == "warning"
+    assert closed["message"].startswith(f"closing {name}: ")
+    assert "HTTP" in closed["message"]
+    assert code == 0
+    assert json.loads(after[-1])["message"] == "stopped"
+
+
+def test_a_peer_that_is_cut_off_is_named_with_the_reason(tmp_path: Path) -> None:
+    with served(":memory:", "--kafka", ":0", "--admin", ":0", cwd=tmp_path) as it:
+        it.until("stop")
+        kafka = place(next(line for line in it.lines if "bootstrap" in line))
+        with connect(kafka) as peer:
+            peer.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+            name = "{}:{}".format(*peer.getsockname())
+
+            line = it.until("closing")
+
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z warning closing ", line)
+    assert name in line
+    assert "TLS handshake" in line
+
+
+@pytest.mark.parametrize("option", ["--kafka", "--admin"])
+def test_a_port_that_is_taken_is_named_with_what_to_do(tmp_path: Path, option: str) -> None:
+    other = {"--kafka": "--admin", "--admin": "--kafka"}[option]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken = f"127.0.0.1:{listener.getsockname()[1]}"
+        with served(":memory:", option, taken, other, ":0", cwd=tmp_path) as it:
+            line = it.until("listens")
+
+            assert it.process.wait(PATIENCE_S) == 6
+
+    assert line.startswith(f"mainstem: another program listens at {taken}: stop it, or choose")
+    assert f"{option} 127.0.0.1:PORT" in line
+
+
+@pytest.mark.parametrize("option", ["--kafka", "--admin"])
+def test_an_address_that_others_can_reach_is_refused(tmp_path: Path, option: str) -> None:
+    with served(":memory:", option, "0.0.0.0:0", cwd=tmp_path) as it:
+        it.until("no authentication yet: listen on 127.0.0.1")
+
+        assert it.process.wait(PATIENCE_S) == 6
