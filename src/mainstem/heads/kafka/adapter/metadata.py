@@ -19,6 +19,8 @@ from mainstem.heads.kafka.messages.metadata import (
 
 FIRST, LAST = 0, 13
 CLUSTER_FIRST, CLUSTER_LAST = 0, 2
+_IDS_SINCE = 12
+"""Versions 10 and 11 have topic ids in the request, and no way to answer by them [KIP-516]."""
 
 
 def answer(asked: Asked, request: MetadataRequest, reply: Reply) -> None:
@@ -29,7 +31,7 @@ def answer(asked: Asked, request: MetadataRequest, reply: Reply) -> None:
         topics = [_shown(service, topic) for topic in service.broker.topics()]
     else:
         topics = [
-            _by_id(service, each.topic_id)
+            _by_id(service, each.topic_id, asked.header.api_version)
             if each.name is None
             else _by_name(service, each.name, request.allow_auto_topic_creation)
             for each in request.topics or ()
@@ -79,7 +81,10 @@ def _by_name(service: Service, name: str, create: bool) -> MetadataTopic:
         return MetadataTopic(code_of(error), name)
 
 
-def _by_id(service: Service, topic_id: bytes) -> MetadataTopic:
+def _by_id(service: Service, topic_id: bytes, version: int) -> MetadataTopic:
+    if version < _IDS_SINCE:
+        # A null can be asked for, and not be answered.
+        return MetadataTopic(Code.INVALID_REQUEST, "", topic_id)
     topic = service.broker.topic_by_id(topic_id.hex())
     if topic is None:
         return MetadataTopic(Code.UNKNOWN_TOPIC_ID, None, topic_id)

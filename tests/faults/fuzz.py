@@ -1,0 +1,43 @@
+"""Coverage-guided fuzzing: changes bytes, and keeps those changes that reach new code.
+
+    python -m tests.faults.fuzz TARGET CORPUS [libFuzzer's flags, such as -max_total_time=60]
+
+The corpus is a directory that begins with the seeds and grows. What makes a target fail is written
+to the current directory, and the process ends.
+"""
+
+import sys
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["mainstem"]):
+    from tests.faults.fuzz_seeds import seeds
+    from tests.faults.fuzz_targets import TARGETS
+
+    from mainstem.heads.kafka import codec
+    from mainstem.heads.kafka.messages import APIS
+
+
+def instrument_decoders() -> None:
+    """Have the decoders report what they reach: generated code is not seen by the import hook."""
+    for api in APIS.values():
+        for version in range(api.first, api.last + 1):
+            flexible = api.flexible(version)
+            decode = atheris.instrument_func(codec.decoder(api.request, version, flexible))
+            codec._request_decoders[api.key, version] = decode, flexible
+
+
+def main(target: str, corpus: Path, flags: list[str]) -> None:
+    """Fuzz until a flag or a failure ends it; does not return."""
+    corpus.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(seeds(target)):
+        (corpus / f"seed-{number}").write_bytes(seed)
+    if target in ("requests", "conversations"):
+        instrument_decoders()
+    atheris.Setup([sys.argv[0], str(corpus), *flags], TARGETS[target])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

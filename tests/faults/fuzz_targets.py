@@ -1,0 +1,159 @@
+"""What fuzzing calls with any bytes: each target raises only if something is wrong with us."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from mainstem.broker.broker import Broker
+from mainstem.core import compression
+from mainstem.core.batch import HEADER_SIZE, LENGTH_BEFORE, read_whole, seal
+from mainstem.core.errors import CorruptBatch, MainstemError
+from mainstem.core.policies import TopicSettings
+from mainstem.core.records import check_records, events, keys, retain
+from mainstem.heads.kafka.adapter.service import KafkaSettings, Service
+from mainstem.heads.kafka.codec import decode_request, decode_response, encode_request
+from mainstem.heads.kafka.head import KafkaConversation
+from mainstem.heads.shape import Answer, Later, Piece, ProtocolError
+from mainstem.log.memory import MemoryLog
+
+TOPIC = "tt"
+"""Exists, with partitions 0 to 7, in the broker that conversations are held with."""
+NOW_MS = 1_700_000_000_000
+MAX_UNPACKED = 4096
+
+
+def requests(data: bytes) -> None:
+    """A frame is a request, which can be said again in no more bytes, or refused."""
+    try:
+        request = decode_request(memoryview(data))
+    except ProtocolError:
+        return
+    header = request.header
+    again = joined(
+        encode_request(
+            header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id,
+            request.body,
+        )
+    )[4:]
+    assert len(again) <= len(data), "more was read than there is"
+    assert decode_request(memoryview(again)) == request
+    with suppress(ProtocolError):
+        decode_request(memoryview(again)[:-1])
+        raise AssertionError("what is cut off was accepted")
+
+
+def records(data: bytes) -> None:
+    """A batch with a good checksum has the events that its header counts, or is refused."""
+    batch = bytearray(data[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0") + data[HEADER_SIZE:])
+    batch[0] &= 0x3F  # The offset is the log's, and never negative or near the end of numbers.
+    batch[8:12] = (len(batch) - LENGTH_BEFORE).to_bytes(4, "big")
+    batch[16] = 2
+    seal(batch)
+    try:
+        header = read_whole(batch)
+        found = list(events(batch, max_bytes=MAX_UNPACKED))
+    except CorruptBatch:
+        _refused_as_well(batch)
+        return
+    offsets = [event.offset for event in found]
+    assert offsets == sorted(set(offsets))
+    assert all(0 <= offset - header.base_offset <= header.last_offset_delta for offset in offsets)
+    if not header.is_control:
+        assert len(found) == header.count
+        assert [each[0] for each in keys(batch, max_bytes=MAX_UNPACKED)] == offsets
+        _thin(batch, offsets)
+
+
+def _refused_as_well(batch: bytearray) -> None:
+    try:
+        header = read_whole(batch)
+        check_records(batch, max_bytes=MAX_UNPACKED)
+    except MainstemError:
+        return
+    assert header.is_control, "what cannot be read was accepted"
+
+
+def _thin(batch: bytearray, offsets: list[int]) -> None:
+    """Take every second event out, as compaction would, and read what is left."""
+    kept = retain(batch, lambda offset, *_: offset % 2 == 0, max_bytes=MAX_UNPACKED)
+    left = [] if kept is None else [each.offset for each in events(kept, max_bytes=MAX_UNPACKED)]
+    assert left == [offset for offset in offsets if offset % 2 == 0]
+
+
+def unpacking(data: bytes) -> None:
+    """Compressed bytes unpack to no more than is allowed, or are refused."""
+    try:
+        plain = compression.decompress(data[0] % 6 if data else 0, data[1:], MAX_UNPACKED)
+    except CorruptBatch:
+        return
+    assert len(plain) <= MAX_UNPACKED
+
+
+def conversations(data: bytes) -> None:
+    """Whatever a peer sends is answered in its own protocol, or is the end of the conversation."""
+    asyncio.run(_converse(data))
+
+
+async def _converse(data: bytes) -> None:
+    broker = Broker(MemoryLog(now_ms=lambda: NOW_MS), lambda: NOW_MS, new_id=lambda: "0" * 32)
+    broker.create_topic(TOPIC, TopicSettings(partitions=8))
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: failures.append(context.get("exception") or context["message"])
+    )
+    settings = KafkaSettings(max_frame_bytes=100_000)
+    service = Service(broker, lambda: NOW_MS, settings, TopicSettings(), "fuzz")
+    conversation = KafkaConversation(service, "peer")
+    # Where it was received it may be changed in place, as appending does.
+    view = memoryview(bytearray(data))
+    waiting: list[tuple[memoryview, Later]] = []
+    try:
+        while (size := conversation.frame_size(view)) is not None and size <= len(view):
+            answer = conversation.handle(view[:size])
+            if isinstance(answer, Later):
+                waiting.append((view[:size], answer))
+            else:
+                _check_answer(view[:size], answer)
+            view = view[size:]
+    except ProtocolError:
+        pass
+    for _ in range(3):
+        await asyncio.sleep(0)
+    for frame, later in waiting:
+        assert not later.failed, later.failed
+        if later.answer is not None:
+            _check_answer(frame, later.answer)
+    conversation.close()
+    assert not failures, failures
+
+
+def _check_answer(frame: memoryview, answer: Answer) -> None:
+    """See that what is sent is what the version that was asked in calls a response."""
+    said = joined(answer)
+    if not said:
+        return
+    assert int.from_bytes(said[:4], "big") == len(said) - 4
+    key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (4, 6))
+    if key == 18:
+        # A version that is too new is answered in version 0.
+        version = version if 0 <= version <= 4 else 0
+    decode_response(key, version, memoryview(said)[4:])
+
+
+def joined(pieces: Iterable[Piece]) -> bytes:
+    """Return an answer in one piece."""
+    return b"".join(
+        piece if isinstance(piece, bytes | bytearray | memoryview) else piece.tobytes()
+        for piece in pieces
+    )
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "requests": requests,
+    "records": records,
+    "unpacking": unpacking,
+    "conversations": conversations,
+}
