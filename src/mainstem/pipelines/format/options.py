@@ -6,8 +6,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from mainstem.core.compression import NAMES as COMPRESSIONS
 from mainstem.core.errors import InvalidSetting
+from mainstem.core.names import check_topic
 from mainstem.remote.link import Link
+from mainstem.remote.transacting import MARKS_TOPIC
 
 EARLIEST, LATEST = -2, -1
 """What stands for the two ends of a partition in JSON, as in Spark's Kafka source."""
@@ -61,6 +64,23 @@ class SourceOptions(msgspec.Struct, frozen=True):
     group: str | None
     by_timestamp: bool
     batch_rows: int
+
+
+class SinkOptions(msgspec.Struct, frozen=True):
+    """Where a sink writes, and how."""
+
+    server: Server
+    topic: str | None
+    """Of rows that name none."""
+    pipeline: str | None
+    batch: int | None
+    """The number of the batch, where Spark does not tell it: in foreachBatch."""
+    run: str
+    parallel: bool
+    staging: str | None
+    timeout_ms: int
+    compression: str
+    marks_topic: str
 
 
 class Given:
@@ -155,6 +175,30 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         batch_rows=given.number("batchRows", default=DEFAULT_BATCH_ROWS),
     )
     given.refuse_others("source")
+    return found
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Read the options of a sink; raises InvalidSetting."""
+    given = Given(options)
+    batch = given.text("batch")
+    found = SinkOptions(
+        server=given.server(),
+        topic=given.text("topic", "path"),
+        pipeline=given.text("pipeline", "queryName"),
+        batch=given.number("batch", default=0, least=0) if batch else None,
+        run=given.text("run") or "",
+        parallel=given.flag("parallel", default=False),
+        staging=given.text("stagingLocation"),
+        timeout_ms=given.number("transactionTimeoutMs", default=60_000),
+        compression=given.choice("compression", *COMPRESSIONS),
+        marks_topic=given.text("marksTopic") or MARKS_TOPIC,
+    )
+    given.refuse_others("sink")
+    if found.topic is not None:
+        check_topic(found.topic)
+    if found.batch is not None and found.pipeline is None:
+        raise InvalidSetting("option batch needs a name under which batches count: option pipeline")
     return found
 
 

@@ -1,0 +1,53 @@
+"""Which batch of which run a writer wrote last, and whether one has been written already."""
+
+import msgspec
+
+from mainstem.core.errors import InvalidSetting, MainstemError
+
+
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A batch that was written; batches count from 0 in each run, which is a checkpoint's life."""
+
+    batch: int
+    run: str = ""
+    """The id that Spark keeps in the checkpoint; empty if it is not known."""
+    rows: int = -1
+    digest: int = 0
+    """Of the rows that one task wrote, where tasks write for themselves."""
+
+    def text(self) -> str:
+        """Return what is committed with the batch."""
+        return msgspec.json.encode(self).decode()
+
+
+class OtherRows(MainstemError):
+    """A task was run again and had other rows than the first time, some of them written."""
+
+
+def mark_of(text: str) -> Mark | None:
+    """Return a mark that was committed; None if there is none."""
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Mark)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        raise InvalidSetting(
+            f"the group that keeps the mark of this pipeline holds {text!r:.200}, which is none: "
+            "somebody else uses that group; give the pipeline another name"
+        ) from None
+
+
+def is_written(last: Mark | None, batch: int, run: str) -> bool:
+    """Tell whether a batch has been written; raises InvalidSetting if that cannot be known."""
+    if last is None:
+        return False
+    if run and last.run and run != last.run:
+        # A new checkpoint counts its batches from 0 again.
+        return False
+    if batch < last.batch and not (run and last.run):
+        raise InvalidSetting(
+            f"batch {batch} is to be written, and batch {last.batch} of this pipeline has been: "
+            "if the checkpoint is a new one, give the pipeline a new name; otherwise name the "
+            "checkpoint's life with the option run"
+        )
+    return batch <= last.batch

@@ -1,0 +1,182 @@
+"""Writing rows into topics exactly once, from a stream or a batch.
+
+How this works: tasks put their rows aside and hand them to the driver (``staging``). When all are
+done, the driver writes them in one transaction, together with a mark that says which batch of
+which run this was. A batch that Spark does again after a crash finds its mark and is not written
+again. Readers of committed events see all of a batch or nothing.
+
+In parallel mode every task writes its own transaction, with a mark of its own. That is quicker for
+large batches, and a batch becomes visible task by task. A task that is done again finds its mark.
+Its rows have to be the same as before, which Spark sees to as long as the query is deterministic;
+they are compared, and if they are not, the query stops rather than lose or double any.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from mainstem.pipelines.format.marks import Mark, OtherRows, is_written, mark_of
+from mainstem.pipelines.format.options import SinkOptions
+from mainstem.pipelines.format.rows import Digest, events
+from mainstem.pipelines.format.staging import Staged, default_location, stage
+from mainstem.remote.transacting import Outgoing, Transacting
+
+_NAMES_BEGIN = "mainstem-sink-"
+_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+"""What Spark tells tasks of a streaming query."""
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class Sink:
+    """Writes batches under the name of a pipeline."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def put_aside(self, batches: Iterable[pa.RecordBatch], run: str) -> Staged:
+        """Keep the rows of one task for the driver."""
+        return stage(batches, self._options.staging or default_location(), run)
+
+    def publish(self, messages: Messages, pipeline: str, batch: int | None, run: str) -> None:
+        """Write what all tasks put aside, unless it has been written."""
+        staged = [each for each in messages if isinstance(each, Staged)]
+        if any(each.rows for each in staged):
+            found = events(
+                (rows for each in staged for rows in each.batches()), self._options.topic
+            )
+            self._once(found, pipeline, batch, run)
+        for each in staged:
+            each.drop()
+
+    def _once(self, found: Iterator[Outgoing], pipeline: str, batch: int | None, run: str) -> None:
+        writer = self._writer(pipeline)
+        try:
+            last = mark_of(writer.take_over())
+            if batch is None:
+                writer.write(found, None)
+            elif not is_written(last, batch, run):
+                writer.write(found, Mark(batch, run).text)
+        finally:
+            writer.close()
+
+    def write_part(
+        self, batches: Iterable[pa.RecordBatch], pipeline: str, batch: int, run: str
+    ) -> None:
+        """Write the rows of one task at once, unless they have been written."""
+        task = TaskContext.get()
+        writer = self._writer(f"{pipeline}.{task.partitionId() if task else 0}")
+        found, digest = events(batches, self._options.topic), Digest()
+        try:
+            last = mark_of(writer.take_over())
+            if last is not None and is_written(last, batch, run):
+                for _ in digest.over(found):
+                    pass
+                _compare(last, Mark(batch, run, digest.rows, digest.number), pipeline)
+                return
+            writer.write(
+                digest.over(found), lambda: Mark(batch, run, digest.rows, digest.number).text()
+            )
+        finally:
+            writer.close()
+
+    def _writer(self, name: str) -> Transacting:
+        options = self._options
+        return Transacting(
+            options.server.link(),
+            _NAMES_BEGIN + name,
+            timeout_ms=options.timeout_ms,
+            compression=options.compression,
+            marks_topic=options.marks_topic,
+        )
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """``df.writeStream.format("mainstem")``."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._sink = Sink(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Take the rows of one task."""
+        run = self._options.run or _told(_QUERY_ID)
+        if self._options.parallel:
+            self._sink.write_part(iterator, self._pipeline(run), int(_told(_BATCH_ID) or 0), run)
+            return Staged(0, b"", None, run)
+        return self._sink.put_aside(iterator, run)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Write a batch that all tasks have finished."""
+        run = next((each.run for each in messages if isinstance(each, Staged)), "")
+        self._sink.publish(messages, self._pipeline(run), batchId, run)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Forget a batch of which a task failed."""
+        _drop(messages)
+
+    def _pipeline(self, run: str) -> str:
+        # Spark's id of the query is as good a name, if nothing else shall go on with it.
+        return self._options.pipeline or run
+
+
+class BatchSink(DataSourceArrowWriter):
+    """``df.write.format("mainstem")``; in foreachBatch with options pipeline and batch."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._sink = Sink(options)
+        # The same in all tasks of this write, so that one that is done again finds its mark.
+        self._alone = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Take the rows of one task."""
+        options = self._options
+        if options.parallel:
+            pipeline, batch = options.pipeline or self._alone, options.batch or 0
+            self._sink.write_part(iterator, pipeline, batch, self._run())
+            return Staged(0, b"", None)
+        return self._sink.put_aside(iterator, "")
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Write what all tasks have finished."""
+        options = self._options
+        pipeline = options.pipeline if options.batch is not None else None
+        self._sink.publish(messages, pipeline or self._alone, options.batch, options.run)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Forget a write of which a task failed."""
+        _drop(messages)
+
+    def _run(self) -> str:
+        return self._options.run if self._options.batch is not None else self._alone
+
+
+def _compare(written: Mark, again: Mark, pipeline: str) -> None:
+    same = (written.batch, written.rows, written.digest) == (again.batch, again.rows, again.digest)
+    # Of earlier batches nothing is known any more.
+    if written.batch == again.batch and not same:
+        raise OtherRows(
+            f"a task of batch {again.batch} of pipeline {pipeline!r} wrote {written.rows} rows, "
+            f"and when it was done again had {again.rows} others: the query is not deterministic "
+            "(rand, current_timestamp, a changed definition or number of partitions); write "
+            "without parallel, or start with a new checkpoint and a new topic"
+        )
+
+
+def _told(name: str) -> str:
+    task = TaskContext.get()
+    return (task.getLocalProperty(name) or "") if task else ""
+
+
+def _drop(messages: Messages) -> None:
+    for each in messages:
+        if isinstance(each, Staged):
+            each.drop()
