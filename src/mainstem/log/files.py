@@ -9,8 +9,10 @@ import errno
 import fcntl
 import json
 import os
+import threading
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +21,8 @@ from mainstem.core.errors import DirectoryInUse, StorageFailed, StorageFull
 Buffer = bytes | bytearray | memoryview
 
 _libc = ctypes.CDLL(None, use_errno=True)
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -160,6 +164,9 @@ class RealFiles:
     def __init__(self, root: Path) -> None:
         self._root = os.fspath(root)
         self._lock_fd = -1
+        self._spare_fd = -1
+        """Let go when others took all descriptors, so that a sync need not fail for want of one."""
+        self._spare_lock = threading.Lock()
 
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -194,22 +201,35 @@ class RealFiles:
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        fd = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with self._directory(path) as fd:
             os.fsync(fd)
-        finally:
-            os.close(fd)
 
     def sync_all(self) -> None:
         """Make everything that was written in the tree durable, names included.
 
         Linux tells of failed writes here since 5.8; before, only syncing each file does.
         """
-        fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with self._directory("") as fd:
             if _libc.syncfs(fd) != 0:
                 number = ctypes.get_errno()
                 raise OSError(number, os.strerror(number))
+
+    @contextmanager
+    def _directory(self, path: str) -> Iterator[int]:
+        try:
+            fd = os.open(self._path(path), _DIRECTORY)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            with self._spare_lock:
+                if self._spare_fd >= 0:
+                    os.close(self._spare_fd)
+                    self._spare_fd = -1
+                self._spare_fd = os.open(self._path(path), _DIRECTORY)
+                yield self._spare_fd
+            return
+        try:
+            yield fd
         finally:
             os.close(fd)
 
@@ -242,6 +262,8 @@ class RealFiles:
         with suppress(OSError):
             os.pwrite(fd, json.dumps(about).encode(), 0)
         self._lock_fd = fd
+        with suppress(OSError):
+            self._spare_fd = os.open(self._root, _DIRECTORY)
         _forget_in_children(self)
 
     def check_there(self) -> None:
@@ -259,9 +281,10 @@ class RealFiles:
 
     def forget_lock(self) -> None:
         """Close the lock's descriptor, which lets go only if no other process has it."""
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-            self._lock_fd = -1
+        for fd in (self._lock_fd, self._spare_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._lock_fd = self._spare_fd = -1
 
 
 def _forget_in_children(files: RealFiles) -> None:
