@@ -21,12 +21,14 @@ import pyarrow as pa
 
 from mainstem.core.batch import HEADER_SIZE, BatchHeader, checksum_matches, read_header
 from mainstem.core.errors import CorruptBatch
+from mainstem.core.event import NO_TIMESTAMP
 from mainstem.core.walk import unpack, walk
 from mainstem.pipelines.format.schema import ARROW, HEADERS
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
+_LATEST_MS = (2**63 - 1) // 1000
 _SPARE = bytes(16)
 """So that a varint that is cut off at the end is read as a short one, and then found wrong."""
 
@@ -54,7 +56,9 @@ def record_batch(
     if first == last:
         return None
     count = len(found.offsets)
-    stamps = pa.array(found.timestamps_ms * 1000, mask=found.timestamps_ms < 0)
+    # Without a time, or one that does not fit into Spark's microseconds.
+    timeless = (found.timestamps_ms < 0) | (found.timestamps_ms > _LATEST_MS)
+    stamps = pa.array(found.timestamps_ms * 1000, mask=timeless)
     columns = [
         found.keys,
         found.values,
@@ -141,13 +145,15 @@ def _columns(heads: list[BatchHeader], parts: list[bytes], starts: Numbers) -> C
     wrong |= (delta > spread(header.last_offset_delta for header in heads)) | (at > stops)
     wrong |= plain & (at != stops)
     wrong[1:] |= np.diff(offsets) <= 0
-    if wrong.any():
-        raise _damaged(heads[int(np.searchsorted(np.cumsum(counts), np.argmax(wrong), "right"))])
     appended = spread(header.log_append_time for header in heads)
     stamps = spread(
         header.max_timestamp if header.log_append_time else header.base_timestamp
         for header in heads
     )
+    stamps += np.where(appended, 0, delta_ms)
+    wrong |= (stamps < NO_TIMESTAMP) & (appended == 0)
+    if wrong.any():
+        raise _damaged(heads[int(np.searchsorted(np.cumsum(counts), np.argmax(wrong), "right"))])
     edges = np.empty(4 * len(starts), np.int32)
     edges[0::4], edges[1::4], edges[2::4], edges[3::4] = key_at, key_end, value_at, value_end
     pieces = pa.Array.from_buffers(
@@ -155,7 +161,7 @@ def _columns(heads: list[BatchHeader], parts: list[bytes], starts: Numbers) -> C
     )
     return Columns(
         offsets,
-        stamps + np.where(appended, 0, delta_ms),
+        stamps,
         appended,
         _cut(pieces, 0, key_size),
         _cut(pieces, 2, value_size),
