@@ -259,6 +259,30 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
     assert stored(log, ORDERS) == [(0, b"event")]
 
 
+def test_a_read_that_fails_after_it_was_found_is_named_too(tmp_path: Path) -> None:
+    files = FailingFiles(tmp_path)
+    log = opened(files)
+    log.ensure(ORDERS, "orders", FSYNC)
+    write(log, ORDERS, b"event")
+    found = log.read(ORDERS, 0, 1000)
+    files.fault.set("read", ".seg", once=False)
+
+    with pytest.raises(DamagedLog, match=r"cannot be read at byte 0 .*check the disk"):
+        found.tobytes()
+
+
+@pytest.mark.parametrize("deed", ["write", "sync", "sync_dir"])
+def test_a_disk_that_fails_while_the_log_is_opened_is_named(tmp_path: Path, deed: str) -> None:
+    files = FailingFiles(tmp_path)
+    files.fault.set(deed, "", once=False)
+
+    with pytest.raises(StorageFailed, match="the disk failed while opening the log"):
+        opened(files)
+
+    files.fault.set("", "")
+    opened(files).close()
+
+
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
 @pytest.mark.parametrize("deed", ["write", "open"])
 def test_a_directory_that_may_not_be_written_any_more_is_read_on(

@@ -27,7 +27,7 @@ from mainstem.core.errors import (
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.log.commits import Committer
 from mainstem.log.durable import AT_ONCE
-from mainstem.log.files import Files, RealFiles, refusal
+from mainstem.log.files import FAULTS, Files, RealFiles, refusal
 from mainstem.log.handles import Handles
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.partition import DiskPartition
@@ -131,8 +131,10 @@ class DiskLog:
                 sync_all_from=options.sync_all_from,
             )
             return cls(files, now_ms, options, recovered)
-        except BaseException:
+        except BaseException as error:
             files.unlock()
+            if isinstance(error, OSError) and error.errno in FAULTS:
+                raise refusal(error, "opening the log") from error
             raise
 
     def close(self) -> None:

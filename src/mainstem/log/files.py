@@ -25,6 +25,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FAULTS = _FULL | {errno.EIO}
+"""What a disk refuses by itself, unlike a wrong path or a lack of permission."""
 
 
 class OpenFile(Protocol):

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import DamagedLog, MainstemError
 from mainstem.core.policies import TopicSettings
 
 WritableBatch = bytearray | memoryview
@@ -89,7 +89,15 @@ class Slice(msgspec.Struct, frozen=True):
 
     def tobytes(self) -> bytes | memoryview:
         """Return the batches, reading them if they are in a file."""
-        return self.data if self.file is None else self.file.pread(self.length, self.position)
+        if self.file is None:
+            return self.data
+        try:
+            return self.file.pread(self.length, self.position)
+        except OSError as error:
+            raise DamagedLog(
+                f"a segment cannot be read at byte {self.position} ({error}); check the disk, then "
+                "run mainstem verify"
+            ) from error
 
 
 class Log(Protocol):
