@@ -336,14 +336,18 @@ def test_a_lack_of_descriptors_does_not_stop_the_log_for_good(tmp_path: Path) ->
     log.ensure(ORDERS, "orders", FSYNC)
     durable = log.append([(ORDERS, build([Event(b"first")], now_ms=0))]).durable
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest_free = os.dup(0)
-    os.close(lowest_free)
+    highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+    taken = [os.dup(0)]
+    while taken[-1] < highest:
+        taken.append(os.dup(0))
 
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 1, hard))
     try:
         log.committer.commit()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in taken:
+            os.close(each)
 
     durable.wait()
     assert stored(log, ORDERS) == [(0, b"first")]
