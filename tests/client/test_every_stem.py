@@ -488,6 +488,36 @@ def test_a_group_shows_who_owns_what_and_how_far_it_is(stem: Stem, name: str) ->
         assert listed == [group]
 
 
+def test_a_group_shows_since_when_it_is_behind(stem: Stem, name: str) -> None:
+    stem.topics.create(name, partitions=2)
+    for number in range(6):
+        stem.publish(name, number, partition=0, timestamp_ms=1_000_000 + 500 * number)
+    stem.groups.seek(name, name, {0: 4, 1: 0})
+
+    group = stem.groups.show(name)
+
+    assert [lag.unread_since_ms for lag in group.lags] == [1_002_000, None]
+    assert [lag.behind_s(1_012_000) for lag in group.lags] == [10.0, 0.0]
+    assert group.behind_s(1_012_000) == 10.0
+    assert stem.groups.seek(name, name, "latest")
+    assert stem.groups.show(name).behind_s() == 0.0
+
+
+def test_groups_at_several_offsets_of_a_partition_are_behind_since_several_times(
+    stem: Stem, name: str
+) -> None:
+    stem.topics.create(name, partitions=1)
+    for number in range(4):
+        stem.publish(name, number, timestamp_ms=1_000_000 + number)
+    for offset in range(4):
+        stem.groups.seek(f"{name}-{offset}", name, offset)
+
+    found = {info.name: info.lags for info in stem.groups.list() if info.name.startswith(name)}
+
+    since = {group: lag.unread_since_ms for group, (lag,) in found.items()}
+    assert since == {f"{name}-{offset}": 1_000_000 + offset for offset in range(4)}
+
+
 def test_seek_moves_a_group_and_a_dry_run_only_says_where(stem: Stem, name: str) -> None:
     fill(stem, name, 10, partitions=2)
     list(stem.subscribe(name, group=name, follow=False))

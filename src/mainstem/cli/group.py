@@ -55,6 +55,7 @@ def list_groups(form: Format | None, at: str | None) -> None:
             "members": len(each.members),
             "topics": sorted({lag.topic for lag in each.lags}),
             "lag": each.lag,
+            "behind_ms": _ms(each.behind_s()),
         }
         for each in groups
     ]
@@ -96,7 +97,10 @@ def show(name: str, form: Format | None, at: str | None) -> None:
 @format_option
 @at_option
 def lag(name: str | None, form: Format | None, at: str | None) -> None:
-    """Show how many events a group, or every group, has not read, by partition."""
+    """Show how many events a group, or every group, has not read, by partition.
+
+    BEHIND is the time since the first of them happened (behind_ms in JSON).
+    """
     with open_target(at) as stem:
         groups = (stem.groups.show(name),) if name else stem.groups.list()
     rows = [_row(each) for info in groups for each in info.lags]
@@ -169,9 +173,14 @@ def _row(lag: Lag) -> Row:
         "cursor": lag.cursor,
         "tail": lag.tail,
         "lag": lag.lag,
+        "behind_ms": _ms(lag.behind_s()),
         "missed": lag.missed,
         "member": lag.member,
     }
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
 
 
 def _document(info: GroupInfo) -> Row:
@@ -183,5 +192,6 @@ def _document(info: GroupInfo) -> Row:
             for member, owned in info.members.items()
         },
         "lag": info.lag,
+        "behind_ms": _ms(info.behind_s()),
         "lags": [_row(each) for each in info.lags],
     }

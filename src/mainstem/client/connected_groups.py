@@ -1,6 +1,8 @@
 """Groups of a server: list, show, seek, delete."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
 
 from mainstem.client.connected_starts import offsets_of
 from mainstem.client.starts import check_start
@@ -8,6 +10,7 @@ from mainstem.client.stem import GroupInfo, Lag, Start
 from mainstem.core.errors import GroupIsLive, UnknownGroup
 from mainstem.core.names import check_group
 from mainstem.remote.administering import Administration, Bounds, Place
+from mainstem.remote.ages import times_at
 from mainstem.remote.cursors import Cursors, GroupState
 
 
@@ -73,7 +76,33 @@ class ConnectedGroups:
         found = list(states)
         places = {place for state in found for place in _places(state)}
         bounds = self._administration.bounds(sorted(places))
-        return tuple(_info(state, bounds) for state in found)
+        return self._with_ages([_info(state, bounds) for state in found])
+
+    def _with_ages(self, infos: Sequence[GroupInfo]) -> tuple[GroupInfo, ...]:
+        """Look at the first event that each group has not read, to tell how old it is."""
+        unread = {
+            (lag.topic, lag.partition, lag.cursor or 0)
+            for info in infos
+            for lag in info.lags
+            if lag.lag
+        }
+        times: dict[tuple[str, int, int], int] = {}
+        while unread:
+            # Groups may stand at several offsets of a partition, and one is read at a time.
+            turn = {(topic, number): offset for topic, number, offset in unread}
+            asked = {(*place, offset) for place, offset in turn.items()}
+            unread -= asked
+            for place, when in times_at(self._administration.link, turn).items():
+                times[*place, turn[place]] = when
+
+        def aged(lag: Lag) -> Lag:
+            when = times.get((lag.topic, lag.partition, lag.cursor or 0))
+            return msgspec.structs.replace(lag, unread_since_ms=when if lag.lag else None)
+
+        return tuple(
+            msgspec.structs.replace(info, lags=tuple(aged(lag) for lag in info.lags))
+            for info in infos
+        )
 
 
 def _places(state: GroupState) -> set[Place]:

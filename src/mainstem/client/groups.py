@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from mainstem.broker import lags
+from mainstem.broker.ages import time_at
 from mainstem.broker.broker import Broker
 from mainstem.client.starts import check_start, offset_of
 from mainstem.client.stem import GroupInfo, Lag, Start
-from mainstem.core.errors import GroupIsLive, UnknownGroup
+from mainstem.core.errors import GroupIsLive, MainstemError, UnknownGroup
 from mainstem.core.names import check_group
 
 
@@ -20,12 +21,12 @@ class EmbeddedGroups:
     def list(self) -> tuple[GroupInfo, ...]:
         """Return every group that is live or has cursors."""
         self._check_open()
-        return tuple(_info(state) for state in self._broker.groups())
+        return tuple(self._info(state) for state in self._broker.groups())
 
     def show(self, name: str) -> GroupInfo:
         """Return one group."""
         self._check_open()
-        return _info(self._broker.group(name))
+        return self._info(self._broker.group(name))
 
     def seek(
         self,
@@ -66,21 +67,28 @@ class EmbeddedGroups:
         if members:
             raise GroupIsLive(name, f"{members} members", "moved")
 
+    def _info(self, state: lags.GroupState) -> GroupInfo:
+        found = tuple(self._lag(each) for each in state.lags)
+        return GroupInfo(state.name, state.state, state.members, found)
 
-def _info(state: lags.GroupState) -> GroupInfo:
-    return GroupInfo(
-        state.name, state.state, state.members, tuple(_lag(each) for each in state.lags)
-    )
+    def _lag(self, lag: lags.Lag) -> Lag:
+        return Lag(
+            lag.group,
+            lag.topic,
+            lag.partition,
+            lag.cursor,
+            lag.tail,
+            lag.lag,
+            missed=lag.missed,
+            member=lag.member,
+            unread_since_ms=self._unread_since_ms(lag),
+        )
 
-
-def _lag(lag: lags.Lag) -> Lag:
-    return Lag(
-        lag.group,
-        lag.topic,
-        lag.partition,
-        lag.cursor,
-        lag.tail,
-        lag.lag,
-        missed=lag.missed,
-        member=lag.member,
-    )
+    def _unread_since_ms(self, lag: lags.Lag) -> int | None:
+        if not lag.lag:
+            return None
+        try:
+            return time_at(self._broker, lag.topic, lag.partition, lag.cursor or 0)
+        except MainstemError:
+            # Deleted meanwhile, or damaged: who reads it is told, who asks for the lag need not be.
+            return None

@@ -1,5 +1,6 @@
 """The interface that ``mainstem.open`` (in process) and ``mainstem.connect`` (network) share."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -66,6 +67,17 @@ class Lag(msgspec.Struct, frozen=True):
     """Events that retention or drop=oldest removed before the group had read them."""
     member: str | None = None
     """Who owns the partition now."""
+    unread_since_ms: int | None = None
+    """The timestamp of the first event not yet read; None if all is read, or it is not known."""
+
+    def behind_s(self, now_ms: int | None = None) -> float | None:
+        """Return the seconds since then; 0 if all is read, None if it is not known."""
+        if not self.lag:
+            return 0.0
+        if self.unread_since_ms is None:
+            return None
+        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        return max(0, now_ms - self.unread_since_ms) / 1000
 
 
 class GroupInfo(msgspec.Struct, frozen=True):
@@ -81,6 +93,10 @@ class GroupInfo(msgspec.Struct, frozen=True):
     def lag(self) -> int:
         """Events not yet read, over all partitions."""
         return sum(each.lag for each in self.lags)
+
+    def behind_s(self, now_ms: int | None = None) -> float:
+        """Return the seconds since the oldest event not yet read happened; 0 if all is read."""
+        return max((each.behind_s(now_ms) or 0.0 for each in self.lags), default=0.0)
 
 
 class Topics(Protocol):

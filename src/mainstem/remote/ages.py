@@ -1,0 +1,50 @@
+"""When events happened that stand at given offsets: the protocol tells only by sending them."""
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from mainstem.remote.administering import Place
+from mainstem.remote.link import Link
+
+_AT_ONCE = 500
+_WAIT_S = 0.1
+
+
+def times_at(link: Link, offsets: Mapping[Place, int]) -> dict[Place, int]:
+    """Return the timestamps of the first events at or after offsets; what is not known is left out.
+
+    So are partitions that hold no event there, or do not send any within the link's time-out.
+    """
+    if not offsets:
+        return {}
+    found: dict[Place, int] = {}
+    waiting = dict(offsets)
+    consumer = Consumer(
+        link.config(
+            group_id="mainstem-reader",
+            enable_auto_commit=False,
+            enable_partition_eof=True,
+            auto_offset_reset="earliest",
+            # One event of each is wanted, however many there are.
+            queued_min_messages=1,
+            fetch_message_max_bytes=16 * 1024,
+        )
+    )
+    try:
+        consumer.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
+        until = time.monotonic() + link.timeout_s
+        while waiting and time.monotonic() < until:
+            for message in consumer.consume(_AT_ONCE, _WAIT_S):
+                place = (message.topic() or "", message.partition() or 0)
+                if waiting.pop(place, None) is None:
+                    continue
+                if message.error() is None:
+                    found[place] = message.timestamp()[1]
+                consumer.incremental_unassign([TopicPartition(*place)])
+    except KafkaException as error:
+        raise link.refusal(error) from None
+    finally:
+        consumer.close()
+    return found
