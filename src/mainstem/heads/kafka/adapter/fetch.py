@@ -124,7 +124,7 @@ class _Fetch:
             stable, aborted = bounds.tail, None
             if self._committed:
                 stable = broker.transactions.stable(topic, asked.partition)
-            if room <= 0 and self._length:
+            if asked.fetch_offset == bounds.tail or (room <= 0 and self._length):
                 data = None
             elif self._committed:
                 place = (topic, asked.partition, asked.fetch_offset, max(room, 0))

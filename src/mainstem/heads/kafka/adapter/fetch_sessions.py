@@ -1,0 +1,221 @@
+"""Fetch sessions (KIP-227): a consumer names its partitions once, and then only what changes.
+
+How this works: a session is what a consumer wants of each partition, and what it was last told of
+each. A fetch in the session (epoch 1, 2, ...) may add, change and forget partitions; its answer
+has only those with something new. Partitions that gave events go behind the others, as the
+consumer, which names none of them, can no longer see to it that each has its turn.
+
+A session is worth a little memory and nothing else: a consumer that has none, or lost it, names
+all its partitions again. So there are as many as fit, in numbers and in partitions; one that was
+not used for a while makes room for another, and none outlives its connection.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import groupby
+
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.messages.fetch import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+)
+
+FULL, BEGIN = -1, 0
+"""Epochs of fetches that name everything: without a session, and to begin one."""
+_LAST_EPOCH = 2**31 - 1
+_IDLE_MS = 120_000
+"""A session that was not used for so long makes room for others."""
+
+Call = Callable[[], None]
+Place = tuple[str, bytes, int]
+"""A partition by its topic's name or id, whichever the session uses."""
+
+
+class _Told:
+    """What a consumer wants of a partition, and what it was last told of it."""
+
+    __slots__ = ("asked", "stable", "start", "tail")
+
+    def __init__(self, asked: FetchPartition) -> None:
+        self.asked = asked
+        self.tail = self.stable = self.start = -2
+
+    def is_news(self, found: FetchedPartition) -> bool:
+        """Tell whether an answer has anything new, and take note of it."""
+        if found.error_code:
+            # Whatever comes after it is told.
+            self.tail = -2
+            return True
+        told = (found.high_watermark, found.last_stable_offset, found.log_start_offset)
+        if not found.records and told == (self.tail, self.stable, self.start):
+            return False
+        self.tail, self.stable, self.start = told
+        return True
+
+
+class FetchSession:
+    """One consumer's session."""
+
+    def __init__(self, session_id: int, by_id: bool, leaving: set[Call], leave: Call) -> None:
+        self.id = session_id
+        self.by_id = by_id
+        self.leaving = leaving
+        self.leave = leave
+        self.epoch = 1
+        """What the next fetch has to say."""
+        self.used_ms = 0
+        self._places: dict[Place, _Told] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def added(self, topics: Iterable[FetchTopic]) -> int:
+        """Return how many partitions these topics would add, at most."""
+        return sum(place not in self._places for place, _ in _places(topics))
+
+    def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
+        """Take what a fetch adds and changes, and forget what it forgets."""
+        for place, asked in _places(topics):
+            told = self._places.get(place)
+            if told is None:
+                self._places[place] = _Told(asked)
+            else:
+                told.asked = asked
+        for topic in forgotten:
+            for number in topic.partitions:
+                self._places.pop((topic.topic, topic.topic_id, number), None)
+
+    def topics(self) -> list[FetchTopic]:
+        """Return all that the consumer wants, as a fetch that names everything would."""
+        grouped = groupby(self._places.items(), lambda item: item[0][:2])
+        return [
+            FetchTopic(topic_id, name, [told.asked for _, told in items])
+            for (name, topic_id), items in grouped
+        ]
+
+    def news(self, topics: Iterable[FetchedTopic]) -> list[FetchedTopic]:
+        """Return only what the consumer does not know yet, and take note that it will."""
+        found: list[FetchedTopic] = []
+        for topic in topics:
+            new = [each for each in topic.partitions if self._is_news(topic, each)]
+            if new:
+                found.append(FetchedTopic(topic.topic_id, topic.topic, new))
+        return found
+
+    def _is_news(self, topic: FetchedTopic, found: FetchedPartition) -> bool:
+        place = (topic.topic, topic.topic_id, found.partition_index)
+        told = self._places.get(place)
+        if told is None:
+            # Forgotten by a fetch that came while this one waited.
+            return False
+        if found.records:
+            self._places[place] = self._places.pop(place)
+        return told.is_news(found)
+
+
+class FetchSessions:
+    """All sessions, within limits."""
+
+    def __init__(
+        self,
+        max_sessions: int,
+        max_partitions: int,
+        monotonic_ms: Callable[[], int],
+        new_id: Callable[[], int],
+    ) -> None:
+        self._max_sessions = max_sessions
+        self._max_partitions = max_partitions
+        self._monotonic_ms = monotonic_ms
+        self._new_id = new_id
+        self._sessions: dict[int, FetchSession] = {}
+        """Those that were used last, last."""
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions all sessions have."""
+        return self._partitions
+
+    def open(
+        self, topics: Iterable[FetchTopic], leaving: set[Call], *, by_id: bool
+    ) -> FetchSession | None:
+        """Begin a session, unless there is no room for it.
+
+        ``leaving``: what is called when its connection closes.
+        """
+        session_id = self._new_id()
+        session = FetchSession(session_id, by_id, leaving, partial(self.close, session_id))
+        count = session.added(topics)
+        if not count or session_id in self._sessions or not self._make_room(count):
+            return None
+        session.update(topics, ())
+        self._put(session)
+        leaving.add(session.leave)
+        return session
+
+    def resume(
+        self,
+        session_id: int,
+        epoch: int,
+        topics: Iterable[FetchTopic],
+        forgotten: Iterable[ForgottenTopic],
+        *,
+        by_id: bool,
+    ) -> FetchSession | Code:
+        """Go on with a session, or tell why that cannot be; the consumer then begins another."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return Code.FETCH_SESSION_ID_NOT_FOUND
+        if session.by_id != by_id:
+            return Code.FETCH_SESSION_TOPIC_ID_ERROR
+        if epoch != session.epoch:
+            return Code.INVALID_FETCH_SESSION_EPOCH
+        self._take(session)
+        if not self._make_room(len(session) + session.added(topics)):
+            session.leaving.discard(session.leave)
+            return Code.FETCH_SESSION_ID_NOT_FOUND
+        session.epoch = session.epoch % _LAST_EPOCH + 1
+        session.update(topics, forgotten)
+        self._put(session)
+        return session
+
+    def close(self, session_id: int) -> None:
+        """End a session, if there is one."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            self._take(session)
+            session.leaving.discard(session.leave)
+
+    def _put(self, session: FetchSession) -> None:
+        session.used_ms = self._monotonic_ms()
+        self._sessions[session.id] = session
+        self._partitions += len(session)
+
+    def _take(self, session: FetchSession) -> None:
+        del self._sessions[session.id]
+        self._partitions -= len(session)
+
+    def _make_room(self, partitions: int) -> bool:
+        """Tell whether one more fits, after those have gone that nobody used for a while."""
+        since_ms = self._monotonic_ms() - _IDLE_MS
+        while (
+            len(self._sessions) >= self._max_sessions
+            or self._partitions + partitions > self._max_partitions
+        ):
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or oldest.used_ms > since_ms:
+                return False
+            self.close(oldest.id)
+        return True
+
+
+def _places(topics: Iterable[FetchTopic]) -> Iterator[tuple[Place, FetchPartition]]:
+    for topic in topics:
+        for asked in topic.partitions:
+            yield (topic.topic, topic.topic_id, asked.partition), asked
