@@ -22,7 +22,7 @@ wanted() {
     if [ "$1" != test ]; then
         printf '%s\n' -e .
     else
-        printf '%s\n' -e '.[spark]'
+        printf '%s\n' -e '.[spark,postgres]'
         .venv/bin/python -c '
 import tomllib
 with open("pyproject.toml", "rb") as file:

@@ -1,0 +1,98 @@
+"""Bad events into the pipeline's dead letters, each once, with what made them bad.
+
+How this works: the dead letters of a batch, and cursors on the topics they came from, are one
+transaction. The cursors say up to where bad events are buried; a batch that is behind them was
+buried before a crash. The bytes of key and value are those of the event; why and from where is in
+headers.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from pyspark.sql import DataFrame, Row
+
+from mainstem.core.errors import TopicExists, UnknownGroup
+from mainstem.core.policies import TopicSettings
+from mainstem.remote.administering import Administration
+from mainstem.remote.cursors import Cursors
+from mainstem.remote.link import Link
+
+PREFIX = "mainstem-"
+
+
+class Burial:
+    """Buries the bad events of one table."""
+
+    def __init__(self, address: str, topic: str, table: str, group: str) -> None:
+        self._link = Link(address, timeout_s=30, settings={})
+        self._topic = topic
+        self._table = table
+        self._group = group
+
+    def bury(self, rows: DataFrame, source: str, ends: Mapping[str, int]) -> int:
+        """Bury bad events of a topic up to some offsets; return how many there are of them.
+
+        ``rows`` has the columns of an event and ``__bad``.
+        """
+        administration = Administration(self._link)
+        if self._is_done(Cursors(administration), source, ends):
+            return rows.count()
+        with suppress(TopicExists):
+            settings = TopicSettings(partitions=1)
+            administration.create(self._topic, {"partitions": 1}, settings)
+        producer = Producer(self._link.config(transactional_id=self._group, linger_ms=5))
+        # Only for its name: it reads nothing.
+        consumer = Consumer(self._link.config(group_id=self._group))
+        try:
+            producer.init_transactions(self._link.timeout_s)
+            producer.begin_transaction()
+            count = self._produce(producer, rows.toLocalIterator())
+            cursors = [TopicPartition(source, int(number), end) for number, end in ends.items()]
+            metadata = consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction(cursors, metadata, self._link.timeout_s)
+            producer.commit_transaction(self._link.timeout_s)
+        except KafkaException as error:
+            raise self._link.refusal(error, topic=self._topic, group=self._group) from None
+        finally:
+            consumer.close()
+        return count
+
+    def _is_done(self, cursors: Cursors, source: str, ends: Mapping[str, int]) -> bool:
+        try:
+            known = cursors.state(self._group).cursors
+        except UnknownGroup:
+            return False
+        return all(known.get((source, int(number)), -1) >= end for number, end in ends.items())
+
+    def _produce(self, producer: Producer, rows: Iterable[Row]) -> int:
+        count = 0
+        for row in rows:
+            while True:
+                try:
+                    producer.produce(
+                        self._topic, row["value"], row["key"], headers=self._headers(row)
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            count += 1
+        return count
+
+    def _headers(self, row: Row) -> list[tuple[str, bytes | str | None]]:
+        ours = {
+            "reason": row["__bad"],
+            "table": self._table,
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "offset": row["offset"],
+            "timestamp-ms": round(row["timestamp"].timestamp() * 1000),
+        }
+        return [
+            *((each["key"], _bytes(each["value"])) for each in row["headers"] or ()),
+            *((f"{PREFIX}{name}", str(value)) for name, value in ours.items()),
+        ]
+
+
+def _bytes(value: bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)

@@ -1,0 +1,143 @@
+"""Events into rows: each is decoded, or the reason is kept why it could not be.
+
+What comes out has the columns of the schema, ``__bad`` (the reason, or null), and ``__event`` (the
+event as it was). Bad events are told apart here and nowhere else, so that a run and the audit after
+it agree on them.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+from pyspark.sql.types import StringType, StructField, StructType
+
+from mainstem.pipelines.avro import avro_columns, avro_schema, decoder
+from mainstem.pipelines.definitions import INFER, Source
+from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.schemas import json_columns
+
+BAD, EVENT = "__bad", "__event"
+LOG_TIME = "_timestamp"
+"""Named as the watermark's column, it is the timestamp that the log has for the event."""
+END_OF_TIME = "9000-01-01 00:00:00"
+"""Later times are no times of events: they mark the end of the input."""
+_CORRUPT = "__corrupt"
+_RAW = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+
+
+def decoded(raw: DataFrame, source: Source) -> DataFrame:
+    """Return rows of the source's schema with ``__bad`` and ``__event`` beside them."""
+    assert source.schema != INFER
+    event = raw.select(F.struct(*_RAW).alias(EVENT))
+    match source.format:
+        case "json":
+            rows = _from_json(event, source)
+        case "avro":
+            rows = _from_avro(event, source)
+        case "text":
+            rows = event.select(
+                F.expr("string(__event.value)").alias("value"),
+                F.when(F.expr("__event.value is null"), "no value")
+                .when(~F.is_valid_utf8(F.expr("string(__event.value)")), "not UTF-8")
+                .alias(BAD),
+                EVENT,
+            )
+        case "raw":
+            rows = event.select(f"{EVENT}.*", F.lit(None).cast("string").alias(BAD), EVENT)
+    return _checked_time(_with_event(rows, source), source)
+
+
+def good_rows(rows: DataFrame) -> DataFrame:
+    """Return what could be decoded, without what only we need."""
+    return rows.where(f"{BAD} is null").drop(BAD, EVENT)
+
+
+def stopping_at_bad(rows: DataFrame) -> DataFrame:
+    """Return the rows; reading a bad one raises an error that names the event."""
+    told = F.raise_error(
+        F.format_string(
+            "bad event: %s; topic %s, partition %d, offset %d",
+            F.col(BAD),
+            *(F.col(f"{EVENT}.{name}") for name in ("topic", "partition", "offset")),
+        )
+    ).cast("string")
+    return rows.withColumn(BAD, F.when(F.col(BAD).isNotNull(), told))
+
+
+def _from_json(event: DataFrame, source: Source) -> DataFrame:
+    assert source.schema is not None
+    columns = json_columns(source, source.schema)
+    wanted = StructType([*columns.fields, StructField(_CORRUPT, StringType())])
+    text = F.expr(f"string({EVENT}.value)")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    parsed = event.select(
+        text.alias("__text"), F.from_json(text, wanted, options).alias("__parsed"), EVENT
+    )
+    bad = (
+        F.when(F.col("__text").isNull(), "no value")
+        .when(~F.is_valid_utf8("__text"), "not UTF-8")
+        .when(F.get_json_object("__text", "$").isNull(), "not JSON")
+        .when(
+            F.col("__parsed").isNull() | F.col(f"__parsed.{_CORRUPT}").isNotNull(),
+            f"does not fit the schema {columns.simpleString()[7:-1]}",
+        )
+    )
+    bad = _missing(bad, columns, "__parsed", "")
+    return parsed.select(*_fields("__parsed", columns), bad.alias(BAD), EVENT)
+
+
+def _from_avro(event: DataFrame, source: Source) -> DataFrame:
+    schema = avro_schema(source)
+    columns = avro_columns(schema, f"Avro schema of {source.name!r}")
+    kind = StructType([StructField("value", columns), StructField("error", StringType())])
+    read = F.udf(decoder(schema, source.registry), kind)
+    rows = event.select(read(F.col(f"{EVENT}.value")).alias("__parsed"), EVENT)
+    return rows.select(
+        *_fields("__parsed.value", columns), F.col("__parsed.error").alias(BAD), EVENT
+    )
+
+
+def _fields(parent: str, columns: StructType) -> list[Column]:
+    return [F.col(f"{parent}.`{name}`").alias(name) for name in columns.fieldNames()]
+
+
+def _missing(bad: Column, columns: StructType, parent: str, path: str) -> Column:
+    """Add a reason for each column that may not be null and is."""
+    for field in columns:
+        at = F.col(f"{parent}.`{field.name}`")
+        if not field.nullable:
+            bad = bad.when(at.isNull(), f"no value for {path}{field.name}")
+            if isinstance(field.dataType, StructType):
+                inner = f"{path}{field.name}."
+                bad = _missing(bad, field.dataType, f"{parent}.`{field.name}`", inner)
+    return bad
+
+
+def _with_event(rows: DataFrame, source: Source) -> DataFrame:
+    if source.with_event:
+        inner = [
+            F.col(f"{EVENT}.{name}") for name in _RAW if name not in ("value", "timestampType")
+        ]
+        rows = rows.withColumn("_event", F.struct(*inner))
+    if source.watermark is not None and source.watermark[0] == LOG_TIME:
+        rows = rows.withColumn(LOG_TIME, F.col(f"{EVENT}.timestamp"))
+    return rows
+
+
+def _checked_time(rows: DataFrame, source: Source) -> DataFrame:
+    """Call events bad whose own time is missing, or too far away to be one."""
+    if source.watermark is None:
+        return rows
+    name = source.watermark[0]
+    found = next((field for field in rows.schema if field.name == name), None)
+    if found is None or found.dataType.typeName() != "timestamp":
+        kind = "there is no such column" if found is None else f"it is {found.dataType.typeName()}"
+        raise InvalidDefinition(
+            f"source {source.name!r}: the watermark's column {name!r} must be a timestamp, and "
+            f"{kind}; {LOG_TIME!r} is the log's own timestamp"
+        )
+    at = F.col(f"`{name}`")
+    reason = (
+        F.when(F.col(BAD).isNotNull(), F.col(BAD))
+        .when(at.isNull(), f"no time in {name}")
+        .when(at >= F.lit(END_OF_TIME).cast("timestamp"), f"{name} is after {END_OF_TIME[:4]}")
+    )
+    return rows.withColumn(BAD, reason)

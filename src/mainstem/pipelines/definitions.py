@@ -1,0 +1,295 @@
+"""A pipeline as its file describes it: tables, each a function from sources to rows for a sink.
+
+A file is Python. ``p.table`` and ``p.sql`` make ``Table`` values, and loading a file finds them in
+its namespace, in the order in which they were written; there is no registry. Everything that can
+be known without Spark is checked here, the rest when the plan is built, before any batch.
+"""
+
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+
+from mainstem.core.errors import InvalidName
+from mainstem.core.names import check_topic
+from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.sinks.port import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Format = Literal["json", "avro", "text", "raw"]
+Schema = str | Mapping[str, object]
+"""DDL, ``"infer"``, the path of a JSON or Avro schema file, or such a schema itself."""
+Query = Callable[..., "DataFrame"]
+
+INFER = "infer"
+FORMATS = ("json", "avro", "text", "raw")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where rows come from: a topic, or a table that stands above in the same file."""
+
+    name: str
+    schema: Schema | None = None
+    format: Format = "json"
+    watermark: tuple[str, str] | None = None
+    """The column with the event's own time, and how long events may come late."""
+    registry: str | None = None
+    """Address of the schema registry that knows the ids in front of Avro values."""
+    with_event: bool = False
+    """Whether rows carry ``_event``: key, topic, partition, offset, timestamp, headers."""
+
+
+Sources = str | Source | Sequence[str | Source]
+
+
+class Table(msgspec.Struct, frozen=True):
+    """One table of a pipeline: what it is made from, how, and where it is kept."""
+
+    name: str
+    sources: tuple[Source, ...]
+    query: Query | str
+    """A function from one DataFrame per source, or SQL over views named like the sources."""
+    sink: Sink
+    output: Literal["append", "update"]
+    bad: Literal["dead", "stop"] = "dead"
+    """Whether events that cannot be decoded go to the dead letters, or stop the table."""
+    line: int = 0
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows, once written, never change, so that others can follow them."""
+        return self.output == "append" and not self.sink.key
+
+
+class Pipeline(msgspec.Struct, frozen=True):
+    """A loaded pipeline file."""
+
+    name: str
+    file: Path
+    tables: tuple[Table, ...]
+
+    def table(self, name: str) -> Table | None:
+        """Return a table by its name."""
+        return next((each for each in self.tables if each.name == name), None)
+
+    def dead_topic(self, into: str | None = None) -> str:
+        """Return where events go that cannot be decoded; a replay has dead letters of its own."""
+        return ".".join(filter(None, (self.name, into, "dead")))
+
+
+def events(
+    topic: str,
+    *,
+    schema: Schema | None = None,
+    format: Format = "json",  # noqa: A002 - the word users know from Spark
+    watermark: tuple[str, str] | None = None,
+    registry: str | None = None,
+    with_event: bool = False,
+) -> Source:
+    """Describe one source of a table that has several."""
+    return Source(topic, schema, format, watermark, registry, with_event)
+
+
+def table(
+    *,
+    source: Sources,
+    sink: Sink,
+    schema: Schema | None = None,
+    format: Format = "json",  # noqa: A002 - the word users know from Spark
+    watermark: tuple[str, str] | None = None,
+    registry: str | None = None,
+    with_event: bool = False,
+    output: Literal["append", "update"] | None = None,
+    bad: Literal["dead", "stop"] = "dead",
+    name: str | None = None,
+) -> Callable[[Query], Table]:
+    """Make a table of a function from DataFrames, one for each source, to a DataFrame."""
+    plain = Source("", schema, format, watermark, registry, with_event)
+
+    def made(query: Query) -> Table:
+        called = name or query.__name__
+        return Table(
+            name=called,
+            sources=_sources(called, source, plain),
+            query=query,
+            sink=sink,
+            output=output or _usual_output(sink),
+            bad=bad,
+            line=query.__code__.co_firstlineno if inspect.isfunction(query) else 0,
+        )
+
+    return made
+
+
+def sql(
+    query: str,
+    *,
+    source: Sources,
+    sink: Sink,
+    schema: Schema | None = None,
+    format: Format = "json",  # noqa: A002 - the word users know from Spark
+    watermark: tuple[str, str] | None = None,
+    registry: str | None = None,
+    with_event: bool = False,
+    output: Literal["append", "update"] | None = None,
+    bad: Literal["dead", "stop"] = "dead",
+    name: str = "",
+) -> Table:
+    """Make a table of a SQL query; its name is the variable's unless ``name`` says another."""
+    plain = Source("", schema, format, watermark, registry, with_event)
+    return Table(
+        name=name,
+        sources=_sources(name or "sql", source, plain),
+        query=query,
+        sink=sink,
+        output=output or _usual_output(sink),
+        bad=bad,
+    )
+
+
+class _Module(Protocol):
+    __dict__: dict[str, object]
+
+
+def load(file: Path, name: str | None = None) -> Pipeline:
+    """Read a pipeline file; raises InvalidDefinition with the place of what is wrong."""
+    if not file.is_file():
+        raise InvalidDefinition(f"there is no pipeline file {file}; check the path")
+    called = name or file.stem
+    _check_name("pipeline", called, file)
+    module = _executed(file)
+    tables: list[Table] = []
+    for variable, value in vars(module).items():
+        if not isinstance(value, Table):
+            continue
+        each = value if value.name else msgspec.structs.replace(value, name=variable)
+        _check_table(each, tables, file)
+        tables.append(each)
+    if not tables:
+        raise InvalidDefinition(
+            f"{file} defines no table; decorate a function with @p.table(...), or use p.sql(...)"
+        )
+    return Pipeline(called, file.resolve(), tuple(tables))
+
+
+def _executed(file: Path) -> _Module:
+    # Spark pickles functions of modules that it cannot import by value: this one is no package.
+    spec = importlib.util.spec_from_file_location("__mainstem_pipeline__", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(file.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    except InvalidDefinition as error:
+        raise InvalidDefinition(f"{file}: {error}") from error
+    except (Exception, SystemExit) as error:
+        # Whatever a user's file does wrong is an error of that file, told with its place.
+        raise InvalidDefinition(
+            f"{_place(file, error)}: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        sys.path.remove(str(file.parent.resolve()))
+    return module
+
+
+def _place(file: Path, error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    lines = [
+        frame.lineno
+        for frame in inspect.getinnerframes(error.__traceback__)  # type: ignore[arg-type]
+        if Path(frame.filename) == file
+    ]
+    return f"{file}:{lines[-1]}" if lines else str(file)
+
+
+def _sources(table_name: str, given: Sources, plain: Source) -> tuple[Source, ...]:
+    if isinstance(given, str):
+        return (msgspec.structs.replace(plain, name=given),)
+    if plain != Source(""):
+        raise InvalidDefinition(
+            f"table {table_name!r}: schema, format, watermark, registry and with_event belong to "
+            "each source here: write source=p.events(topic, schema=...)"
+        )
+    several = (given,) if isinstance(given, Source) else tuple(given)
+    return tuple(Source(each) if isinstance(each, str) else each for each in several)
+
+
+def _usual_output(sink: Sink) -> Literal["append", "update"]:
+    return "update" if sink.key else "append"
+
+
+def _check_name(kind: str, name: str, file: Path) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidDefinition(
+            f"{file}: {name!r} cannot name a {kind}: use letters, digits, _ and -, at most 100, "
+            "beginning with a letter"
+        )
+
+
+def _check_table(each: Table, before: Sequence[Table], file: Path) -> None:
+    where = f"{file}{f':{each.line}' if each.line else ''}: table {each.name!r}"
+    _check_name("table", each.name, file)
+    if any(other.name == each.name for other in before):
+        raise InvalidDefinition(f"{where} is there twice; give one of them another name")
+    if not each.sources:
+        raise InvalidDefinition(f"{where} has no source; name a topic or a table above it")
+    if len({source.name for source in each.sources}) < len(each.sources) and isinstance(
+        each.query, str
+    ):
+        raise InvalidDefinition(f"{where} names a source twice, so SQL could not tell them apart")
+    _check_arguments(each, where)
+    if each.output == "update" and not each.sink.key:
+        raise InvalidDefinition(
+            f"{where}: rows that are updated need a sink with a key, such as "
+            "p.delta(path, key='minute'); or use output='append'"
+        )
+    for source in each.sources:
+        _check_source(source, next((t for t in before if t.name == source.name), None), where)
+
+
+def _check_arguments(each: Table, where: str) -> None:
+    if isinstance(each.query, str):
+        return
+    try:
+        inspect.signature(each.query).bind(*each.sources)
+    except TypeError as error:
+        raise InvalidDefinition(
+            f"{where} has {len(each.sources)} sources, and its function does not take as many "
+            f"DataFrames: {error}"
+        ) from None
+
+
+def _check_source(source: Source, table_above: Table | None, where: str) -> None:
+    if source.format not in FORMATS:
+        raise InvalidDefinition(
+            f"{where}: format {source.format!r} is not known; there are {', '.join(FORMATS)}"
+        )
+    if table_above is not None:
+        if source.schema is not None or source.format != "json" or source.registry:
+            raise InvalidDefinition(
+                f"{where}: {source.name!r} is a table of this file and has its own schema; "
+                "leave schema, format and registry out"
+            )
+        return
+    try:
+        check_topic(source.name)
+    except InvalidName as error:
+        raise InvalidDefinition(f"{where}: {error}") from None
+    if source.format in ("json", "avro") and source.schema is None and not source.registry:
+        raise InvalidDefinition(
+            f"{where}: {source.name!r} is no table above this one, so it is a topic, and "
+            f"{source.format} needs a schema: DDL such as 'id string, at timestamp', a JSON "
+            "Schema, or 'infer'"
+        )
+    if source.format in ("text", "raw") and source.schema is not None:
+        raise InvalidDefinition(f"{where}: format {source.format!r} has a fixed schema")

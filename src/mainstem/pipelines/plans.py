@@ -1,0 +1,189 @@
+"""From a table's definition to the DataFrame that Spark runs; errors come before any batch.
+
+How this works: every topic is read by ``format("mainstem")``, decoded, and observed: Spark counts
+with each batch how many events there were, how many bad, and the earliest time, so that the audit
+(``auditing.py``) looks again only at batches that need it.
+
+A source with a watermark is joined by a second, tiny stream: the files of the directory ``end``.
+A file there becomes one row at the end of time. It passes the watermark, which so moves past all
+windows, and is filtered out right after it. The plan is the same whether or not it ever comes, as
+a checkpoint demands.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+from mainstem.core.errors import MainstemError
+from mainstem.pipelines.decoding import BAD, END_OF_TIME, decoded, good_rows, stopping_at_bad
+from mainstem.pipelines.definitions import INFER, Pipeline, Source, Table
+from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.schemas import SAMPLE_EVENTS, inferred
+from mainstem.pipelines.standing import Place
+from mainstem.pipelines.tables import followed, snapshot
+
+_LAST = "9999-12-31 00:00:00"
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What part of the topics is read, in the words of the source's options."""
+
+    starting: dict[str, str] = {}
+    ending: dict[str, str] = {}
+    max_rows: int | None = None
+
+
+class Planning:
+    """Builds the plans of a pipeline's tables in one session."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        address: str,
+        into: str | None,
+        bounds: Bounds,
+    ) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._address = address
+        self._into = into
+        self._bounds = bounds
+
+    def frame(self, table: Table, place: Place) -> DataFrame:
+        """Return the streaming DataFrame of a table; raises InvalidDefinition."""
+        where = f"{self._pipeline.file.name}: table {table.name!r}"
+        try:
+            sources = self._known(table, place)
+            inputs = [
+                self._input(table, source, number, place) for number, source in enumerate(sources)
+            ]
+            result = self._applied(table, inputs)
+        except PySparkException as error:
+            raise InvalidDefinition(f"{where}: {short(error)}") from error
+        except InvalidDefinition as error:
+            raise InvalidDefinition(f"{where}: {error}") from None
+        if not isinstance(result, DataFrame):
+            raise InvalidDefinition(
+                f"{where}: its function gives {type(result).__name__}, not a DataFrame"
+            )
+        if not result.isStreaming:
+            raise InvalidDefinition(
+                f"{where} reads no stream, only snapshots; name a topic or a table to which rows "
+                "are only added"
+            )
+        table.sink.check(result.schema)
+        return result
+
+    def _applied(self, table: Table, inputs: Sequence[DataFrame]) -> object:
+        if not isinstance(table.query, str):
+            try:
+                return table.query(*inputs)
+            except (PySparkException, MainstemError):
+                raise
+            except Exception as error:
+                # Whatever a user's function does wrong is an error of the definition.
+                raise InvalidDefinition(f"{type(error).__name__}: {error}") from error
+        for source, frame in zip(table.sources, inputs, strict=True):
+            frame.createOrReplaceTempView(f"`{source.name}`")
+        return self._spark.sql(table.query)
+
+    def _known(self, table: Table, place: Place) -> tuple[Source, ...]:
+        """Return the sources with schemas: those to infer as inferred once and for all."""
+        kept = place.schemas()
+        found = dict(kept)
+        for source in table.sources:
+            if source.schema == INFER and source.name not in found:
+                found[source.name] = inferred(self._sample(source), f"source {source.name!r}")
+        if found != kept:
+            place.keep_schemas(found)
+        return tuple(
+            msgspec.structs.replace(each, schema=found[each.name]) if each.schema == INFER else each
+            for each in table.sources
+        )
+
+    def _sample(self, source: Source) -> DataFrame:
+        raw = self._spark.read.format("mainstem").options(
+            address=self._address, subscribe=source.name
+        )
+        return raw.load().limit(SAMPLE_EVENTS).select(F.expr("string(value)").alias("value"))
+
+    def _input(self, table: Table, source: Source, number: int, place: Place) -> DataFrame:
+        above = self._pipeline.table(source.name)
+        if above is None:
+            rows = self._topic(table, source, number)
+        elif above.keeps_rows:
+            rows = followed(self._spark, self._target(above))
+            if source.watermark:
+                rows = rows.observe(observation(number), *_figures(rows, source, bad=False))
+        else:
+            return snapshot(self._spark, self._target(above))
+        if source.watermark is None:
+            return rows
+        column, delay = source.watermark
+        at = F.col(f"`{column}`")
+        return (
+            rows.unionByName(self._end(rows, column, place))
+            .withWatermark(column, delay)
+            .where(at < F.lit(END_OF_TIME).cast("timestamp"))
+        )
+
+    def _target(self, table: Table) -> Table:
+        if self._into is None:
+            return table
+        return msgspec.structs.replace(table, sink=table.sink.beside(self._into))
+
+    def _topic(self, table: Table, source: Source, number: int) -> DataFrame:
+        options = {
+            "address": self._address,
+            "subscribe": source.name,
+            "group": group_of(self._pipeline, table, self._into),
+            **self._bounds.starting,
+            **self._bounds.ending,
+        }
+        if self._bounds.max_rows:
+            options["maxRowsPerTrigger"] = str(self._bounds.max_rows)
+        rows = decoded(self._spark.readStream.format("mainstem").options(**options).load(), source)
+        rows = rows.observe(observation(number), *_figures(rows, source, bad=True))
+        return good_rows(stopping_at_bad(rows) if table.bad == "stop" else rows)
+
+    def _end(self, rows: DataFrame, column: str, place: Place) -> DataFrame:
+        lines = self._spark.readStream.format("text").load(str(place.end.resolve()))
+        return lines.select(
+            *(
+                F.lit(_LAST if field.name == column else None)
+                .cast(field.dataType)
+                .alias(field.name)
+                for field in rows.schema
+            )
+        )
+
+
+def observation(number: int) -> str:
+    """Return the name under which Spark reports what was seen of a source."""
+    return f"source{number}"
+
+
+def _figures(rows: DataFrame, source: Source, *, bad: bool) -> list[Column]:
+    figures = [F.count(F.lit(1)).alias("events")]
+    if bad:
+        figures.append(F.count(BAD).alias("bad"))
+    if source.watermark is not None:
+        at = F.col(f"`{source.watermark[0]}`")
+        good = F.col(BAD).isNull() if bad else F.lit(True)
+        figures.append(F.min(F.when(good, F.unix_millis(at))).alias("earliest_ms"))
+    return figures
+
+
+def group_of(pipeline: Pipeline, table: Table, into: str | None) -> str:
+    """Return the group under which a table's cursors are shown."""
+    return ".".join(filter(None, (pipeline.name, table.name, into)))
+
+
+def short(error: PySparkException) -> str:
+    """Return what went wrong without Spark's plans and stack traces."""
+    text = str(error).split("\nJVM stacktrace")[0].split(";\n")[0].strip()
+    return " ".join(text.split())[:1000]

@@ -1,0 +1,81 @@
+"""What Spark reports of a batch, in our words."""
+
+import json
+from datetime import datetime
+
+import msgspec
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+Offsets = dict[str, dict[str, int]]
+"""Topic and partition → the next event to read."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a batch had from one source."""
+
+    events: int
+    bad: int = 0
+    earliest_ms: int | None = None
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """One batch that was run to its end."""
+
+    number: int
+    seen: dict[str, Seen]
+    """By the name under which the source was observed."""
+    starts: Offsets
+    ends: Offsets
+    watermark_ms: int
+    """What the batch compared times with; 0 if there was no watermark yet."""
+    rows_per_second: float
+    duration_ms: int
+    state_rows: int
+    state_bytes: int
+    dropped_rows: int
+
+    @property
+    def events(self) -> int:
+        """How many events were read, from all sources."""
+        return sum(each.events for each in self.seen.values())
+
+
+def batch_of(progress: StreamingQueryProgress) -> Batch | None:
+    """Return the batch that a report is about; None if it only says that nothing happened."""
+    report = json.loads(progress.json)
+    if "addBatch" not in report["durationMs"]:
+        return None
+    starts: Offsets = {}
+    ends: Offsets = {}
+    for source in report["sources"]:
+        starts |= topic_offsets(source.get("startOffset"))
+        ends |= topic_offsets(source.get("endOffset"))
+    states = report["stateOperators"]
+    return Batch(
+        number=report["batchId"],
+        seen={
+            name: Seen(each["events"], each.get("bad", 0), each.get("earliest_ms"))
+            for name, each in report.get("observedMetrics", {}).items()
+        },
+        starts=starts,
+        ends=ends,
+        watermark_ms=_milliseconds(report.get("eventTime", {}).get("watermark")),
+        rows_per_second=report.get("processedRowsPerSecond") or 0.0,
+        duration_ms=report["durationMs"].get("triggerExecution", 0),
+        state_rows=sum(each["numRowsTotal"] for each in states),
+        state_bytes=sum(each["memoryUsedBytes"] for each in states),
+        dropped_rows=sum(each["numRowsDroppedByWatermark"] for each in states),
+    )
+
+
+def topic_offsets(document: object) -> Offsets:
+    """Return the offsets of topics in a source's offset; none if it is not of a topic."""
+    if isinstance(document, str):
+        document = json.loads(document)
+    if isinstance(document, dict) and isinstance(document.get("offsets"), dict):
+        return {topic: dict(places) for topic, places in document["offsets"].items()}
+    return {}
+
+
+def _milliseconds(text: str | None) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000) if text else 0

@@ -1,0 +1,1 @@
+"""Where tables are kept; each sink commits (pipeline, batch) together with the data."""

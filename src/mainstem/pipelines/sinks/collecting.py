@@ -1,0 +1,105 @@
+"""A batch's rows as an Arrow table here on the driver, one row for each key.
+
+Batches are bounded by the source's read limits, so that one fits into memory.
+"""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
+
+
+def collected(rows: DataFrame, key: tuple[str, ...] = (), latest: tuple[str, ...] = ()) -> pa.Table:
+    """Return the rows; with ``latest``, of each key only the row that is greatest by it."""
+    if key and latest:
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own custom
+
+        whole = F.struct(*(F.col(f"`{name}`") for name in rows.columns))
+        order = F.struct(*(F.col(f"`{name}`") for name in latest))
+        rows = (
+            rows.groupBy(*(F.col(f"`{name}`") for name in key))
+            .agg(F.max_by(whole, order).alias("__row"))
+            .select("__row.*")
+        )
+    data = rows.toArrow()
+    data = data.cast(_nullable(data.schema))
+    if key and data.num_rows:
+        _check_keys(data, key)
+    return data
+
+
+def _check_keys(data: pa.Table, key: tuple[str, ...]) -> None:
+    for name in key:
+        if data.column(name).null_count:
+            raise PipelineFailed(
+                f"{data.column(name).null_count} rows have no value in the key column {name!r}; "
+                "filter them out, or fill the column"
+            )
+    # Arrow cannot group by structs, such as windows; their fields it can.
+    flat = pa.table(dict(enumerated(data, key)))
+    distinct = flat.group_by(flat.column_names).aggregate([]).num_rows
+    if distinct < data.num_rows:
+        raise PipelineFailed(
+            f"{data.num_rows - distinct} rows of one batch share their key ({', '.join(key)}), and "
+            "nothing says which one counts; aggregate by the key, or name the columns by which "
+            "the latest row is known: latest='at'"
+        )
+
+
+def enumerated(data: pa.Table, names: tuple[str, ...]) -> list[tuple[str, pa.ChunkedArray]]:
+    """Return columns, with the fields of structs apart as ``minute.start``."""
+    found: list[tuple[str, pa.ChunkedArray]] = []
+    for name in names:
+        found += _leaves(name, data.column(name))
+    return found
+
+
+def _leaves(path: str, column: pa.ChunkedArray) -> list[tuple[str, pa.ChunkedArray]]:
+    if not pa.types.is_struct(column.type):
+        return [(path, column)]
+    found = []
+    for number in range(column.type.num_fields):
+        field = column.type.field(number).name
+        found += _leaves(f"{path}.{field}", pc.struct_field(column, number))
+    return found
+
+
+def arrow_columns(columns: StructType) -> pa.Schema:
+    """Return columns as Arrow knows them; every one may be null, since a later one may be."""
+    return _nullable(to_arrow_schema(columns, timezone="UTC"))
+
+
+def described(schema: pa.Schema) -> str:
+    """Write columns for a person."""
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([_nullable_field(field) for field in schema])
+
+
+def _nullable_field(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        inner = [_nullable_field(kind.field(number)) for number in range(kind.num_fields)]
+        kind = pa.struct(inner)
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable_field(kind.value_field))
+    return pa.field(field.name, kind, nullable=True)
+
+
+def check_columns(
+    columns: StructType, key: tuple[str, ...], latest: tuple[str, ...], place: str
+) -> None:
+    """Raise InvalidDefinition if the key's columns are not there."""
+    names = columns.fieldNames()
+    for name in (*key, *latest):
+        if name not in names:
+            raise InvalidDefinition(
+                f"{place} needs a column {name!r}, and the table has {', '.join(names)}"
+            )
+    if latest and not key:
+        raise InvalidDefinition(f"{place}: latest= chooses between rows of one key; say key=, too")

@@ -1,0 +1,126 @@
+"""Rows in a Delta table, through deltalake; the mark is part of the commit."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.sinks.directories import adopt, is_local
+from mainstem.pipelines.sinks.port import Mark, Sink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable, Schema
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class DeltaSink(msgspec.Struct, frozen=True):
+    """A Delta table: rows are added, or replace those with the same key."""
+
+    path: str
+    key: tuple[str, ...] = ()
+    latest: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Say where the rows are."""
+        return f"Delta table {self.path}"
+
+    def check(self, columns: "StructType") -> None:
+        """Make the table if it is not there; raise InvalidDefinition if its columns differ."""
+        from deltalake import DeltaTable, Schema  # noqa: PLC0415 - slow to load
+
+        from mainstem.pipelines.sinks.collecting import (  # noqa: PLC0415
+            arrow_columns,
+            check_columns,
+        )
+
+        check_columns(columns, self.key, self.latest, self.place)
+        wanted = Schema.from_arrow(arrow_columns(columns))
+        if not DeltaTable.is_deltatable(self.path):
+            DeltaTable.create(self.path, wanted)
+            return
+        found = DeltaTable(self.path).schema()
+        if found != wanted:
+            raise InvalidDefinition(
+                f"{self.place} has the columns {_fields(found)}, and the definition gives "
+                f"{_fields(wanted)}; replay into a new table (--replay --into NAME) and swap"
+            )
+
+    def write(self, rows: "DataFrame", mark: Mark) -> None:
+        """Commit rows and mark in one version of the table."""
+        from deltalake import (  # noqa: PLC0415 - slow to load
+            CommitProperties,
+            DeltaTable,
+            Transaction,
+            write_deltalake,
+        )
+
+        from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
+
+        table = DeltaTable(self.path)
+        written = table.transaction_version(mark.pipeline)
+        if written is not None and written >= mark.batch:
+            return
+        data = collected(rows, self.key, self.latest)
+        if not data.num_rows:
+            return
+        commit = CommitProperties(app_transactions=[Transaction(mark.pipeline, mark.batch)])
+        if self.key:
+            self._merge(table, data, commit)
+        else:
+            write_deltalake(table, data, mode="append", commit_properties=commit)
+
+    def _merge(self, table: "DeltaTable", data: "pa.Table", commit: "CommitProperties") -> None:
+        from mainstem.pipelines.sinks.collecting import enumerated  # noqa: PLC0415
+
+        def both(path: str, sign: str) -> str:
+            quoted = ".".join(f"`{part}`" for part in path.split("."))
+            return f"n.{quoted} {sign} o.{quoted}"
+
+        paths = [path for path, _ in enumerated(data, self.key)]
+        newer = [path for path, _ in enumerated(data, self.latest)]
+        merging = table.merge(
+            source=data,
+            predicate=" AND ".join(both(path, "=") for path in paths),
+            source_alias="n",
+            target_alias="o",
+            commit_properties=commit,
+        )
+        merging.when_matched_update_all(
+            predicate=_greater(newer, both) if newer else None
+        ).when_not_matched_insert_all().execute()
+
+    def read(self) -> "pa.Table | None":
+        """Return all rows of the newest version."""
+        from deltalake import DeltaTable  # noqa: PLC0415 - slow to load
+
+        if not DeltaTable.is_deltatable(self.path):
+            return None
+        return DeltaTable(self.path).to_pyarrow_table()
+
+    def beside(self, name: str) -> Sink:
+        """Return a Delta table next to this one."""
+        return msgspec.structs.replace(self, path=f"{self.path}.{name}")
+
+    def swap(self, name: str) -> None:
+        """Put the copy into this table's place, and this table beside it as ``.before-NAME``."""
+        if not is_local(self.path):
+            raise InvalidDefinition(f"{self.place} is not on this machine's disk: swap it yourself")
+        adopt(Path(self.path), name)
+
+
+def _fields(schema: "Schema") -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema.fields)
+
+
+def _greater(paths: list[str], both: Callable[[str, str], str]) -> str:
+    """Compare column by column, as tuples are compared."""
+    choices = []
+    for number, path in enumerate(paths):
+        same = [both(each, "=") for each in paths[:number]]
+        choices.append(f"({' AND '.join([*same, both(path, '>')])})")
+    return " OR ".join(choices)

@@ -1,0 +1,22 @@
+"""Tables that are directories: putting one into another's place."""
+
+from pathlib import Path
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is on this machine's file systems, and not an address of a store."""
+    return "://" not in path or path.startswith("file://")
+
+
+def adopt(path: Path, name: str) -> None:
+    """Put the copy of that name into the directory's place, keeping the old one beside it.
+
+    A crash between the two renames leaves the copy under its own name, so that telling this again
+    finishes it; if the copy is gone, it was done.
+    """
+    copy = path.with_name(f"{path.name}.{name}")
+    if not copy.exists():
+        return
+    if path.exists():
+        path.rename(path.with_name(f"{path.name}.before-{name}"))
+    copy.rename(path)

@@ -1,0 +1,57 @@
+"""What a sink is: it writes a batch once, however often it is told to.
+
+A batch is known by its ``Mark``. Spark runs a batch again after a crash, with the same number and
+the same input; a sink that finds the mark committed does nothing. Batch numbers begin anew with
+every checkpoint, so a mark names the checkpoint, too.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Which batch of which table, made from which checkpoint."""
+
+    pipeline: str
+    batch: int
+
+
+class Sink(Protocol):
+    """A place for the rows of one table."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns by which rows replace one another; none if rows are only added."""
+
+    @property
+    def place(self) -> str:
+        """Say where the rows are, for people."""
+
+    def check(self, columns: "StructType") -> None:
+        """Raise InvalidDefinition if rows of these columns cannot be kept; before any batch."""
+
+    def write(self, rows: "DataFrame", mark: Mark) -> None:
+        """Commit the rows and the mark together, or nothing; do nothing if the mark is there."""
+
+    def read(self) -> "pa.Table | None":
+        """Return all rows; None if nothing was ever written, or if rows cannot be read back."""
+
+    def beside(self, name: str) -> "Sink":
+        """Return the same sink for a copy of the table under another name."""
+
+    def swap(self, name: str) -> None:
+        """Exchange the table with the copy of that name; may be told so again after a crash."""
+
+
+def columns_of(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return column names as a tuple, however they were given."""
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str) else tuple(given)

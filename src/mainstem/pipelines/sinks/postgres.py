@@ -1,0 +1,148 @@
+"""Rows in a PostgreSQL table; the mark is a row of the same transaction."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.sinks.port import Mark, Sink
+from mainstem.pipelines.sinks.statements import MARKS, Statements, quoted, text_of
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+_TYPES = {
+    "boolean": "boolean",
+    "byte": "smallint",
+    "short": "smallint",
+    "integer": "integer",
+    "long": "bigint",
+    "float": "real",
+    "double": "double precision",
+    "string": "text",
+    "binary": "bytea",
+    "date": "date",
+    "timestamp": "timestamp with time zone",
+    "timestamp_ntz": "timestamp without time zone",
+    "decimal": "numeric",
+}
+"""All else is jsonb."""
+
+
+class PostgresSink(msgspec.Struct, frozen=True):
+    """A table of a PostgreSQL database: rows are added, or replace those with the same key."""
+
+    dsn: str
+    table: str
+    key: tuple[str, ...] = ()
+    latest: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Say where the rows are, without the password."""
+        return f"PostgreSQL table {self.table}"
+
+    def check(self, columns: "StructType") -> None:
+        """Make the table if it is not there; raise InvalidDefinition if its columns differ."""
+        from mainstem.pipelines.sinks.collecting import check_columns  # noqa: PLC0415
+
+        check_columns(columns, self.key, self.latest, self.place)
+        wanted = {field.name: _type(field.dataType) for field in columns}
+        with self._opened() as base:
+            base.execute(MARKS)
+            base.execute(Statements(self.table, tuple(wanted), self.key).create(wanted).encode())
+            found: dict[str, str] = dict(
+                base.execute(
+                    "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
+                    "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped "
+                    "ORDER BY attnum",
+                    (quoted(self.table),),
+                ).fetchall()
+            )
+        if found != wanted:
+            raise InvalidDefinition(
+                f"{self.place} has the columns {found}, and the definition gives {wanted}; "
+                "replay into a new table (--replay --into NAME) and swap"
+            )
+
+    def write(self, rows: "DataFrame", mark: Mark) -> None:
+        """Commit rows and mark in one transaction."""
+        from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
+
+        with self._opened() as base:
+            # A driver that was thought dead may still be writing: the second one waits here.
+            base.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (mark.pipeline,))
+            written = base.execute(
+                "SELECT batch FROM _mainstem_batches WHERE pipeline = %s", (mark.pipeline,)
+            ).fetchone()
+            if written is not None and written[0] >= mark.batch:
+                return
+            data = collected(rows, self.key, self.latest)
+            if not data.num_rows:
+                return
+            statements = Statements(self.table, tuple(data.column_names), self.key, self.latest)
+            with base.cursor() as cursor:
+                cursor.executemany(
+                    statements.insert("%s").encode(),
+                    [[_value(value) for value in row.values()] for row in data.to_pylist()],
+                )
+            base.execute(
+                "INSERT INTO _mainstem_batches VALUES (%s, %s) "
+                "ON CONFLICT (pipeline) DO UPDATE SET batch = excluded.batch",
+                (mark.pipeline, mark.batch),
+            )
+
+    def read(self) -> "pa.Table | None":
+        """Return all rows; what is nested as JSON text."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+        with self._opened() as base:
+            known = base.execute("SELECT to_regclass(%s)", (quoted(self.table),)).fetchone()
+            if known is None or known[0] is None:
+                return None
+            cursor = base.execute(f"SELECT * FROM {quoted(self.table)}".encode())
+            names = [column.name for column in cursor.description or ()]
+            rows = [[_value(value) for value in row] for row in cursor.fetchall()]
+        columns = list(zip(*rows, strict=True)) or [() for _ in names]
+        return pa.table(
+            {name: pa.array(column) for name, column in zip(names, columns, strict=True)}
+        )
+
+    def beside(self, name: str) -> Sink:
+        """Return another table of the same database."""
+        return msgspec.structs.replace(self, table=f"{self.table}__{name}")
+
+    def swap(self, name: str) -> None:
+        """Put the copy into this table's place, and this one beside it as ``__before_NAME``."""
+        with self._opened() as base:
+            copy, old = f"{self.table}__{name}", f"{self.table}__before_{name}"
+            known = base.execute("SELECT to_regclass(%s)", (quoted(copy),)).fetchone()
+            if known is None or known[0] is None:
+                return
+            base.execute(
+                f"ALTER TABLE IF EXISTS {quoted(self.table)} RENAME TO {quoted(old)}".encode()
+            )
+            base.execute(f"ALTER TABLE {quoted(copy)} RENAME TO {quoted(self.table)}".encode())
+
+    def _opened(self) -> "psycopg.Connection":
+        try:
+            import psycopg  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise InvalidDefinition(
+                "p.postgres needs psycopg: pip install 'mainstem[postgres]'"
+            ) from None
+        try:
+            return psycopg.connect(self.dsn, connect_timeout=10)
+        except psycopg.OperationalError as error:
+            raise InvalidDefinition(f"{self.place} cannot be reached: {error}") from None
+
+
+def _type(kind: "DataType") -> str:
+    return _TYPES.get(kind.typeName(), "jsonb")
+
+
+def _value(value: object) -> object:
+    return text_of(value) if isinstance(value, (dict, list)) else value

@@ -1,0 +1,138 @@
+"""Rows in a SQLite table; the mark is a row of the same transaction."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.sinks.port import Mark, Sink
+from mainstem.pipelines.sinks.statements import MARKS, Statements, quoted, text_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_TYPES = {
+    "boolean": "INTEGER",
+    "byte": "INTEGER",
+    "short": "INTEGER",
+    "integer": "INTEGER",
+    "long": "INTEGER",
+    "float": "REAL",
+    "double": "REAL",
+    "binary": "BLOB",
+}
+"""All else is TEXT: decimals exactly, times in ISO form (UTC), what is nested as JSON."""
+
+
+class SqliteSink(msgspec.Struct, frozen=True):
+    """A table of a SQLite database: rows are added, or replace those with the same key."""
+
+    path: str
+    table: str
+    key: tuple[str, ...] = ()
+    latest: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Say where the rows are."""
+        return f"SQLite table {self.table} in {self.path}"
+
+    def check(self, columns: "StructType") -> None:
+        """Make the table if it is not there; raise InvalidDefinition if its columns differ."""
+        from mainstem.pipelines.sinks.collecting import check_columns  # noqa: PLC0415
+
+        check_columns(columns, self.key, self.latest, self.place)
+        for name in self.latest:
+            if columns[name].dataType.typeName() in ("decimal", "struct", "array", "map"):
+                raise InvalidDefinition(
+                    f"{self.place}: {name!r} is kept as text, which does not sort as the value "
+                    "does; name a time, a string or a whole number in latest="
+                )
+        wanted = {field.name: _TYPES.get(field.dataType.typeName(), "TEXT") for field in columns}
+        Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        with closing(self._opened()) as base, base:
+            base.execute(MARKS)
+            base.execute(Statements(self.table, tuple(wanted), self.key).create(wanted))
+            found = {row[1]: row[2] for row in base.execute(self._about_columns())}
+        if found != wanted:
+            raise InvalidDefinition(
+                f"{self.place} has the columns {found}, and the definition gives {wanted}; "
+                "replay into a new table (--replay --into NAME) and swap"
+            )
+
+    def write(self, rows: "DataFrame", mark: Mark) -> None:
+        """Commit rows and mark in one transaction."""
+        from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
+
+        with closing(self._opened()) as base, base:
+            base.execute("BEGIN IMMEDIATE")
+            written = base.execute(
+                "SELECT batch FROM _mainstem_batches WHERE pipeline = ?", (mark.pipeline,)
+            ).fetchone()
+            if written is not None and written[0] >= mark.batch:
+                return
+            data = collected(rows, self.key, self.latest)
+            if not data.num_rows:
+                return
+            statements = Statements(self.table, tuple(data.column_names), self.key, self.latest)
+            base.executemany(
+                statements.insert("?"),
+                ([_value(value) for value in row.values()] for row in data.to_pylist()),
+            )
+            base.execute(
+                "INSERT INTO _mainstem_batches VALUES (?, ?) "
+                "ON CONFLICT (pipeline) DO UPDATE SET batch = excluded.batch",
+                (mark.pipeline, mark.batch),
+            )
+
+    def read(self) -> "pa.Table | None":
+        """Return all rows, as SQLite holds them."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+        if not Path(self.path).exists():
+            return None
+        with closing(self._opened()) as base:
+            names = [row[1] for row in base.execute(self._about_columns())]
+            if not names:
+                return None
+            rows = base.execute(f"SELECT * FROM {quoted(self.table)}").fetchall()
+        columns = list(zip(*rows, strict=True)) or [() for _ in names]
+        return pa.table(
+            {name: pa.array(column) for name, column in zip(names, columns, strict=True)}
+        )
+
+    def beside(self, name: str) -> Sink:
+        """Return another table of the same database."""
+        return msgspec.structs.replace(self, table=f"{self.table}__{name}")
+
+    def swap(self, name: str) -> None:
+        """Put the copy into this table's place, and this one beside it as ``__before_NAME``."""
+        with closing(self._opened()) as base, base:
+            base.execute("BEGIN IMMEDIATE")
+            known = {row[0] for row in base.execute("SELECT name FROM sqlite_master")}
+            if f"{self.table}__{name}" not in known:
+                return
+            if self.table in known:
+                base.execute(_rename(self.table, f"{self.table}__before_{name}"))
+            base.execute(_rename(f"{self.table}__{name}", self.table))
+
+    def _opened(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, isolation_level=None, timeout=30)
+
+    def _about_columns(self) -> str:
+        return f"PRAGMA table_info({quoted(self.table)})"
+
+
+def _rename(old: str, new: str) -> str:
+    return f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}"
+
+
+def _value(value: object) -> object:
+    if value is None or isinstance(value, (int, float, str, bytes)):
+        return value
+    return text_of(value)

@@ -1,0 +1,79 @@
+"""The SQL that SQLite and PostgreSQL understand alike, and values as text."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import msgspec
+
+MARKS = (
+    "CREATE TABLE IF NOT EXISTS _mainstem_batches "
+    "(pipeline TEXT PRIMARY KEY, batch BIGINT NOT NULL)"
+)
+"""The last batch of each pipeline that is committed in this database."""
+
+
+class Statements(msgspec.Struct, frozen=True):
+    """Statements about one table."""
+
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    latest: tuple[str, ...] = ()
+
+    def create(self, types: Mapping[str, str]) -> str:
+        """Make the table if it is not there."""
+        lines = [f"{quoted(name)} {kind}" for name, kind in types.items()]
+        if self.key:
+            lines.append(f"PRIMARY KEY ({_listed(self.key)})")
+        return f"CREATE TABLE IF NOT EXISTS {quoted(self.table)} ({', '.join(lines)})"
+
+    def insert(self, placeholder: str) -> str:
+        """Add a row, or replace the one with the same key."""
+        values = ", ".join([placeholder] * len(self.columns))
+        text = f"INSERT INTO {quoted(self.table)} ({_listed(self.columns)}) VALUES ({values})"
+        if not self.key:
+            return text
+        others = [name for name in self.columns if name not in self.key]
+        if not others:
+            return f"{text} ON CONFLICT ({_listed(self.key)}) DO NOTHING"
+        assigned = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
+        text += f" ON CONFLICT ({_listed(self.key)}) DO UPDATE SET {assigned}"
+        if not self.latest:
+            return text
+        new = ", ".join(f"excluded.{quoted(name)}" for name in self.latest)
+        old = ", ".join(f"{quoted(self.table)}.{quoted(name)}" for name in self.latest)
+        return f"{text} WHERE ({new}) > ({old})"
+
+
+def quoted(name: str) -> str:
+    """Quote an identifier, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+def text_of(value: object) -> str:
+    """Write a value as text that sorts and compares as the value does, nested ones as JSON."""
+    if isinstance(value, datetime):
+        # One width for all, so that text sorts by time.
+        return (value.astimezone(UTC) if value.tzinfo else value).isoformat(
+            sep=" ", timespec="microseconds"
+        )
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return msgspec.json.encode(_plain(value)).decode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, (datetime, date, Decimal)):
+        return text_of(value)
+    return value

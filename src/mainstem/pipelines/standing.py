@@ -1,0 +1,188 @@
+"""How a table of a pipeline stands: what its last run left behind, in files that survive it.
+
+STATE/PIPELINE/TABLE/checkpoint     Spark's own
+                    /identity       names this checkpoint in the marks of sinks
+                    /schemas.json   what was inferred, so that a restart infers nothing else
+                    /end/           a file here tells that the input is complete
+                    /standing.json  the figures below
+STATE/PIPELINE@NAME/...             the same for a replay into NAME
+"""
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from mainstem.pipelines.errors import RunRefused, UnknownPipeline
+
+State = Literal["running", "stopped", "failed", "complete"]
+DEFAULT_STATE = "mainstem-pipelines"
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a run stopped, and at which event if that is known."""
+
+    reason: str
+    at_ms: int
+    event: str | None = None
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What is known of a table from its runs so far."""
+
+    state: State
+    file: str = ""
+    pid: int = 0
+    address: str = ""
+    batch: int = -1
+    events: int = 0
+    """Read, by all runs on this checkpoint."""
+    rows_per_second: float = 0.0
+    watermark: str | None = None
+    state_rows: int = 0
+    state_bytes: int = 0
+    bad: int = 0
+    """Events that could not be decoded."""
+    late: int = 0
+    """Events that came later than the watermark allows."""
+    dropped_rows: int = 0
+    """Rows that Spark's operators dropped as late; of an event they may drop none or several."""
+    audited: int = -1
+    """The last batch whose bad and late events are counted."""
+    offsets: dict[str, dict[str, int]] = {}
+    """Topic and partition → the next event to read."""
+    updated_ms: int = 0
+    failure: Failure | None = None
+    sink: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether other ways to run would have given the same table."""
+        return not self.late and not self.dropped_rows
+
+
+class Place:
+    """The directory of one table's state."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.checkpoint = directory / "checkpoint"
+        self.end = directory / "end"
+
+    def prepare(self) -> None:
+        """Make the directories."""
+        self.end.mkdir(parents=True, exist_ok=True)
+
+    def identity(self) -> str:
+        """Return the name of this checkpoint, made once with it."""
+        file = self.directory / "identity"
+        if not file.exists():
+            if self.checkpoint.exists():
+                raise RunRefused(
+                    f"{self.checkpoint} is there, and {file.name} beside it is not, without which "
+                    "batches that are written already cannot be told; replay into a new target"
+                )
+            _write(file, secrets.token_hex(6).encode())
+        return file.read_text()
+
+    def schemas(self) -> dict[str, str]:
+        """Return what was inferred for sources."""
+        file = self.directory / "schemas.json"
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, str]) if file.exists() else {}
+
+    def keep_schemas(self, schemas: dict[str, str]) -> None:
+        """Keep what was inferred."""
+        _write(self.directory / "schemas.json", msgspec.json.encode(schemas))
+
+    @property
+    def completed(self) -> bool:
+        """Whether the input was declared complete."""
+        return any(self.end.iterdir()) if self.end.exists() else False
+
+    def complete(self) -> None:
+        """Declare the input complete: Spark reads one line from the file, the last event."""
+        _write(self.end / "end.txt", b"end\n")
+
+    def standing(self) -> Standing | None:
+        """Return how the table stands; None if it never ran."""
+        file = self.directory / "standing.json"
+        if not file.exists():
+            return None
+        found = msgspec.json.decode(file.read_bytes(), type=Standing)
+        if found.state == "running" and not _runs(found.pid):
+            failure = found.failure or Failure("its process ended without a word", found.updated_ms)
+            return msgspec.structs.replace(found, state="failed", failure=failure)
+        return found
+
+    def keep(self, standing: Standing) -> None:
+        """Keep how the table stands."""
+        _write(self.directory / "standing.json", msgspec.json.encode(standing))
+
+
+def pipeline_directory(state: Path, pipeline: str, into: str | None = None) -> Path:
+    """Return where the state of a pipeline, or of a replay of it, is kept."""
+    return state / (f"{pipeline}@{into}" if into else pipeline)
+
+
+def standings(state: Path, pipeline: str | None = None) -> list[tuple[str, str, Standing]]:
+    """Return pipeline, table and standing of everything that ever ran; raises UnknownPipeline."""
+    found = []
+    for directory in sorted(state.glob("*/*/standing.json")):
+        table = directory.parent
+        if pipeline is None or table.parent.name == pipeline:
+            standing = Place(table).standing()
+            assert standing is not None
+            found.append((table.parent.name, table.name, standing))
+    if pipeline is not None and not found:
+        raise UnknownPipeline(
+            f"no run of pipeline {pipeline!r} is known in {state}; mainstem pipeline ls lists them"
+        )
+    return found
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Hold a pipeline's state for one run; raises RunRefused if another process does."""
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o640)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(descriptor, 20).decode() or "unknown"
+            raise RunRefused(
+                f"pipeline {directory.name!r} is being run by process {holder}; stop that first, "
+                "or replay into a target of its own (--replay --into NAME)"
+            ) from None
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Replace a file so that a crash leaves the old one or the new one."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Not hidden by a name that Spark would read as data.
+    draft = file.with_name(f".{file.name}")
+    with draft.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    draft.rename(file)
