@@ -3,11 +3,14 @@
 import socket
 from collections.abc import Callable
 
-from mainstem.heads.kafka.adapter import api_versions
+from mainstem.broker.overload import Held
+from mainstem.heads.kafka.adapter import api_versions, produce
+from mainstem.heads.kafka.adapter.produce_alike import ProduceAlike
 from mainstem.heads.kafka.adapter.service import Asked, Service
 from mainstem.heads.kafka.adapter.table import SERVED
 from mainstem.heads.kafka.codec import UnsupportedVersion, encode_response
 from mainstem.heads.kafka.fields import Wire
+from mainstem.heads.kafka.messages.produce import ProduceRequest
 from mainstem.heads.kafka.session import Session
 from mainstem.heads.serving import Connection, Server, serve
 from mainstem.heads.shape import Answer, Later, ProtocolError
@@ -20,11 +23,15 @@ class KafkaConversation:
         self._service = service
         self._peer = peer
         self._waiting: set[Callable[[], None]] = set()
+        self._produce_alike = ProduceAlike(service)
         self._session = Session(service.settings.max_frame_bytes)
         self.frame_size: Callable[[memoryview], int | None] = self._session.frame_size
 
     def handle(self, frame: memoryview) -> Answer | Later:
         """Carry out a request."""
+        known = self._produce_alike.answer(frame)
+        if known is not None and not isinstance(known, Held):
+            return known
         try:
             request = self._session.receive(frame)
         except UnsupportedVersion as error:
@@ -58,7 +65,11 @@ class KafkaConversation:
                 later.fail(str(error))
 
         asked = Asked(self._service, header, self._peer, self._waiting)
-        served.answer(asked, request.body, reply)
+        if isinstance(request.body, ProduceRequest):
+            produce.answer(asked, request.body, reply, known)
+            self._produce_alike.learn(header, request.body)
+        else:
+            served.answer(asked, request.body, reply)
         return later if later.answer is None or later.failed else later.answer
 
     def close(self) -> None:

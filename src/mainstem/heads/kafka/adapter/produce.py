@@ -9,6 +9,8 @@ from mainstem.core.errors import CorruptBatch, MainstemError
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.metadata import find_or_create
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.codec import RequestHeader
+from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.kafka.messages.produce import (
     ProducedPartition,
     ProducedTopic,
@@ -23,12 +25,32 @@ _JOINS = 12
 """Since this version a batch joins its partition to the transaction [KIP-890]."""
 
 
-def answer(asked: Asked, request: ProduceRequest, reply: Reply) -> None:
-    """Append what can be appended; answer when all of it is as durable as promised."""
+def answer(asked: Asked, request: ProduceRequest, reply: Reply, held: Held | None = None) -> None:
+    """Append what can be appended; answer when all of it is as durable as promised.
+
+    ``held``: that has been tried already with the only batch, which waits for room since.
+    """
     if request.acks not in (-1, 0, 1):
         reply(_refused(request, Code.INVALID_REQUIRED_ACKS))
         return
-    _Production(asked, request, reply).run()
+    _Production(asked, request, reply).run(held)
+
+
+def joins(header: RequestHeader) -> bool:
+    """Tell whether a batch joins its partition to the transaction."""
+    return header.api_version >= _JOINS
+
+
+def count(counts: Counts, published: Published, size: int) -> None:
+    """Count a batch that was appended."""
+    counts.produced_batches += 1
+    counts.produced_events += published.count
+    counts.produced_bytes += size
+
+
+def refused(header: RequestHeader, partition: int, error: MainstemError) -> ProducedPartition:
+    """Return why nothing was appended to a partition."""
+    return ProducedPartition(partition, code_in(header, error), -1, -1, -1, (), str(error))
 
 
 class _Production:
@@ -43,35 +65,33 @@ class _Production:
         """In the order of the request, which may name a partition twice."""
         self._waiting = 1
 
-    def run(self) -> None:
+    def run(self, held: Held | None) -> None:
         for topic in self._request.topic_data:
             for partition in topic.partition_data:
                 place = _Place(topic.name, partition.index, len(self._results))
                 self._results.append(_UNDECIDED)
-                self._start(place, partition)
+                self._start(place, partition, held)
         self._done()
 
-    def _start(self, place: "_Place", partition: ProducePartition) -> None:
+    def _start(self, place: "_Place", partition: ProducePartition, held: Held | None) -> None:
         try:
             records = partition.records
             if not isinstance(records, memoryview) or not len(records):
                 raise CorruptBatch("a produce request without records")
             find_or_create(self._service, place.topic, create=True)
-            self._append(place, records, None)
+            self._append(place, records, held)
         except MainstemError as error:
             self._fail(place, error)
 
     def _append(self, place: "_Place", batch: memoryview | bytearray, held: Held | None) -> None:
         broker = self._service.broker
-        joins = self._header.api_version >= _JOINS
-        published = broker.append_batch(place.topic, place.number, batch, held, joins=joins)
+        published = broker.append_batch(
+            place.topic, place.number, batch, held, joins=joins(self._header)
+        )
         if isinstance(published, Held):
             self._hold(place, bytearray(batch), published)
             return
-        counts = self._service.counts
-        counts.produced_batches += 1
-        counts.produced_events += published.count
-        counts.produced_bytes += len(batch)
+        count(self._service.counts, published, len(batch))
         start = broker.bounds(place.topic, place.number).start
         self._results[place.slot] = ProducedPartition(
             place.number, 0, published.offsets[0], -1, start
@@ -115,9 +135,7 @@ class _Production:
         held.room.then(lambda _: self._service.on_loop(again))
 
     def _fail(self, place: "_Place", error: MainstemError) -> None:
-        self._results[place.slot] = ProducedPartition(
-            place.number, code_in(self._header, error), -1, -1, -1, (), str(error)
-        )
+        self._results[place.slot] = refused(self._header, place.number, error)
 
     def _done(self) -> None:
         self._waiting -= 1
