@@ -92,6 +92,17 @@ def test_its_pages_are_where_it_says(tmp_path: Path) -> None:
         assert "mainstem_ready 1" in get(address, "/metrics").text
 
 
+def test_a_server_that_has_nothing_to_do_takes_little_memory(tmp_path: Path) -> None:
+    with served("--kafka", ":0", "--admin", ":0", cwd=tmp_path) as it:
+        address = place(it.until("admin"))
+        assert get(address, "/metrics").status == 200
+
+        status = Path(f"/proc/{it.process.pid}/status").read_text()
+
+    (resident_kb,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
+    assert int(resident_kb) < 60 * 1024
+
+
 def test_every_line_can_be_json(tmp_path: Path) -> None:
     with served("d", "--kafka", ":0", "--admin", ":0", "--log-format", "json", cwd=tmp_path) as it:
         started = json.loads(it.until("serving"))

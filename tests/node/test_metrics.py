@@ -1,5 +1,6 @@
 """Metrics: what real Kafka clients did is what they say, and all of them are written down."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from mainstem.node.scrape import Scrape
 from mainstem.node.server import Running
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+GUIDE = PAGE.parents[1] / "guides" / "monitoring.md"
 INTRODUCTION = """\
 # Metrics
 
@@ -102,6 +104,14 @@ def consumer_of(running: Running, group: str) -> Consumer:
 
 def test_the_reference_page_has_the_metrics_of_today() -> None:
     assert PAGE.read_text() == page(), "run: python -m tests.node.test_metrics"
+
+
+def test_the_guide_names_only_metrics_that_there_are() -> None:
+    named = set(re.findall(r"\b(?:mainstem|kafka|process)_\w+", GUIDE.read_text()))
+
+    known = {each.name for each in METRICS}
+    assert len(named) > 10
+    assert {re.sub("_(bucket|sum|count)$", "", each) for each in named} <= known
 
 
 def test_every_metric_says_in_a_sentence_what_it_is_and_has_a_name_of_its_kind() -> None:

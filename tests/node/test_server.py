@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.heads.admin.web import get
+from tests.heads.admin.web import Page, get
 
 from mainstem.node.config import Config
 from mainstem.node.directory import Holder, holder_of
@@ -33,6 +33,27 @@ async def test_a_server_that_runs_is_alive_and_ready(tmp_path: Path) -> None:
     async with running(tmp_path, Config(), FREE, admin=ANY) as server:
         assert await ask(server, "/livez") == (200, "ok\n")
         assert await ask(server, "/readyz") == (200, "ok\n")
+
+
+async def test_a_server_that_is_still_recovering_says_so(tmp_path: Path) -> None:
+    answers: list[Page] = []
+
+    def now_ms() -> int:
+        # First asked for while the log is opened, when the admin port is in the lock file.
+        holder = holder_of(tmp_path)
+        if not answers and holder and holder.admin:
+            answers.append(get(holder.admin, "/readyz"))
+            answers.append(get(holder.admin, "/livez"))
+            answers.append(get(holder.admin, "/metrics"))
+        return 0
+
+    async with running(tmp_path, Config(), FREE, now_ms=now_ms, admin=ANY) as server:
+        after = await ask(server, "/readyz")
+
+    assert [answer.status for answer in answers] == [503, 200, 200]
+    assert answers[0].text.startswith("recovering: ")
+    assert "mainstem_ready 0\n" in answers[2].text
+    assert after == (200, "ok\n")
 
 
 async def test_a_server_whose_log_has_stopped_is_alive_but_not_ready(tmp_path: Path) -> None:

@@ -138,6 +138,7 @@ def data_directory(directory: Path) -> Check:
     held = "free"
     if holder:
         where = f"listens at {holder.listens}" if holder.listens else "does not listen"
+        where += f", looked after at http://{holder.admin}" if holder.admin else ""
         held = f"held by process {holder.pid}, which {where}"
     try:
         damage = check_format(directory)

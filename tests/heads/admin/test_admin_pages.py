@@ -33,6 +33,13 @@ def test_head_has_the_length_and_no_body() -> None:
     assert (page.status, page.text, page.headers["content-length"]) == (200, "", "4")
 
 
+def test_the_status_is_said_in_words_too() -> None:
+    with pages_served(not_ready=lambda: "why") as address, connect(address) as peer:
+        answer = answer_to(peer, b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+
+
 def test_a_query_is_passed_over() -> None:
     with pages_served() as address:
         assert get(address, "/livez?verbose").status == 200

@@ -7,6 +7,8 @@ this machine are answered, since a page in a browser can make any name mean 127.
 rebinding), but not the header that carries it.
 """
 
+from http import HTTPStatus
+
 import h11
 import msgspec
 
@@ -60,7 +62,9 @@ class HttpSession:
         ]
         if answer.status == 405:
             headers.append(("Allow", "GET, HEAD"))
-        sent = self._http.send(h11.Response(status_code=answer.status, headers=headers)) or b""
+        status = HTTPStatus(answer.status)
+        response = h11.Response(status_code=status, headers=headers, reason=status.phrase.encode())
+        sent = self._http.send(response) or b""
         if self._has_body:
             sent += self._http.send(h11.Data(data=answer.body)) or b""
         return sent + (self._http.send(h11.EndOfMessage()) or b"")
