@@ -1,0 +1,135 @@
+"""A law: a produce request is answered alike, whether or not it is like the one before it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainstem.core.event import Event
+from mainstem.core.policies import Durability, Overload, TopicSettings
+from mainstem.core.records import build
+from mainstem.heads.kafka.adapter.service import KafkaSettings, Service
+from mainstem.heads.kafka.codec import encode_request
+from mainstem.heads.kafka.head import KafkaConversation
+from mainstem.heads.kafka.messages.produce import (
+    PRODUCE,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
+from mainstem.heads.shape import Later
+from mainstem.node.config import Config
+from mainstem.node.node import open_node
+
+BATCH = bytes(build([Event(b"value"), Event(b"other")], now_ms=1))
+DAMAGED = BATCH[:-1] + b"\xff"
+LIMITED = TopicSettings(durability=Durability.MEMORY, max_backlog=5, overload=Overload.DROP_NEWEST)
+HOLDING = TopicSettings(durability=Durability.MEMORY, max_backlog=5, overload=Overload.BACKPRESSURE)
+
+
+class Sent(NamedTuple):
+    """A request, and how often in a row it is sent."""
+
+    version: int
+    client: str | None
+    topic: str
+    acks: int
+    partitions: tuple[tuple[int, bytes | None], ...]
+    after: bytes
+    times: int
+
+
+requests = st.builds(
+    Sent,
+    version=st.sampled_from([3, 4, 5, 8, 9, 10, 12]),
+    client=st.sampled_from(["me", None]),
+    topic=st.sampled_from(["plain", "limited", "holding", "unknown", "n" * 130]),
+    acks=st.sampled_from([-1, -1, 1, 0, 2]),
+    partitions=st.lists(
+        st.tuples(st.sampled_from([0, 0, 1, 7]), st.sampled_from([BATCH, BATCH, DAMAGED, None])),
+        min_size=1,
+        max_size=2,
+    ).map(tuple),
+    after=st.sampled_from([b"", b"", b"\0\0"]),
+    times=st.integers(1, 4),
+)
+
+
+class Server:
+    """A server in memory that is asked without a socket."""
+
+    def __init__(self, *, remembers: bool) -> None:
+        self._remembers = remembers
+        self._node = open_node(None, Config(), now_ms=lambda: 5)
+        broker = self._node.broker
+        broker.create_topic("plain", TopicSettings(partitions=2, durability=Durability.MEMORY))
+        broker.create_topic("limited", LIMITED)
+        broker.create_topic("holding", HOLDING)
+        broker.commit("slow", {("limited", 0): 0, ("holding", 0): 0})
+        self._service = Service(
+            broker, lambda: 5, KafkaSettings(), self._node.defaults, "law-of-likeness"
+        )
+        self._conversation = KafkaConversation(self._service, "peer")
+
+    def answer(self, frame: bytes) -> bytes | None:
+        """Return the answer, None if there is none yet."""
+        if not self._remembers:
+            self._conversation = KafkaConversation(self._service, "peer")
+        found = self._conversation.handle(memoryview(bytearray(frame)))
+        if isinstance(found, Later):
+            return None
+        return b"".join(piece for piece in found if isinstance(piece, bytes))
+
+    def told(self) -> tuple[object, ...]:
+        """Return what it counted."""
+        counts = self._service.counts
+        overload = [self._node.broker.counters(name) for name in ("limited", "holding")]
+        return counts.requests, counts.errors, counts.produced_events, overload
+
+    def close(self) -> None:
+        self._node.close()
+
+
+def frame_of(sent: Sent, correlation_id: int) -> bytes:
+    places = tuple(
+        ProducePartition(number, None if records is None else memoryview(records))
+        for number, records in sent.partitions
+    )
+    topic = ProduceTopic(name=sent.topic, partition_data=places)
+    body = ProduceRequest(None, sent.acks, 1000, (topic,))
+    pieces = encode_request(PRODUCE.key, sent.version, correlation_id, sent.client, body)
+    data = b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | memoryview))
+    data += sent.after
+    return (len(data) - 4).to_bytes(4, "big") + data[4:]
+
+
+async def answers(sent: Sequence[Sent]) -> None:
+    one, other = Server(remembers=True), Server(remembers=False)
+    try:
+        number = 0
+        for each in sent:
+            for _ in range(each.times):
+                number += 1
+                frame = frame_of(each, number)
+
+                assert one.answer(frame) == other.answer(frame)
+        assert one.told() == other.told()
+    finally:
+        one.close()
+        other.close()
+
+
+@given(st.lists(requests, min_size=1, max_size=6))
+@settings(max_examples=60)
+def test_a_request_is_answered_alike_whether_or_not_it_is_like_the_one_before(
+    sent: list[Sent],
+) -> None:
+    asyncio.run(answers(sent))
+
+
+def test_requests_in_a_row_are_given_offsets_in_a_row() -> None:
+    sent = Sent(10, "me", "plain", -1, ((0, BATCH),), b"", 5)
+
+    asyncio.run(answers([sent]))
