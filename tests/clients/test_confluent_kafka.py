@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
+pytestmark = pytest.mark.client("confluent-kafka", "2.16")
 PATIENCE_S = 30
 
 
@@ -61,6 +62,9 @@ def made(kafka: str, admin: AdminClient, request: pytest.FixtureRequest) -> Iter
     admin.delete_topics([name])[name].result(PATIENCE_S)
 
 
+@pytest.mark.shows("produce", "headers")
+@pytest.mark.shows("consume")
+@pytest.mark.shows("compression", "gzip", "snappy", "lz4", "zstd")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_produced_is_consumed_in_every_compression(
     kafka: str, made: str, codec: str
@@ -80,6 +84,7 @@ def test_what_is_produced_is_consumed_in_every_compression(
     source.close()
 
 
+@pytest.mark.shows("produce", "acks 0, 1 and all")
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_kind_of_acknowledgement_works(kafka: str, made: str, acks: str) -> None:
     sender = producer(kafka, acks=acks)
@@ -94,6 +99,7 @@ def test_every_kind_of_acknowledgement_works(kafka: str, made: str, acks: str) -
     source.close()
 
 
+@pytest.mark.shows("groups", "cursors")
 def test_a_group_goes_on_where_it_committed(kafka: str, made: str) -> None:
     sender = producer(kafka)
     for number in range(20):
@@ -115,6 +121,7 @@ def test_a_group_goes_on_where_it_committed(kafka: str, made: str) -> None:
     second.close()
 
 
+@pytest.mark.shows("groups", "rebalance: range, roundrobin, cooperative-sticky")
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_of_a_group_share_partitions_and_take_over(
     kafka: str, made: str, assignor: str
@@ -152,6 +159,7 @@ def test_every_group_sees_everything(kafka: str, made: str) -> None:
         source.close()
 
 
+@pytest.mark.shows("consume", "from an offset, from a time")
 def test_a_consumer_can_start_at_an_offset_and_at_a_time(kafka: str, made: str) -> None:
     sender = producer(kafka)
     for number in range(10):
@@ -171,6 +179,7 @@ def test_a_consumer_can_start_at_an_offset_and_at_a_time(kafka: str, made: str) 
     source.close()
 
 
+@pytest.mark.shows("administration", "topics", "partitions")
 def test_topics_can_be_created_grown_and_deleted(kafka: str, admin: AdminClient) -> None:
     config = {"retention.ms": "3600000", "cleanup.policy": "compact", "mainstem.durability": "disk"}
     admin.create_topics([NewTopic("administered", 2, 1, config=config)])["administered"].result(30)
@@ -181,6 +190,8 @@ def test_topics_can_be_created_grown_and_deleted(kafka: str, admin: AdminClient)
     assert "administered" not in admin.list_topics(timeout=10).topics
 
 
+@pytest.mark.refused("topics with several copies", "there is one broker, with one copy")
+@pytest.mark.refused("settings that are not honoured", "a setting that does nothing would mislead")
 def test_what_cannot_be_done_is_refused_with_a_reason(kafka: str, admin: AdminClient) -> None:
     with pytest.raises(KafkaException) as copies:
         admin.create_topics([NewTopic("copies", 1, 3)])["copies"].result(30)
@@ -191,6 +202,7 @@ def test_what_cannot_be_done_is_refused_with_a_reason(kafka: str, admin: AdminCl
     assert setting.value.args[0].code() == KafkaError.INVALID_CONFIG
 
 
+@pytest.mark.shows("administration", "groups")
 def test_groups_can_be_listed_described_and_deleted(
     kafka: str, admin: AdminClient, made: str
 ) -> None:
@@ -210,6 +222,7 @@ def test_groups_can_be_listed_described_and_deleted(
     assert made not in {each.group_id for each in admin.list_consumer_groups().result(30).valid}
 
 
+@pytest.mark.refused("an event over max.message.bytes", "the topic's limit")
 def test_an_event_over_the_limit_is_refused_and_the_producer_goes_on(
     kafka: str, admin: AdminClient
 ) -> None:
@@ -231,6 +244,7 @@ def test_an_event_over_the_limit_is_refused_and_the_producer_goes_on(
     assert reports[1] is None
 
 
+@pytest.mark.shows("administration", "settings")
 def test_settings_of_a_topic_can_be_read_and_changed(
     kafka: str, admin: AdminClient, made: str
 ) -> None:
@@ -247,6 +261,7 @@ def test_settings_of_a_topic_can_be_read_and_changed(
     assert after["mainstem.durability"].value == "fsync"
 
 
+@pytest.mark.shows("produce", "idempotent")
 def test_an_idempotent_producer_is_served(kafka: str, made: str) -> None:
     sender = producer(kafka, **{"enable.idempotence": "true"})
     for number in range(200):
@@ -260,6 +275,7 @@ def test_an_idempotent_producer_is_served(kafka: str, made: str) -> None:
     source.close()
 
 
+@pytest.mark.shows("transactions", "commit, abort, read_committed")
 def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(
     kafka: str, made: str
 ) -> None:
@@ -286,6 +302,7 @@ def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(
     everything.close()
 
 
+@pytest.mark.shows("transactions", "cursors in the transaction")
 def test_cursors_move_with_the_transaction(kafka: str, made: str) -> None:
     feeder = producer(kafka)
     for number in range(4):
@@ -312,6 +329,7 @@ def test_cursors_move_with_the_transaction(kafka: str, made: str) -> None:
     source.close()
 
 
+@pytest.mark.shows("transactions", "fencing")
 def test_a_second_producer_with_the_same_transactional_id_fences_the_first(
     kafka: str, made: str
 ) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from tests.clients.javas import NEEDED, Java, compiled
 
-pytestmark = NEEDED
+pytestmark = [*NEEDED, pytest.mark.client("Java client", "4.3")]
 PLAIN = "enable.idempotence=false"
 
 
@@ -17,6 +17,10 @@ def events(count: int) -> list[str]:
     return sorted(f"event k{number} v{number} 1" for number in range(count))
 
 
+@pytest.mark.shows("produce")
+@pytest.mark.shows("consume")
+@pytest.mark.shows("compression", "gzip", "snappy", "lz4", "zstd")
+@pytest.mark.shows("groups", "cursors")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_produced_is_consumed_in_every_compression(java: Java, codec: str) -> None:
     topic = f"java.{codec}"
@@ -29,6 +33,7 @@ def test_what_is_produced_is_consumed_in_every_compression(java: Java, codec: st
     assert committed == "committed 500"
 
 
+@pytest.mark.shows("produce", "acks 0, 1 and all")
 @pytest.mark.parametrize("acks", ["0", "1"])
 def test_every_way_of_acknowledging(java: Java, acks: str) -> None:
     topic = f"java.acks.{acks}"
@@ -38,6 +43,7 @@ def test_every_way_of_acknowledging(java: Java, acks: str) -> None:
     assert sorted(found) == events(100)
 
 
+@pytest.mark.shows("produce", "idempotent")
 def test_a_producer_by_its_defaults_is_idempotent(java: Java) -> None:
     _, *found, _ = java("roundtrip", "group.id=java.default", "java.default", "500")
 
@@ -47,6 +53,7 @@ def test_a_producer_by_its_defaults_is_idempotent(java: Java) -> None:
 ASSIGNORS = ["RangeAssignor", "RoundRobinAssignor", "StickyAssignor", "CooperativeStickyAssignor"]
 
 
+@pytest.mark.shows("groups", "rebalance: range, roundrobin, sticky, cooperative-sticky")
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_members_share_the_partitions_and_take_over(java: Java, assignor: str) -> None:
     topic = f"java.{assignor}"
@@ -58,6 +65,8 @@ def test_members_share_the_partitions_and_take_over(java: Java, assignor: str) -
     assert found == ["produced 10", "shared", "alone with 4"]
 
 
+@pytest.mark.shows("administration", "topics", "partitions", "settings", "groups", "cluster")
+@pytest.mark.shows("administration", "delete records", "offsets by time", "sizes")
 def test_topics_and_groups_are_administered(java: Java) -> None:
     java("roundtrip", f"{PLAIN},group.id=java.gzip", "java.gzip", "1")
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.clients.javas import NEEDED, Java, compiled
 
-pytestmark = NEEDED
+pytestmark = [*NEEDED, pytest.mark.client("Java client", "4.3")]
 
 
 @pytest.fixture(scope="module")
@@ -12,6 +12,7 @@ def java(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Java:
     return compiled("Transact", tmp_path_factory.mktemp("classes"), kafka)
 
 
+@pytest.mark.shows("transactions", "commit, abort, read_committed", "the newer rules (KIP-890)")
 def test_only_what_is_committed_is_seen_and_every_end_gives_another_epoch(java: Java) -> None:
     assert java("cycle", "java.cycle") == [
         "CompleteCommit 1",
@@ -25,6 +26,7 @@ def test_only_what_is_committed_is_seen_and_every_end_gives_another_epoch(java: 
     ]
 
 
+@pytest.mark.shows("transactions", "cursors in the transaction")
 def test_events_and_the_cursors_behind_them_move_together(java: Java) -> None:
     assert java("transform", "java.transform") == [
         # 100 events, and a marker in each of the four partitions that no cursor has passed.
@@ -34,12 +36,14 @@ def test_events_and_the_cursors_behind_them_move_together(java: Java) -> None:
     ]
 
 
+@pytest.mark.shows("transactions", "fencing")
 def test_a_second_producer_fences_the_first(java: Java) -> None:
     found = java("fence", "java.fence")
 
     assert found == ["ProducerFencedException", "[second, second, second, second]"]
 
 
+@pytest.mark.shows("transactions", "timeout")
 def test_a_transaction_that_takes_too_long_is_aborted(java: Java) -> None:
     assert java("timeout", "java.timeout") == [
         "ProducerFencedException",
@@ -47,6 +51,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(java: Java) -> None:
     ]
 
 
+@pytest.mark.shows("administration", "transactions and producers")
 def test_producers_and_transactions_are_described(java: Java) -> None:
     assert java("describe", "java.describe") == [
         "Ongoing 60000 4 true",

@@ -1,8 +1,35 @@
 """kafka-python, unmodified."""
 
+import time
+from collections.abc import Iterator
+
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import (
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    NewTopic,
+    OffsetSpec,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from kafka.errors import IncompatibleBrokerVersion, ProducerFencedError
+from kafka.structs import OffsetAndMetadata
+
+pytestmark = pytest.mark.client("kafka-python", "3.0")
+PATIENCE_S = 30
+
+
+@pytest.fixture
+def admin(kafka: str) -> Iterator[KafkaAdminClient]:
+    made = KafkaAdminClient(bootstrap_servers=kafka)
+    yield made
+    made.close()
 
 
 def produce(address: str, topic: str, count: int, **config: object) -> None:
@@ -26,21 +53,69 @@ def consume(address: str, topic: str, count: int, group: str | None = None) -> l
     return sorted(found)
 
 
+@pytest.mark.shows("produce", "idempotent")
+@pytest.mark.shows("consume")
+@pytest.mark.shows("compression", "gzip", "snappy", "lz4", "zstd")
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_produced_is_consumed_in_every_compression(kafka: str, codec: str | None) -> None:
     topic = f"kafka-python.{codec}"
 
-    produce(kafka, topic, 100, compression_type=codec)
+    produce(kafka, topic, 100, compression_type=codec, enable_idempotence=True)
 
     assert consume(kafka, topic, 100) == list(range(100))
 
 
-def test_a_group_reads_everything_once(kafka: str) -> None:
+@pytest.mark.shows("produce", "acks 0, 1 and all")
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+def test_every_way_of_acknowledging(kafka: str, acks: int | str) -> None:
+    topic = f"kafka-python.acks.{acks}"
+
+    produce(kafka, topic, 20, acks=acks, enable_idempotence=False)
+
+    assert consume(kafka, topic, 20) == list(range(20))
+
+
+@pytest.mark.shows("groups", "cursors")
+def test_a_group_goes_on_where_it_committed(kafka: str) -> None:
     produce(kafka, "kafka-python.group", 30)
-
     assert consume(kafka, "kafka-python.group", 30, "kp") == list(range(30))
+    produce(kafka, "kafka-python.group", 5)
+
+    assert consume(kafka, "kafka-python.group", 5, "kp") == list(range(5))
 
 
+@pytest.mark.shows("groups", "rebalance")
+def test_two_members_share_a_topic_and_one_takes_over(kafka: str) -> None:
+    produce(kafka, "kafka-python.shared", 40)
+    members = [
+        KafkaConsumer(
+            "kafka-python.shared",
+            bootstrap_servers=kafka,
+            group_id="kafka-python.sharing",
+            heartbeat_interval_ms=200,
+        )
+        for _ in range(2)
+    ]
+
+    def shared(sizes: list[int]) -> list[set[TopicPartition]]:
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            for member in members[: len(sizes)]:
+                member.poll(timeout_ms=50)
+            shares = [set(member.assignment()) for member in members[: len(sizes)]]
+            if [len(share) for share in shares] == sizes:
+                return shares
+        raise AssertionError("they did not come to terms")
+
+    one, two = shared([2, 2])
+    members[1].close()
+    (alone,) = shared([4])
+
+    assert alone == one | two
+    members[0].close()
+
+
+@pytest.mark.shows("consume", "from an offset, from a time")
 def test_offsets_are_found_by_time(kafka: str) -> None:
     producer = KafkaProducer(bootstrap_servers=kafka)
     for number in range(10):
@@ -52,23 +127,95 @@ def test_offsets_are_found_by_time(kafka: str) -> None:
     found = consumer.offsets_for_times({place: 1_000_004})
 
     assert found[place].offset == 4
+    consumer.assign([place])
+    consumer.seek(place, 4)
+    assert next(consumer).offset == 4
     assert consumer.beginning_offsets([place]) == {place: 0}
     assert consumer.end_offsets([place]) == {place: 10}
     consumer.close()
     producer.close()
 
 
-def test_topics_can_be_created_and_deleted(kafka: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=kafka)
-
+@pytest.mark.shows("administration", "topics", "partitions", "cluster", "sizes")
+def test_topics_can_be_created_grown_and_deleted(admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("kafka-python.made", 2, 1)])
-    assert "kafka-python.made" in admin.list_topics()
+    admin.create_partitions({"kafka-python.made": 5})
+
+    (described,) = admin.describe_topics(["kafka-python.made"])
+    assert len(described["partitions"]) == 5
+    (stored,) = admin.describe_log_dirs()[0]["log_dirs"]
+    assert "kafka-python.made" in {each["name"] for each in stored["topics"]}
     admin.delete_topics(["kafka-python.made"])
-
     assert "kafka-python.made" not in admin.list_topics()
-    admin.close()
+    assert len(admin.describe_cluster()["brokers"]) == 1
 
 
+@pytest.mark.shows("administration", "settings")
+def test_settings_of_a_topic_can_be_read_changed_and_put_back(admin: KafkaAdminClient) -> None:
+    name = "kafka-python.set"
+    admin.create_topics([NewTopic(name, 1, 1)])
+
+    def changed() -> dict[str, str]:
+        found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+        return {key: each["value"] for key, each in found["topic"][name].items()}
+
+    wish = ConfigResource(ConfigResourceType.TOPIC, name, configs={"retention.ms": "60000"})
+    admin.alter_configs([wish])
+    assert changed() == {"retention.ms": "60000"}
+    admin.reset_configs([wish])
+
+    assert changed() == {}
+
+
+@pytest.mark.shows("administration", "groups", "group offsets")
+def test_groups_can_be_listed_described_moved_and_deleted(
+    kafka: str, admin: KafkaAdminClient
+) -> None:
+    name, place = "kafka-python.seen", TopicPartition("kafka-python.seen", 0)
+    produce(kafka, name, 8)
+    consume(kafka, name, 8, name)
+
+    assert name in {each["group_id"] for each in admin.list_groups()}
+    assert admin.describe_groups([name])[name]["group_state"] == "Empty"
+    admin.alter_group_offsets(name, {place: OffsetAndMetadata(1, "moved", -1)})
+    assert admin.list_group_offsets({name: None})[name][place].offset == 1
+    admin.delete_group_offsets(name, [place])
+    assert place not in admin.list_group_offsets({name: None})[name]
+    admin.delete_groups([name])
+    assert name not in {each["group_id"] for each in admin.list_groups()}
+
+
+@pytest.mark.shows("administration", "delete records", "offsets by time")
+def test_events_before_an_offset_can_be_deleted(kafka: str, admin: KafkaAdminClient) -> None:
+    produce(kafka, "kafka-python.trimmed", 100, compression_type="gzip")
+    place = TopicPartition("kafka-python.trimmed", 0)
+    (end,) = admin.list_partition_offsets({place: OffsetSpec.LATEST}).values()
+
+    admin.delete_records({place: end.offset - 1})
+
+    (start,) = admin.list_partition_offsets({place: OffsetSpec.EARLIEST}).values()
+    assert start.offset == end.offset - 1
+
+
+@pytest.mark.refused("access control lists", "there is no authentication yet")
+@pytest.mark.refused("users and passwords (SCRAM)", "there is no authentication yet")
+@pytest.mark.refused("elections, reassignments, the quorum", "there is one broker, with one copy")
+def test_what_is_not_served_is_not_announced(admin: KafkaAdminClient) -> None:
+    every = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+    acls = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, every)
+
+    for ask in (
+        lambda: admin.describe_acls(acls),
+        admin.describe_user_scram_credentials,
+        lambda: admin.elect_leaders(0),
+        admin.list_partition_reassignments,
+        admin.describe_metadata_quorum,
+    ):
+        with pytest.raises(IncompatibleBrokerVersion):
+            ask()
+
+
+@pytest.mark.shows("transactions", "commit, abort, read_committed")
 def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(kafka: str) -> None:
     topic = "kafka-python.transactions"
     producer = KafkaProducer(bootstrap_servers=kafka, transactional_id="kafka-python")
@@ -117,3 +264,62 @@ def test_producers_and_transactions_are_described(kafka: str) -> None:
     assert admin.describe_transactions([name])[name].state == "CompleteCommit"
     producer.close()
     admin.close()
+
+
+@pytest.mark.shows("transactions", "cursors in the transaction")
+def test_cursors_move_with_the_transaction(kafka: str, admin: KafkaAdminClient) -> None:
+    place, group = TopicPartition("kafka-python.moved", 0), "kafka-python.movers"
+    produce(kafka, place.topic, 40)
+    producer = KafkaProducer(bootstrap_servers=kafka, transactional_id="kafka-python.mover")
+    producer.init_transactions()
+
+    for offset, commits in ((2, False), (3, True)):
+        producer.begin_transaction()
+        producer.send("kafka-python.derived", b"derived").get(PATIENCE_S)
+        moved = {place: OffsetAndMetadata(offset, "", -1)}
+        producer.send_offsets_to_transaction(moved, group)
+        if commits:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+
+    assert admin.list_group_offsets({group: None})[group][place].offset == 3
+    producer.close()
+
+
+@pytest.mark.shows("transactions", "fencing")
+def test_a_second_producer_with_the_same_transactional_id_fences_the_first(kafka: str) -> None:
+    first, second = (
+        KafkaProducer(bootstrap_servers=kafka, transactional_id="kafka-python.one")
+        for _ in range(2)
+    )
+    first.init_transactions()
+    first.begin_transaction()
+    first.send("kafka-python.fenced", b"x").get(PATIENCE_S)
+
+    second.init_transactions()
+
+    with pytest.raises(ProducerFencedError):
+        first.commit_transaction()
+    second.close()
+    first.close()
+
+
+@pytest.mark.shows("administration", "transactions and producers")
+def test_transactions_and_producers_can_be_listed_and_described(
+    kafka: str, admin: KafkaAdminClient
+) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka, transactional_id="kafka-python.watched")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("kafka-python.watched", b"x", partition=0).get(PATIENCE_S)
+    place = TopicPartition("kafka-python.watched", 0)
+
+    listed = {each.transactional_id for each in admin.list_transactions()[1]}
+    described = admin.describe_transactions(["kafka-python.watched"])["kafka-python.watched"]
+    (writer,) = admin.describe_producers([place])[place].active_producers
+
+    assert "kafka-python.watched" in listed
+    assert described.producer_id == writer.producer_id
+    producer.abort_transaction()
+    producer.close()

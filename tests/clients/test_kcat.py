@@ -7,7 +7,11 @@ import subprocess
 import pytest
 
 KCAT = shutil.which("kcat")
-pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is missing: apt-get install kcat")
+pytestmark = [
+    pytest.mark.client("kcat", "1.7"),
+    pytest.mark.lacks("transactions", "kcat has none"),
+    pytest.mark.skipif(KCAT is None, reason="kcat is missing: apt-get install kcat"),
+]
 
 PATIENCE_S = 60
 
@@ -37,6 +41,9 @@ def consume(address: str, topic: str, *arguments: str) -> list[str]:
 LINES = [f"line {number}" for number in range(100)]
 
 
+@pytest.mark.shows("produce")
+@pytest.mark.shows("consume")
+@pytest.mark.shows("compression", "gzip", "snappy", "lz4", "zstd")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_produced_is_consumed_in_every_compression(kafka: str, codec: str) -> None:
     topic = f"kcat.{codec}"
@@ -46,6 +53,7 @@ def test_what_is_produced_is_consumed_in_every_compression(kafka: str, codec: st
     assert consume(kafka, topic, "-p", "0") == LINES
 
 
+@pytest.mark.shows("produce", "acks 0, 1 and all")
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_way_of_acknowledging(kafka: str, acks: str) -> None:
     topic = f"kcat.acks.{acks}"
@@ -55,6 +63,7 @@ def test_every_way_of_acknowledging(kafka: str, acks: str) -> None:
     assert consume(kafka, topic, "-p", "0", "-o", "beginning", "-c", "100") == LINES
 
 
+@pytest.mark.shows("produce", "headers")
 def test_keys_headers_and_format(kafka: str) -> None:
     produce(kafka, "kcat.format", ["k1:v1", "k2:v2"], "-p", "0", "-K", ":", "-H", "h=1")
 
@@ -82,6 +91,7 @@ def test_json(kafka: str) -> None:
         ("end", []),
     ],
 )
+@pytest.mark.shows("consume", "from an offset, from a time")
 def test_reading_from_anywhere(kafka: str, start: str, expected: list[str]) -> None:
     topic = f"kcat.from.{start.strip('-')}"
     produce(kafka, topic, LINES, "-p", "0")
@@ -95,6 +105,7 @@ def test_reading_stops_after_a_count(kafka: str) -> None:
     assert consume(kafka, "kcat.count", "-p", "0", "-o", "20", "-c", "3") == LINES[20:23]
 
 
+@pytest.mark.shows("administration", "offsets by time")
 def test_events_by_time(kafka: str) -> None:
     produce(kafka, "kcat.time", LINES, "-p", "0")
     stamps = consume(kafka, "kcat.time", "-p", "0", "-f", "%T\\n")
@@ -110,6 +121,7 @@ def test_events_by_time(kafka: str) -> None:
     )
 
 
+@pytest.mark.shows("administration", "topics")
 def test_metadata(kafka: str) -> None:
     produce(kafka, "kcat.listed", ["a"], "-p", "0")
 
@@ -121,6 +133,7 @@ def test_metadata(kafka: str) -> None:
     assert "kcat.listed" in kcat(kafka, "-L")
 
 
+@pytest.mark.shows("groups", "cursors")
 def test_a_group_goes_on_where_it_stopped(kafka: str) -> None:
     topic = "kcat.group"
     produce(kafka, topic, LINES[:50], "-p", "0")
@@ -134,6 +147,43 @@ def test_a_group_goes_on_where_it_stopped(kafka: str) -> None:
     assert second == LINES[50:]
 
 
+@pytest.mark.shows("groups", "rebalance")
+def test_two_members_share_a_topic_and_one_takes_over(kafka: str) -> None:
+    topic = "kcat.shared"
+    produce(kafka, topic, LINES)
+    command = [str(KCAT), "-b", kafka, "-G", "kcat.sharing", topic]
+    quick = ["-X", "heartbeat.interval.ms=200", "-X", "session.timeout.ms=6000"]
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*command, *quick],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    with start() as one:
+        alone = assigned(one)
+        with start() as two:
+            shares = [assigned(one), assigned(two)]
+            two.terminate()
+        again = assigned(one)
+        one.terminate()
+
+    assert [len(alone), *map(len, shares), len(again)] == [4, 2, 2, 4]
+    assert alone == again == shares[0] | shares[1]
+
+
+def assigned(member: subprocess.Popen[str]) -> set[str]:
+    """Wait for the next assignment that a member reports, and return its partitions."""
+    assert member.stderr is not None
+    for line in member.stderr:
+        if "rebalanced" in line and ": assigned: " in line:
+            return set(line.partition(": assigned: ")[2].strip().split(", "))
+    raise AssertionError("it ended")
+
+
+@pytest.mark.shows("produce", "idempotent")
 def test_an_idempotent_producer_is_served(kafka: str) -> None:
     produce(kafka, "kcat.idempotent", LINES, "-p", "0", "-X", "enable.idempotence=true")
 

@@ -1,0 +1,159 @@
+"""confluent-kafka (librdkafka), unmodified: what only its administration does."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    ElectionType,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
+
+pytestmark = pytest.mark.client("confluent-kafka", "2.16")
+PATIENCE_S = 30
+FIRST_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def admin(kafka: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka})
+
+
+@pytest.fixture
+def made(kafka: str, admin: AdminClient, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A topic of two partitions, named after the test, with ten events in the first."""
+    name: str = request.node.name
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result(PATIENCE_S)
+    sender = Producer({"bootstrap.servers": kafka})
+    for number in range(10):
+        sender.produce(name, str(number), partition=0, timestamp=FIRST_MS + number)
+    assert sender.flush(PATIENCE_S) == 0
+    yield name
+    admin.delete_topics([name])[name].result(PATIENCE_S)
+
+
+def offset(admin: AdminClient, place: TopicPartition, end: str) -> int:
+    spec: OffsetSpec = getattr(OffsetSpec, end)()
+    (found,) = admin.list_offsets({place: spec}).values()
+    return int(found.result(PATIENCE_S).offset)
+
+
+@pytest.mark.shows("administration", "offsets by time")
+def test_offsets_are_listed_at_the_ends_and_by_time(admin: AdminClient, made: str) -> None:
+    place = TopicPartition(made, 0)
+
+    (found,) = admin.list_offsets({place: OffsetSpec.for_timestamp(FIRST_MS + 4)}).values()
+
+    assert found.result(PATIENCE_S).offset == 4
+    assert offset(admin, place, "earliest") == 0
+    assert offset(admin, place, "latest") == 10
+    assert offset(admin, place, "max_timestamp") == 9
+
+
+@pytest.mark.shows("administration", "delete records")
+def test_events_before_an_offset_can_be_deleted(admin: AdminClient, made: str) -> None:
+    (done,) = admin.delete_records([TopicPartition(made, 0, 4)]).values()
+
+    assert done.result(PATIENCE_S).low_watermark == 4
+    assert offset(admin, TopicPartition(made, 0), "earliest") == 4
+
+
+@pytest.mark.shows("administration", "group offsets")
+def test_offsets_of_a_group_can_be_altered_listed_and_go_with_the_group(
+    admin: AdminClient, made: str
+) -> None:
+    def listed() -> list[tuple[int, int]]:
+        (found,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(made)]).values()
+        return [(each.partition, each.offset) for each in found.result(30).topic_partitions or ()]
+
+    wish = ConsumerGroupTopicPartitions(made, [TopicPartition(made, 0, 7)])
+    (altered,) = admin.alter_consumer_group_offsets([wish]).values()
+    altered.result(PATIENCE_S)
+    assert listed() == [(0, 7)]
+    admin.delete_consumer_groups([made])[made].result(PATIENCE_S)
+
+    assert listed() == []
+
+
+@pytest.mark.shows("administration", "cluster", "topics")
+def test_the_cluster_and_topics_are_described(kafka: str, admin: AdminClient, made: str) -> None:
+    cluster = admin.describe_cluster().result(PATIENCE_S)
+    (found,) = admin.describe_topics(TopicCollection([made])).values()
+
+    assert [f"{node.host}:{node.port}" for node in cluster.nodes] == [kafka]
+    assert [each.id for each in found.result(PATIENCE_S).partitions] == [0, 1]
+
+
+@pytest.mark.refused("access control lists", "there is no authentication yet")
+@pytest.mark.refused("users and passwords (SCRAM)", "there is no authentication yet")
+@pytest.mark.refused("elections, reassignments, the quorum", "there is one broker, with one copy")
+def test_what_is_not_served_is_not_announced(admin: AdminClient) -> None:
+    every = AclBindingFilter(
+        ResourceType.TOPIC,
+        "orders",
+        ResourcePatternType.LITERAL,
+        "User:me",
+        "*",
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    scram = admin.describe_user_scram_credentials()
+    assert isinstance(scram, Future)
+
+    for asked in (admin.describe_acls(every), scram, admin.elect_leaders(ElectionType.PREFERRED)):
+        with pytest.raises(KafkaException) as refused:
+            asked.result(PATIENCE_S)
+        assert refused.value.args[0].code() == KafkaError._UNSUPPORTED_FEATURE
+
+
+@pytest.mark.refused("settings of the broker, changed while it runs", "they are set at its start")
+def test_settings_of_the_broker_can_only_be_read(admin: AdminClient) -> None:
+    wanted = ConfigResource(ConfigResource.Type.BROKER, "1")
+    entry = ConfigEntry("log.retention.ms", "60000", incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+
+    assert admin.describe_configs([wanted])[wanted].result(PATIENCE_S)
+    with pytest.raises(KafkaException) as refused:
+        admin.incremental_alter_configs([changed])[changed].result(PATIENCE_S)
+
+    assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
+
+
+@pytest.mark.refused("TLS and SASL", "there is no authentication yet; the server is on loopback")
+@pytest.mark.parametrize("security", ["SSL", "SASL_PLAINTEXT"])
+def test_a_client_that_wants_security_is_told_that_there_is_none(kafka: str, security: str) -> None:
+    errors: list[KafkaError] = []
+    sender = Producer(
+        {
+            "bootstrap.servers": kafka,
+            "security.protocol": security,
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "me",
+            "sasl.password": "secret",
+            "error_cb": errors.append,
+            "log_level": 0,
+        }
+    )
+
+    while not errors:
+        sender.poll(0.1)
+
+    assert errors[0].code() in (KafkaError._TRANSPORT, KafkaError._AUTHENTICATION, KafkaError._SSL)
