@@ -15,6 +15,7 @@ from tests.faults.trials import (
     crash_again,
     crash_everywhere,
 )
+from tests.long import seeds
 
 from mainstem.log import index
 
@@ -35,7 +36,7 @@ def _verdict(trial: Trial, at_least: int, record: Record) -> None:
     assert trial.states >= at_least
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(0, 12, 1_000))
 def test_every_promise_survives_a_crash_at_any_operation(
     seed: int, record_property: Record
 ) -> None:
@@ -47,7 +48,7 @@ def test_every_promise_survives_a_crash_at_any_operation(
     _verdict(trial, STATES_PER_LIFE, record_property)
 
 
-@pytest.mark.parametrize("seed", range(100, 106))
+@pytest.mark.parametrize("seed", seeds(10_000, 6, 500))
 def test_every_promise_survives_though_others_append_during_syncs(
     seed: int, record_property: Record
 ) -> None:
@@ -60,7 +61,7 @@ def test_every_promise_survives_though_others_append_during_syncs(
     _verdict(trial, STATES_PER_LIFE, record_property)
 
 
-@pytest.mark.parametrize("seed", range(200, 206))
+@pytest.mark.parametrize("seed", seeds(20_000, 6, 500))
 def test_every_promise_survives_though_the_disk_is_full_now_and_then(
     seed: int, record_property: Record
 ) -> None:
@@ -74,11 +75,15 @@ def test_every_promise_survives_though_the_disk_is_full_now_and_then(
     _verdict(trial, STATES_PER_LIFE, record_property)
 
 
-@pytest.mark.parametrize("seed", range(300, 306))
+@pytest.mark.parametrize("seed", seeds(30_000, 6, 600))
 def test_every_promise_survives_a_second_crash_in_or_after_recovery(
     seed: int, record_property: Record
 ) -> None:
     life = born(seed)
+    if seed % 3 == 1:
+        interrupt(life, chance=0.3)
+    if seed % 3 == 2:
+        fill_now_and_then(life, chance=0.1)
     life.live(deeds=20)
 
     trial = crash_again(life, Random(seed), share=0.02, deeds=4)

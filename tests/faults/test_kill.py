@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.long import seeds
 
 PARTITIONS = 6
 ACK = struct.Struct(">BQ")
@@ -85,8 +86,9 @@ def acknowledged(written: bytes, known: list[int]) -> list[int]:
 
 
 @pytest.mark.timeout(0)
-def test_nothing_acknowledged_is_lost_by_kill_9_at_any_moment(tmp_path: Path) -> None:
-    rng = random.Random(4)
+@pytest.mark.parametrize("seed", seeds(4, 1, 60))
+def test_nothing_acknowledged_is_lost_by_kill_9_at_any_moment(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
     known = [0] * PARTITIONS
     kills = in_recovery = 0
     until = time.monotonic() + SECONDS

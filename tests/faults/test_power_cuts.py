@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.long import seeds
 
 CUTS = 14
 SECONDS = 15
@@ -201,8 +202,9 @@ def missing(found: Found, promised: Found) -> list[tuple[str, int, str, int]]:
     ]
 
 
-def test_what_was_acknowledged_with_fsync_survives_every_power_cut(disk: Disk) -> None:
-    dice = random.Random(1)
+@pytest.mark.parametrize("seed", seeds(1, 1, 100))
+def test_what_was_acknowledged_with_fsync_survives_every_power_cut(disk: Disk, seed: int) -> None:
+    dice = random.Random(seed)
     until = time.monotonic() + SECONDS
     promised: Found = {}
     cuts = counted = 0
