@@ -2,6 +2,9 @@
 
 import logging
 import resource
+import socket
+import struct
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -149,3 +152,34 @@ def test_heads_that_never_end_take_no_memory(address: str) -> None:
         peer.close()
 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 64 * 1024
+
+
+def test_who_asks_and_closes_its_side_is_answered() -> None:
+    with pages_served(metrics=lambda: "made 1\n") as address:
+        for path, body in ((b"/livez", b"ok\n"), (b"/metrics", b"made 1\n")):
+            with connect(address) as peer:
+                peer.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+                peer.shutdown(socket.SHUT_WR)
+
+                assert answer_to(peer, b"").endswith(b"\r\n\r\n" + body)
+
+
+def test_who_asks_and_goes_away_leaves_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
+    go_on, gone = threading.Event(), struct.pack("ii", 1, 0)
+
+    def metrics() -> str:
+        assert go_on.wait(20)
+        return "made 1\n"
+
+    with pages_served(metrics) as address:
+        for _ in range(20):
+            peer = connect(address)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, gone)
+            peer.sendall(asked(b"Host: localhost", first=b"GET /metrics HTTP/1.1"))
+            peer.close()
+        assert get(address).status == 200
+        go_on.set()
+
+        assert get(address, "/metrics").text == "made 1\n"
+
+    assert not caplog.records
