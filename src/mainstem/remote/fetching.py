@@ -25,6 +25,7 @@ _FETCH, _VERSION = 1, 4
 _REQUEST = Struct(">iiiib")
 _PARTITION = Struct(">iqi")
 _AT_ONCE_BYTES = 4 << 20
+_SAMPLE_BYTES = 64 << 10
 _WAIT_MS = 500
 _READ_COMMITTED = 1
 _NO_REPLICA = -1
@@ -84,6 +85,22 @@ def fetch(link: Link, place: Place, start: int, end: int) -> Iterator[Fetched]:
         leaders.close()
 
 
+def bytes_per_offset(link: Link, place: Place, start: int) -> float:
+    """Return how large events are from an offset on, as stored, by a look at the first few."""
+    leaders = Leaders(link)
+    try:
+        wire = leaders.wire(place)
+        _ask(wire, place, start, _SAMPLE_BYTES)
+        answered = _answer(wire.receive(), link, place, start)
+    finally:
+        leaders.close()
+    batches = list(_whole(answered.records))
+    if not batches:
+        return 0.0
+    first, last = read_header(batches[0]), read_header(batches[-1])
+    return sum(map(len, batches)) / (last.last_offset + 1 - first.base_offset)
+
+
 class _Moved(Unreachable):
     """Another broker leads the partition by now."""
 
@@ -109,10 +126,10 @@ def _run(wire: Wire, link: Link, place: Place, position: int, end: int) -> Itera
             yield Fetched(batches, answered.aborted, position)
 
 
-def _ask(wire: Wire, place: Place, position: int) -> None:
+def _ask(wire: Wire, place: Place, position: int, max_bytes: int = _AT_ONCE_BYTES) -> None:
     topic, partition = place
-    head = _REQUEST.pack(_NO_REPLICA, _WAIT_MS, 1, _AT_ONCE_BYTES, _READ_COMMITTED)
-    asked = array([_PARTITION.pack(partition, position, _AT_ONCE_BYTES)])
+    head = _REQUEST.pack(_NO_REPLICA, _WAIT_MS, 1, max_bytes, _READ_COMMITTED)
+    asked = array([_PARTITION.pack(partition, position, max_bytes)])
     wire.send(_FETCH, _VERSION, head + array([string(topic) + asked]))
 
 

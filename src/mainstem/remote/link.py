@@ -54,6 +54,11 @@ class Link:
             **self._settings,
         }
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the server speaks with anybody: neither encryption nor a login is set."""
+        return str(self._settings.get("security.protocol", "plaintext")).lower() == "plaintext"
+
     def knock(self) -> None:
         """Raise Unreachable at once if nobody listens: librdkafka would try until the time-out."""
         reason = ""

@@ -129,6 +129,12 @@ def test_events_stamped_by_the_log_have_the_time_of_their_batch() -> None:
 @example(record(b"\0", varint(0), varint(0), varint(2**31), b"", varint(-1), varint(0)), 1, 0)
 @example(record(b"\0", varint(0), varint(0), varint(-1), varint(-1), varint(0), length=-4), 1, 0)
 @example(record(b"\0", varint(0), varint(0), varint(2**62), varint(-1), varint(0)), 1, 0)
+@example(record(b"\0", varint(0), varint(0), varint(-1), varint(-1), varint(0), b"more"), 1, 0)
+@example(record(b"\0", varint(-(2**50)), varint(0), varint(-1), varint(-1), varint(0)), 1, 0)
+@example(record(b"\0", varint(0), varint(9), varint(-1), varint(-1), varint(0)), 1, 0)
+@example(record(b"\0", varint(0), varint(0), varint(-2), varint(-1), varint(0)), 1, 0)
+@example(record(b"\0", varint(0), varint(0), varint(-1), varint(-2), varint(0)), 1, 0)
+@example(record(b"\0", varint(0), varint(0), varint(-1), varint(-1), varint(0)) * 2, 2, 1)
 @settings(max_examples=500)
 def test_any_bytes_are_records_or_damage(body: bytes, count: int, delta: int) -> None:
     batch = sealed(body, count=count, last_offset_delta=delta)

@@ -112,7 +112,7 @@ def split(
     total = sum(each.end - each.start for each in whole)
     most = max_rows or max(total, 1)
     if min_partitions > len(whole):
-        most = min(most, max(1, -(-total // min_partitions)))
+        most = min(most, max(1, total // min_partitions))
     return [piece for each in whole for piece in _pieces(each, most)]
 
 

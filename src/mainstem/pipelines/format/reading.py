@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from mainstem.core.batch import read_header
 from mainstem.core.markers import is_commit
+from mainstem.pipelines.format.consuming import consume
 from mainstem.pipelines.format.decoding import record_batch
 from mainstem.pipelines.format.planning import Range
 from mainstem.remote.fetching import Fetched, fetch
@@ -19,6 +20,11 @@ from mainstem.remote.link import Link
 
 def read_range(link: Link, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Read a range of offsets; raises OffsetOutOfRange if its start is not there any more."""
+    return (fetch_range if link.is_plain else consume)(link, wanted, batch_rows)
+
+
+def fetch_range(link: Link, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Read a range as it is stored, many events at a time."""
     topic, partition = wanted.topic, wanted.partition
     for fetched in fetch(link, (topic, partition), wanted.start, wanted.end):
         found = record_batch(committed(fetched), topic, partition, wanted.start, wanted.end)

@@ -133,6 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, begin: Positions, ends: dict[Place, int], limit: ReadLimit
     ) -> dict[Place, int]:
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
+        most = min(most, self._survey.rows_in(self._options.max_bytes, begin, ends))
         if not self._options.by_timestamp or len(ends) == 1:
             return evenly(begin, ends, most)
         now_ms = time.time_ns() // 1_000_000

@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from mainstem.core.errors import UnknownPartition, UnknownTopic
 from mainstem.pipelines.format.options import EARLIEST, LATEST, Edge, SourceOptions
 from mainstem.remote.administering import Administration, Bounds, Described, Place
+from mainstem.remote.fetching import bytes_per_offset
 
 TOPICS_KEPT_S = 1.0
 """How soon a new partition is seen, or a new topic that fits a pattern."""
 BOUNDS_KEPT_S = 0.02
+_LARGE_BYTES = 1 << 20
+"""What events are thought to have at most, unless more of them wait than fit by that."""
+_LOOKS = 3
 
 
 class Survey:
@@ -24,9 +28,9 @@ class Survey:
     ) -> None:
         self._options = options
         self._now = now
-        link = options.server.link()
-        link.knock()
-        self.administration = Administration(link)
+        self._link = options.server.link()
+        self._link.knock()
+        self.administration = Administration(self._link)
         self._topics: tuple[float, dict[str, Described]] = (float("-inf"), {})
         self._bounds: tuple[float, dict[Place, Bounds]] = (float("-inf"), {})
 
@@ -68,6 +72,16 @@ class Survey:
         """Return the first offset at or after a time, where there is one."""
         found = self.administration.at_time(places, timestamp_ms)
         return {place: offset for place, offset in found.items() if offset is not None}
+
+    def rows_in(self, max_bytes: int, begin: Mapping[Place, int], ends: Mapping[Place, int]) -> int:
+        """Return how many rows are about so many bytes, by a look at where most is waiting."""
+        waiting = {place: end - begin[place] for place, end in ends.items()}
+        # A few rows are never too much, and looking costs a request.
+        if not self._link.is_plain or sum(waiting.values()) * _LARGE_BYTES <= max_bytes:
+            return max_bytes
+        most = sorted(waiting, key=lambda place: waiting[place])[-_LOOKS:]
+        sizes = [bytes_per_offset(self._link, place, begin[place]) for place in most]
+        return max(1, int(max_bytes / max(1.0, *sizes)))
 
     def edge(self, edge: Edge, bounds: Mapping[Place, Bounds], *, unnamed: str) -> dict[Place, int]:
         """Return the offset at which reading begins or ends in every partition."""

@@ -25,21 +25,25 @@ _LATEST, _EARLIEST, _OF_LATEST_TIME, _EARLIEST_HERE = -1, -2, -3, -4
 _ELSEWHERE = (-5, -6)
 """Offsets in a second store, where nothing is."""
 _END_OF_TIME = 2**63 - 1
+_READ_COMMITTED = 1
 
 
 def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
     """Find offsets by time, or at an end of the log."""
+    committed = request.isolation_level == _READ_COMMITTED
     topics = tuple(
         ListedOffsetsTopic(
             topic.name,
-            tuple(_listed(asked.service, topic.name, each) for each in topic.partitions),
+            tuple(_listed(asked.service, topic.name, each, committed) for each in topic.partitions),
         )
         for topic in request.topics
     )
     reply(ListOffsetsResponse(topics=topics))
 
 
-def _listed(service: Service, topic: str, asked: ListOffsetsPartition) -> ListedOffset:
+def _listed(
+    service: Service, topic: str, asked: ListOffsetsPartition, committed: bool
+) -> ListedOffset:
     number, broker = asked.partition_index, service.broker
     try:
         bounds = broker.bounds(topic, number)
@@ -48,8 +52,10 @@ def _listed(service: Service, topic: str, asked: ListOffsetsPartition) -> Listed
             code = Code.INVALID_REQUEST
         if code or asked.timestamp in _ELSEWHERE:
             return ListedOffset(number, code)
+        # Who reads committed events only has come to the end before the first open transaction.
+        end = broker.transactions.stable(topic, number) if committed else bounds.tail
         if asked.timestamp == _LATEST:
-            return ListedOffset(number, 0, -1, bounds.tail, bounds.epoch)
+            return ListedOffset(number, 0, -1, end, bounds.epoch)
         if asked.timestamp in (_EARLIEST, _EARLIEST_HERE):
             return ListedOffset(number, 0, -1, bounds.start, bounds.epoch)
         newest = asked.timestamp == _OF_LATEST_TIME
@@ -57,7 +63,7 @@ def _listed(service: Service, topic: str, asked: ListOffsetsPartition) -> Listed
         found = broker.offset_at(topic, number, time_ms)
     except MainstemError as error:
         return ListedOffset(number, code_of(error))
-    if found is None:
+    if found is None or found.offset >= end:
         return ListedOffset(number)
     return ListedOffset(number, 0, found.timestamp_ms, found.offset, bounds.epoch)
 
