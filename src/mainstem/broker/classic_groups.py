@@ -220,6 +220,8 @@ class ClassicGroups:
         """Forget some cursors of a group; whether its members still need them is not known here."""
         with self._turn():
             self._check_known(group)
+            if group not in self._rebalances.groups:
+                self._state.groups.check_not_live(group, "changed from outside")
             refused: dict[Place, MainstemError] = {}
             chosen: list[PartitionId] = []
             for place in places:

@@ -10,6 +10,11 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.epochs import end_of
 from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.messages.configs import (
+    LIST_CONFIG_RESOURCES,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from mainstem.heads.kafka.messages.fetch import (
     FETCH,
     FetchPartition,
@@ -185,3 +190,17 @@ def test_partitions_are_described_page_by_page(peer: Peer) -> None:
     assert [each.partition_index for each in first.topics[1].partitions] == [0, 1, 2]
     assert [each.partition_index for each in second.topics[0].partitions] == [3]
     assert second.next_cursor is None
+
+
+def test_what_has_settings_is_listed_by_kind(peer: Peer) -> None:
+    def listed(version: int, *kinds: int) -> tuple[Code, list[tuple[str, int]]]:
+        wish = ListConfigResourcesRequest(kinds)
+        answer = peer.ask(LIST_CONFIG_RESOURCES, version, wish, ListConfigResourcesResponse)
+        found = [(each.resource_name, each.resource_type) for each in answer.config_resources]
+        return Code(answer.error_code), found
+
+    assert listed(1) == (Code.NONE, [("t", 2), ("1", 4)])
+    assert listed(1, 2) == (Code.NONE, [("t", 2)])
+    assert listed(1, 4, 16) == (Code.NONE, [("1", 4)])
+    assert listed(1, 99) == (Code.UNSUPPORTED_VERSION, [])
+    assert listed(0) == (Code.NONE, [])

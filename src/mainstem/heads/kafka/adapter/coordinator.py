@@ -8,7 +8,7 @@ from mainstem.heads.kafka.messages.membership import (
     FindCoordinatorResponse,
 )
 
-FIRST, LAST = 0, 4
+FIRST, LAST = 0, 6
 
 _GROUPS, _TRANSACTIONS = 0, 1
 

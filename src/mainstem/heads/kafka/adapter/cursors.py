@@ -2,11 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 
-from mainstem.broker.classic_groups import Membership
+from msgspec.structs import replace
+
+from mainstem.broker.classic_group import Phase
+from mainstem.broker.classic_groups import GroupDescription, Membership
 from mainstem.broker.cursors import Cursor
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import GroupIsLive, MainstemError
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.adapter.topic_ids import id_of, name_of
+from mainstem.heads.kafka.codec import decode_blob
+from mainstem.heads.kafka.fields import NO_ID
 from mainstem.heads.kafka.messages.commits import (
     CommitPartition,
     CommittedPartition,
@@ -25,13 +31,18 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
+from mainstem.heads.kafka.messages.consumer_protocol import ConsumerProtocolSubscription
 from mainstem.heads.kafka.messages.transactions import TxnCommitPartition, TxnCommitTopic
+from mainstem.heads.shape import ProtocolError
 
-COMMIT_FIRST, COMMIT_LAST = 2, 9
-FETCH_FIRST, FETCH_LAST = 1, 9
+COMMIT_FIRST, COMMIT_LAST = 2, 10
+FETCH_FIRST, FETCH_LAST = 1, 10
 DELETE_FIRST, DELETE_LAST = 0, 0
+_CONSUMERS = "consumer"
+"""The protocol of groups whose members tell in a known form what they read."""
 
 _MANY_GROUPS = 8
+_BY_ID = 10
 
 Place = tuple[str, int]
 _MAX_METADATA = 4096
@@ -41,21 +52,24 @@ _MAX_METADATA = 4096
 def commit(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
     """Store how far a group has got; answered when it is durable."""
     service = asked.service
-    cursors, too_large = wanted(request.topics, service.now_ms())
+    topics: Sequence[CommitTopic] = request.topics
+    if asked.header.api_version >= _BY_ID:
+        topics = [replace(each, name=name_of(service, each.topic_id) or "") for each in topics]
+    cursors, too_large = wanted(topics, service.now_ms())
     who = Membership(
         request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
     )
     try:
         committed = service.broker.classic.commit(request.group_id, who, cursors)
     except MainstemError as error:
-        reply(_commit_answer(request.topics, {}, code_of(error)))
+        reply(_commit_answer(topics, {}, code_of(error)))
         return
     service.look_at_deadlines()
     refused = too_large | {place: code_of(it) for place, it in committed.refused.items()}
 
     def settled(error: MainstemError | None) -> None:
         code = Code.NONE if error is None else code_of(error)
-        body = _commit_answer(request.topics, refused, code)
+        body = _commit_answer(topics, refused, code)
         service.on_loop(lambda: reply(body))
 
     committed.durable.then(settled)
@@ -89,11 +103,14 @@ def _commit_answer(
     return OffsetCommitResponse(
         topics=tuple(
             CommittedTopic(
-                name=topic.name,
-                partitions=tuple(
+                topic.topic_id,
+                topic.name,
+                tuple(
                     CommittedPartition(
                         each.partition_index,
-                        refused.get((topic.name, each.partition_index), code),
+                        Code.UNKNOWN_TOPIC_ID
+                        if _is_missing(topic)
+                        else refused.get((topic.name, each.partition_index), code),
                     )
                     for each in topic.partitions
                 ),
@@ -103,63 +120,110 @@ def _commit_answer(
     )
 
 
+def _is_missing(topic: CommitTopic | OffsetFetchTopic) -> bool:
+    """Tell whether a topic was named by an id that no topic has."""
+    return topic.topic_id != NO_ID and not topic.name
+
+
 def fetch(asked: Asked, request: OffsetFetchRequest, reply: Reply) -> None:
     """Tell how far groups have got."""
-    service = asked.service
+    look = _Look(asked.service, request.require_stable)
     if asked.header.api_version < _MANY_GROUPS:
-        topics = _fetched(service, request.group_id, request.topics)
-        reply(OffsetFetchResponse(topics=topics))
+        reply(OffsetFetchResponse(topics=look.at(request.group_id, request.topics)))
         return
+    by_id = asked.header.api_version >= _BY_ID
     groups = tuple(
-        FetchedOffsetsGroup(each.group_id, _fetched(service, each.group_id, each.topics))
+        FetchedOffsetsGroup(each.group_id, look.at(each.group_id, each.topics, by_id=by_id))
         for each in request.groups
     )
     reply(OffsetFetchResponse(groups=groups))
 
 
-def _fetched(
-    service: Service, group: str, topics: Iterable[OffsetFetchTopic] | None
-) -> tuple[FetchedOffsetsTopic, ...]:
-    cursors = service.broker.committed(group)
-    if topics is None:
-        names = sorted({topic for topic, _ in cursors})
-        wanted = [(name, [number for topic, number in cursors if topic == name]) for name in names]
-    else:
-        wanted = [(topic.name, list(topic.partition_indexes)) for topic in topics]
-    return tuple(
-        FetchedOffsetsTopic(
-            name=name,
-            partitions=tuple(_one(cursors.get((name, number)), number) for number in numbers),
+class _Look:
+    """Looks at cursors for one request."""
+
+    def __init__(self, service: Service, needs_stable: bool) -> None:
+        self._service = service
+        self._needs_stable = needs_stable
+        """Whether cursors that a transaction is going to move are refused until it has ended."""
+
+    def at(
+        self, group: str, topics: Iterable[OffsetFetchTopic] | None, *, by_id: bool = False
+    ) -> tuple[FetchedOffsetsTopic, ...]:
+        """Return the cursors of a group in some topics, or in all."""
+        cursors = self._service.broker.committed(group)
+        if topics is None:
+            topics = self._all(cursors)
+        elif by_id:
+            names = [(each, name_of(self._service, each.topic_id) or "") for each in topics]
+            topics = [replace(each, name=name) for each, name in names]
+        return tuple(
+            FetchedOffsetsTopic(
+                topic.topic_id,
+                topic.name,
+                tuple(
+                    FetchedOffset(number, -1, error_code=Code.UNKNOWN_TOPIC_ID)
+                    if _is_missing(topic)
+                    else self._one(group, (topic.name, number), cursors)
+                    for number in topic.partition_indexes
+                ),
+            )
+            for topic in topics
         )
-        for name, numbers in wanted
-    )
 
+    def _all(self, cursors: Iterable[Place]) -> list[OffsetFetchTopic]:
+        numbers: dict[str, list[int]] = {}
+        for name, number in sorted(cursors):
+            numbers.setdefault(name, []).append(number)
+        return [
+            OffsetFetchTopic(id_of(self._service.broker.topic(name)), name, found)
+            for name, found in numbers.items()
+        ]
 
-def _one(cursor: Cursor | None, number: int) -> FetchedOffset:
-    if cursor is None:
-        return FetchedOffset(number, -1)
-    return FetchedOffset(number, cursor.offset, cursor.epoch, cursor.metadata)
+    def _one(self, group: str, place: Place, cursors: dict[Place, Cursor]) -> FetchedOffset:
+        if self._needs_stable and self._is_pending(group, place):
+            return FetchedOffset(place[1], -1, error_code=Code.UNSTABLE_OFFSET_COMMIT)
+        cursor = cursors.get(place)
+        if cursor is None:
+            return FetchedOffset(place[1], -1)
+        return FetchedOffset(place[1], cursor.offset, cursor.epoch, cursor.metadata)
+
+    def _is_pending(self, group: str, place: Place) -> bool:
+        try:
+            return self._service.broker.transactions.is_pending(group, *place)
+        except MainstemError:
+            # There is no such partition, and so no cursor.
+            return False
 
 
 def delete(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
-    """Forget how far a group has got in some partitions."""
-    places = [
-        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
-    ]
+    """Forget how far a group has got in some partitions, in topics that its members do not read."""
+    classic = asked.service.broker.classic
+    refused: dict[Place, Code] = {}
     try:
-        result = asked.service.broker.classic.delete_cursors(request.group_id, places)
+        reads = read_by(classic.describe(request.group_id))
+        places = [
+            (topic.name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+        refused = {
+            place: Code.GROUP_SUBSCRIBED_TO_TOPIC
+            for place in places
+            if reads is None or place[0] in reads
+        }
+        left = [place for place in places if place not in refused]
+        result = classic.delete_cursors(request.group_id, left)
     except MainstemError as error:
         reply(OffsetDeleteResponse(error_code=code_of(error)))
         return
+    refused |= {place: code_of(error) for place, error in result.refused.items()}
     topics = tuple(
         DeletedOffsetsTopic(
             topic.name,
             tuple(
                 DeletedOffset(
-                    each.partition_index,
-                    code_of(result.refused[topic.name, each.partition_index])
-                    if (topic.name, each.partition_index) in result.refused
-                    else 0,
+                    each.partition_index, refused.get((topic.name, each.partition_index), Code.NONE)
                 )
                 for each in topic.partitions
             ),
@@ -169,3 +233,18 @@ def delete(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
     result.durable.then(
         lambda _: asked.service.on_loop(lambda: reply(OffsetDeleteResponse(topics=topics)))
     )
+
+
+def read_by(group: GroupDescription) -> set[str] | None:
+    """Return the topics that the members of a group read; None if that cannot be told."""
+    if group.phase in (Phase.EMPTY, Phase.DEAD):
+        return set()
+    if group.protocol_type != _CONSUMERS:
+        raise GroupIsLive(group.name, f"{len(group.members)} members", "changed from outside")
+    if group.phase is not Phase.STABLE:
+        return None
+    try:
+        wishes = [decode_blob(ConsumerProtocolSubscription, it.metadata) for it in group.members]
+    except ProtocolError:
+        return None
+    return {topic for wish in wishes for topic in wish.topics}

@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: topic settings under their names."""
+"""DescribeConfigs, AlterConfigs and their like: topic settings under their names."""
 
 from collections.abc import Iterable
 
@@ -11,6 +11,7 @@ from mainstem.heads.kafka.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
     AlteredConfigs,
+    ConfigResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
@@ -18,13 +19,18 @@ from mainstem.heads.kafka.messages.configs import (
     DescribedConfigs,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 
 DESCRIBE_FIRST, DESCRIBE_LAST = 1, 4
 ALTER_FIRST, ALTER_LAST = 0, 2
 INCREMENTAL_FIRST, INCREMENTAL_LAST = 0, 1
+LIST_FIRST, LIST_LAST = 0, 1
 
 _TOPIC, _BROKER = 2, 4
+_WITHOUT_ANY = frozenset({8, 16, 32})
+"""Loggers of brokers, metrics of clients, and groups: nothing can be set for them here."""
 _OF_TOPIC, _STATIC, _DEFAULT = 1, 4, 5
 _SET, _DELETE = 0, 1
 
@@ -148,3 +154,21 @@ def _all_defaults() -> dict[str, object]:
         # How many partitions there are, and where they are kept, is not a config of Kafka's.
         if name not in ("partitions", "durability")
     }
+
+
+def list_all(asked: Asked, request: ListConfigResourcesRequest, reply: Reply) -> None:
+    """List what has settings, perhaps of some kinds only; before version 1, metrics of clients."""
+    service = asked.service
+    if asked.header.api_version == 0:
+        reply(ListConfigResourcesResponse())
+        return
+    kinds = set(request.resource_types) or {_TOPIC, _BROKER}
+    if kinds - {_TOPIC, _BROKER} - _WITHOUT_ANY:
+        reply(ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION))
+        return
+    found: list[ConfigResource] = []
+    if _TOPIC in kinds:
+        found += [ConfigResource(each.name, _TOPIC) for each in service.broker.topics()]
+    if _BROKER in kinds:
+        found.append(ConfigResource(str(service.settings.node_id), _BROKER))
+    reply(ListConfigResourcesResponse(config_resources=found))

@@ -7,6 +7,7 @@ from mainstem.heads.kafka.adapter.epochs import compare
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.fetch_sessions import BEGIN, FULL, FetchSession
 from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.adapter.topic_ids import name_of
 from mainstem.heads.kafka.messages.fetch import (
     AbortedTransaction,
     FetchedPartition,
@@ -105,10 +106,7 @@ class _Fetch:
         return FetchedTopic(topic.topic_id, topic.topic, partitions)
 
     def _name(self, topic: FetchTopic) -> str | None:
-        if not self._by_id:
-            return topic.topic
-        found = self._service.broker.topic_by_id(topic.topic_id.hex())
-        return None if found is None else found.name
+        return name_of(self._service, topic.topic_id) if self._by_id else topic.topic
 
     def _partition(self, topic: str, asked: FetchPartition) -> FetchedPartition:
         broker = self._service.broker

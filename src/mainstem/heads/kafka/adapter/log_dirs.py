@@ -12,7 +12,7 @@ from mainstem.heads.kafka.messages.log_dirs import (
     LogDirTopic,
 )
 
-FIRST, LAST = 1, 4
+FIRST, LAST = 1, 5
 
 _NAME = "/mainstem"
 """Where the files are is nobody's business over the network; clients only compare it."""

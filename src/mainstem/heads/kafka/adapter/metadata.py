@@ -5,7 +5,7 @@ from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.names import is_internal
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.fields import NO_ID
+from mainstem.heads.kafka.adapter.topic_ids import id_of
 from mainstem.heads.kafka.messages.metadata import (
     ClusterBroker,
     DescribeClusterRequest,
@@ -99,5 +99,4 @@ def _shown(service: Service, topic: Topic) -> MetadataTopic:
         )
         for number in range(len(topic.partitions))
     )
-    topic_id = bytes.fromhex(topic.id) if topic.id else NO_ID
-    return MetadataTopic(0, topic.name, topic_id, topic.internal, partitions)
+    return MetadataTopic(0, topic.name, id_of(topic), topic.internal, partitions)

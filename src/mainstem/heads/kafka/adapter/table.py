@@ -86,5 +86,6 @@ SERVED: dict[int, Served] = {
     61: _served(producers.PRODUCERS_FIRST, producers.PRODUCERS_LAST, producers.describe_producers),
     65: _served(producers.DESCRIBE_FIRST, producers.DESCRIBE_LAST, producers.describe),
     66: _served(producers.LIST_FIRST, producers.LIST_LAST, producers.list_all),
+    74: _served(describe_configs.LIST_FIRST, describe_configs.LIST_LAST, describe_configs.list_all),
     75: _served(topic_partitions.FIRST, topic_partitions.LAST, topic_partitions.answer),
 }

@@ -5,7 +5,7 @@ from mainstem.core.errors import MainstemError
 from mainstem.core.names import check_topic
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.fields import NO_ID
+from mainstem.heads.kafka.adapter.topic_ids import id_of
 from mainstem.heads.kafka.messages.topic_partitions import (
     DescribedPartition,
     DescribedTopic,
@@ -56,8 +56,7 @@ def _described(service: Service, name: str, first: int, room: int) -> tuple[Desc
         partitions = [_partition(service, name, number) for number in numbers]
     except MainstemError as error:
         return DescribedTopic(code_of(error), name), False
-    topic_id = bytes.fromhex(topic.id) if topic.id else NO_ID
-    described = DescribedTopic(0, name, topic_id, topic.internal, partitions)
+    described = DescribedTopic(0, name, id_of(topic), topic.internal, partitions)
     return described, numbers.stop < len(topic.partitions)
 
 

@@ -1,0 +1,16 @@
+"""Topics by their ids, as the later versions of many requests name them."""
+
+from mainstem.broker.topics import Topic
+from mainstem.heads.kafka.adapter.service import Service
+from mainstem.heads.kafka.fields import NO_ID
+
+
+def name_of(service: Service, topic_id: bytes) -> str | None:
+    """Return the name of a topic, None if there is none of that id."""
+    found = service.broker.topic_by_id(topic_id.hex())
+    return None if found is None else found.name
+
+
+def id_of(topic: Topic) -> bytes:
+    """Return the id of a topic as it is sent; internal topics may have none."""
+    return bytes.fromhex(topic.id) if topic.id else NO_ID

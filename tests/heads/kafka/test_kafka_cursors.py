@@ -1,0 +1,174 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete in forms that few client libraries send."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.heads.kafka.attack import Peer, produce, served
+
+from mainstem.core.event import Event
+from mainstem.core.records import build
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.codec import encode_blob
+from mainstem.heads.kafka.messages.commits import (
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+    CommitPartition,
+    CommitTopic,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopic,
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+)
+from mainstem.heads.kafka.messages.consumer_protocol import ConsumerProtocolSubscription
+from mainstem.heads.kafka.messages.membership import (
+    JOIN_GROUP,
+    SYNC_GROUP,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinProtocol,
+    MemberAssignment,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from mainstem.heads.kafka.messages.transactions import (
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnCommitPartition,
+    TxnCommitTopic,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+
+NO_SUCH_ID = bytes(15) + b"x"
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Peer]:
+    """A client of a server that has topics ``t`` and ``u``."""
+    with served(None) as address, Peer(address) as found:
+        for topic in ("t", "u"):
+            produce(found, topic, bytes(build([Event(value=b"v")], now_ms=1)))
+        yield found
+
+
+def ids(peer: Peer) -> dict[str | None, bytes]:
+    answer = peer.ask(METADATA, 12, MetadataRequest(None), MetadataResponse)
+    return {each.name: each.topic_id for each in answer.topics}
+
+
+def commit(peer: Peer, group: str, *topics: str, offset: int = 1) -> None:
+    wanted = tuple(
+        CommitTopic(name=topic, partitions=(CommitPartition(0, offset),)) for topic in topics
+    )
+    answer = peer.ask(
+        OFFSET_COMMIT, 9, OffsetCommitRequest(group, topics=wanted), OffsetCommitResponse
+    )
+    assert {each.partitions[0].error_code for each in answer.topics} == {0}
+
+
+def fetched(
+    peer: Peer, group: str, topics: tuple[OffsetFetchTopic, ...] | None, *, stable: bool = False
+) -> list[tuple[bytes, int, Code]]:
+    """Return what is answered about partition 0 of topics: their ids, offsets and codes."""
+    wish = OffsetFetchRequest((OffsetFetchGroup(group, topics=topics),), require_stable=stable)
+    answer = peer.ask(OFFSET_FETCH, 10, wish, OffsetFetchResponse)
+    return [
+        (topic.topic_id, each.committed_offset, Code(each.error_code))
+        for topic in answer.groups[0].topics
+        for each in topic.partitions
+    ]
+
+
+def test_cursors_are_moved_and_told_by_the_ids_of_topics(peer: Peer) -> None:
+    t = ids(peer)["t"]
+    places = (CommitPartition(0, 7),)
+    wanted = (CommitTopic(t, partitions=places), CommitTopic(NO_SUCH_ID, partitions=places))
+
+    wish = OffsetCommitRequest("by-id", topics=wanted)
+    answer = peer.ask(OFFSET_COMMIT, 10, wish, OffsetCommitResponse)
+
+    codes = [(each.topic_id, Code(each.partitions[0].error_code)) for each in answer.topics]
+    assert codes == [(t, Code.NONE), (NO_SUCH_ID, Code.UNKNOWN_TOPIC_ID)]
+    asked = (OffsetFetchTopic(t, "", (0,)), OffsetFetchTopic(NO_SUCH_ID, "", (0,)))
+    assert fetched(peer, "by-id", asked) == [
+        (t, 7, Code.NONE),
+        (NO_SUCH_ID, -1, Code.UNKNOWN_TOPIC_ID),
+    ]
+    assert fetched(peer, "by-id", None) == [(t, 7, Code.NONE)]
+
+
+def test_a_cursor_that_a_transaction_is_going_to_move_is_not_stable(peer: Peer) -> None:
+    asked = (OffsetFetchTopic(ids(peer)["t"], "", (0,)),)
+    commit(peer, "unstable", "t", offset=3)
+    begun = peer.ask(
+        INIT_PRODUCER_ID, 5, InitProducerIdRequest("tx", 60_000), InitProducerIdResponse
+    )
+    who = (begun.producer_id, begun.producer_epoch)
+    moved = (TxnCommitTopic("t", (TxnCommitPartition(0, 5),)),)
+    wish = TxnOffsetCommitRequest("tx", "unstable", *who, topics=moved)
+    peer.ask(TXN_OFFSET_COMMIT, 5, wish, TxnOffsetCommitResponse)
+
+    before = fetched(peer, "unstable", asked, stable=True)
+    careless = fetched(peer, "unstable", asked)
+    peer.ask(END_TXN, 5, EndTxnRequest("tx", *who, True), EndTxnResponse)
+    after = fetched(peer, "unstable", asked, stable=True)
+
+    assert [each[1:] for each in before] == [(-1, Code.UNSTABLE_OFFSET_COMMIT)]
+    assert [each[1:] for each in careless] == [(3, Code.NONE)]
+    assert [each[1:] for each in after] == [(5, Code.NONE)]
+
+
+def join(peer: Peer, group: str, topic: str, protocol: str = "consumer") -> None:
+    """Let the only member of a group read a topic."""
+    blob = encode_blob(0, ConsumerProtocolSubscription((topic,)))
+    wish = JoinGroupRequest(
+        group, 30_000, 30_000, protocol_type=protocol, protocols=(JoinProtocol("range", blob),)
+    )
+    joined = peer.ask(JOIN_GROUP, 3, wish, JoinGroupResponse)
+    assert joined.error_code == 0
+    assignments = (MemberAssignment(joined.member_id, b""),)
+    member = (group, joined.generation_id, joined.member_id)
+    peer.ask(SYNC_GROUP, 2, SyncGroupRequest(*member, assignments=assignments), SyncGroupResponse)
+
+
+def deleted(peer: Peer, group: str, *topics: str) -> list[Code]:
+    wanted = tuple(OffsetDeleteTopic(topic, (OffsetDeletePartition(0),)) for topic in topics)
+    answer = peer.ask(OFFSET_DELETE, 0, OffsetDeleteRequest(group, wanted), OffsetDeleteResponse)
+    codes = [Code(topic.partitions[0].error_code) for topic in answer.topics]
+    return codes if not answer.error_code else [Code(answer.error_code)]
+
+
+def test_cursors_in_topics_that_a_live_group_reads_are_not_forgotten(peer: Peer) -> None:
+    commit(peer, "reading", "t", "u")
+    join(peer, "reading", "t")
+
+    assert deleted(peer, "reading", "t", "u") == [Code.GROUP_SUBSCRIBED_TO_TOPIC, Code.NONE]
+    assert len(fetched(peer, "reading", None)) == 1
+
+
+def test_cursors_of_a_group_without_members_are_forgotten(peer: Peer) -> None:
+    commit(peer, "idle", "t", "u")
+
+    assert deleted(peer, "idle", "t", "none") == [Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION]
+    assert len(fetched(peer, "idle", None)) == 1
+
+
+def test_a_live_group_that_reads_who_knows_what_is_left_alone(peer: Peer) -> None:
+    commit(peer, "workers", "t")
+    join(peer, "workers", "t", protocol="connect")
+
+    assert deleted(peer, "workers", "t") == [Code.NON_EMPTY_GROUP]
+    assert deleted(peer, "nobody", "t") == [Code.GROUP_ID_NOT_FOUND]
