@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("mainstem.serve")
 
-_EXAMPLES = """\b
+_EXAMPLES = """
 mainstem serve                       serve ./mainstem-data at 127.0.0.1:9092
 mainstem serve data --kafka :19092   another directory, another port
 mainstem serve :memory:              nothing is kept
