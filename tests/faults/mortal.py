@@ -64,6 +64,10 @@ RealFile.pwrite, {owner}.{method} = pwrite, armed
 """Dies half-way through the nth write to a file after a method was called."""
 
 
+_NOT_ALONE = "import ctypes, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL)"
+"""A server does not outlive the thread that started it."""
+
+
 class Mortal:
     """The server: a directory and an address that stay, and one life after the other."""
 
@@ -86,15 +90,28 @@ class Mortal:
         """The process of this life."""
         return self._process.pid
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether this life has ended; asking takes a moment, and whoever asks waits for it."""
+        try:
+            self._process.wait(0.02)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def start(self, crash: str = "") -> None:
         """Begin another life; returns once it serves."""
-        code = f"{self._flaw}\n{crash}\nfrom mainstem.cli import main\nmain()"
-        command = ["serve", str(self._path), "--kafka", self.address]
+        code = f"{_NOT_ALONE}\n{self._flaw}\n{crash}\nfrom mainstem.cli import main\nmain()"
+        command = ["serve", str(self._path), "--kafka", self.address, "--admin", ":0"]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code, *command], stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", code, *command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
+        self.said = ""
         assert self._process.stderr is not None
-        while "connect with" not in (line := self._process.stderr.readline()):
+        while self.address not in (line := self._process.stderr.readline()):
             assert line, f"the server ended with {self._process.wait(PATIENCE_S)}"
         self.lives += 1
 
@@ -109,10 +126,8 @@ class Mortal:
 
     def wait(self) -> int:
         """Wait for the end of this life; return its exit code."""
-        assert self._process.stderr is not None
-        self.said = self._process.stderr.read()
-        self._process.stderr.close()
-        return self._process.wait(PATIENCE_S)
+        self.said += self._process.communicate(timeout=PATIENCE_S)[1]
+        return self._process.returncode
 
     @contextmanager
     def corpse(self) -> Iterator[Broker]:
@@ -174,12 +189,12 @@ def create(address: str, topic: str, partitions: int, **config: str) -> None:
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(PATIENCE_S)
 
 
-def fill(address: str, events: int, partitions: int) -> None:
-    """Create a topic ``t`` with so many events."""
-    create(address, "t", partitions)
+def fill(address: str, events: int, partitions: int, topic: str = "t") -> None:
+    """Create a topic with so many events."""
+    create(address, topic, partitions)
     sender = Producer({"bootstrap.servers": address, **QUICK})
     for number in range(events):
-        sender.produce("t", b"%d" % number, partition=number % partitions)
+        sender.produce(topic, b"%d" % number, partition=number % partitions)
     assert sender.flush(PATIENCE_S) == 0
 
 
