@@ -8,7 +8,6 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from mainstem.remote.administering import Place
 from mainstem.remote.link import Link
 
-_AT_ONCE = 500
 _WAIT_S = 0.1
 
 
@@ -27,8 +26,9 @@ def times_at(link: Link, offsets: Mapping[Place, int]) -> dict[Place, int]:
             enable_auto_commit=False,
             enable_partition_eof=True,
             auto_offset_reset="earliest",
-            # One event of each is wanted, however many there are.
+            # One event of each is wanted, however many there are, and at once.
             queued_min_messages=1,
+            fetch_queue_backoff_ms=0,
             fetch_message_max_bytes=16 * 1024,
         )
     )
@@ -36,13 +36,15 @@ def times_at(link: Link, offsets: Mapping[Place, int]) -> dict[Place, int]:
         consumer.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
         until = time.monotonic() + link.timeout_s
         while waiting and time.monotonic() < until:
-            for message in consumer.consume(_AT_ONCE, _WAIT_S):
-                place = (message.topic() or "", message.partition() or 0)
-                if waiting.pop(place, None) is None:
-                    continue
-                if message.error() is None:
-                    found[place] = message.timestamp()[1]
-                consumer.incremental_unassign([TopicPartition(*place)])
+            message = consumer.poll(_WAIT_S)
+            if message is None:
+                continue
+            place = (message.topic() or "", message.partition() or 0)
+            if waiting.pop(place, None) is None:
+                continue
+            if message.error() is None:
+                found[place] = message.timestamp()[1]
+            consumer.incremental_unassign([TopicPartition(*place)])
     except KafkaException as error:
         raise link.refusal(error) from None
     finally:
