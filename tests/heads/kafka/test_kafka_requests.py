@@ -47,11 +47,23 @@ from mainstem.heads.kafka.messages.offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from mainstem.heads.kafka.messages.produce import (
+    PRODUCE,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
 from mainstem.heads.kafka.messages.topic_partitions import (
     DESCRIBE_TOPIC_PARTITIONS,
     DescribeTopicName,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
+)
+from mainstem.heads.kafka.messages.topics import (
+    DELETE_TOPICS,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
 )
 from mainstem.node.config import Config
 from mainstem.node.node import open_node
@@ -204,3 +216,28 @@ def test_what_has_settings_is_listed_by_kind(peer: Peer) -> None:
     assert listed(1, 4, 16) == (Code.NONE, [("1", 4)])
     assert listed(1, 99) == (Code.UNSUPPORTED_VERSION, [])
     assert listed(0) == (Code.NONE, [])
+
+
+def test_a_producer_names_topics_by_id_and_is_not_taken_to_one_of_the_same_name() -> None:
+    batch = memoryview(bytes(build([Event(value=b"v")], now_ms=1)))
+
+    def written(peer: Peer, topic_id: bytes) -> Code:
+        topic = ProduceTopic(topic_id, partition_data=(ProducePartition(0, batch),))
+        wish = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=(topic,))
+        (answer,) = peer.ask(PRODUCE, 13, wish, ProduceResponse).responses
+        assert answer.topic_id == topic_id
+        return Code(answer.partition_responses[0].error_code)
+
+    def created(peer: Peer) -> bytes:
+        asked = MetadataRequest((MetadataTopicName(name="t"),), allow_auto_topic_creation=True)
+        return peer.ask(METADATA, 12, asked, MetadataResponse).topics[0].topic_id
+
+    with served(None) as address, Peer(address) as peer:
+        before = created(peer)
+        assert [written(peer, before) for _ in range(3)] == [Code.NONE] * 3
+        wish = DeleteTopicsRequest(topic_names=("t",), timeout_ms=1000)
+        peer.ask(DELETE_TOPICS, 5, wish, DeleteTopicsResponse)
+        after = created(peer)
+
+        assert written(peer, before) is Code.UNKNOWN_TOPIC_ID
+        assert written(peer, after) is Code.NONE

@@ -9,6 +9,7 @@ from mainstem.core.errors import CorruptBatch, MainstemError
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.metadata import find_or_create
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.adapter.topic_ids import name_of
 from mainstem.heads.kafka.codec import RequestHeader
 from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.kafka.messages.produce import (
@@ -19,8 +20,10 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
 )
 
-FIRST, LAST = 3, 12
+FIRST, LAST = 3, 13
 
+BY_ID = 13
+"""Since this version topics are named by their ids."""
 _JOINS = 12
 """Since this version a batch joins its partition to the transaction [KIP-890]."""
 
@@ -67,8 +70,15 @@ class _Production:
 
     def run(self, held: Held | None) -> None:
         for topic in self._request.topic_data:
+            name: str | None = topic.name
+            if self._header.api_version >= BY_ID:
+                name = name_of(self._service, topic.topic_id)
             for partition in topic.partition_data:
-                place = _Place(topic.name, partition.index, len(self._results))
+                if name is None:
+                    unknown = ProducedPartition(partition.index, Code.UNKNOWN_TOPIC_ID, -1)
+                    self._results.append(unknown)
+                    continue
+                place = _Place(name, partition.index, len(self._results))
                 self._results.append(_UNDECIDED)
                 self._start(place, partition, held)
         self._done()
@@ -150,7 +160,7 @@ class _Production:
         at = 0
         for topic in self._request.topic_data:
             end = at + len(topic.partition_data)
-            yield ProducedTopic(name=topic.name, partition_responses=tuple(self._results[at:end]))
+            yield ProducedTopic(topic.topic_id, topic.name, tuple(self._results[at:end]))
             at = end
 
 
@@ -169,8 +179,9 @@ def _refused(request: ProduceRequest, code: Code) -> ProduceResponse:
     return ProduceResponse(
         tuple(
             ProducedTopic(
-                name=topic.name,
-                partition_responses=tuple(
+                topic.topic_id,
+                topic.name,
+                tuple(
                     ProducedPartition(partition.index, code, -1)
                     for partition in topic.partition_data
                 ),

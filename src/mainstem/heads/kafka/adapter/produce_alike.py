@@ -13,6 +13,7 @@ from mainstem.broker.overload import Held
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.heads.kafka.adapter import produce
 from mainstem.heads.kafka.adapter.service import Service
+from mainstem.heads.kafka.adapter.topic_ids import name_of
 from mainstem.heads.kafka.codec import RequestHeader, encode_response
 from mainstem.heads.kafka.messages.produce import (
     PRODUCE,
@@ -51,21 +52,28 @@ class _Shape:
         "partition_at",
         "size",
         "topic",
+        "topic_id",
     )
 
     def __init__(self, header: RequestHeader, request: ProduceRequest) -> None:
         self.header = header
         self._key = _INT16.pack(header.api_key) + _INT16.pack(header.api_version)
         self.topic = request.topic_data[0].name
+        """Empty if it is named by its id."""
+        self.topic_id = request.topic_data[0].topic_id
         self._flexible = PRODUCE.flexible(header.api_version)
         self._prefix = _prefix(header, request, self._flexible)
         self.partition_at = _CLIENT_AT + len(self._prefix)
         marked = ProducedPartition(*_MARK)
-        answer = encode_response(header.api_key, header.api_version, 0, _body(self.topic, marked))
+        answer = encode_response(header.api_key, header.api_version, 0, self.body(marked))
         whole = b"".join(piece for piece in answer if isinstance(piece, bytes))
         before, _, self.after = whole.partition(_PRODUCED.pack(*_MARK))
         self.size = len(whole) - _INT32.size
         self.before = before[_HEAD.size :]
+
+    def body(self, partition: ProducedPartition) -> ProduceResponse:
+        """Return the answer to a request, before it is encoded."""
+        return ProduceResponse((ProducedTopic(self.topic_id, self.topic, (partition,)),))
 
     def records(self, frame: memoryview) -> memoryview | None:
         """Return the records of a request if it is of this shape."""
@@ -94,7 +102,7 @@ class ProduceAlike:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._last: tuple[int, str | None, str] | None = None
+        self._last: tuple[int, str | None, str, bytes] | None = None
         self._shape: _Shape | None = None
         self._durable: Durable | None = None
         self._gathered: list[_Waiting] = []
@@ -106,7 +114,7 @@ class ProduceAlike:
         self._shape = None
         if len(topics) != 1 or len(topics[0].partition_data) != 1:
             return
-        seen = header.api_version, header.client_id, topics[0].name
+        seen = header.api_version, header.client_id, topics[0].name, topics[0].topic_id
         alike, self._last = seen == self._last, seen
         if (
             alike
@@ -129,8 +137,9 @@ class ProduceAlike:
         (correlation_id,) = _INT32.unpack_from(frame, 8)
         service = self._service
         try:
+            topic = shape.topic or self._name(shape.topic_id)
             published = service.broker.append_batch(
-                shape.topic, partition, records, joins=produce.joins(shape.header)
+                topic, partition, records, joins=produce.joins(shape.header)
             )
         except UnknownTopic:
             return None
@@ -141,7 +150,7 @@ class ProduceAlike:
             return published
         service.counts.requests[PRODUCE.key] += 1
         produce.count(service.counts, published, len(records))
-        start = service.broker.bounds(shape.topic, partition).start
+        start = service.broker.bounds(topic, partition).start
         answer = (
             _HEAD.pack(shape.size, correlation_id)
             + shape.before
@@ -151,6 +160,12 @@ class ProduceAlike:
         if published.durable.done:
             return (answer,)
         return self._later(shape, published.durable, answer, partition)
+
+    def _name(self, topic_id: bytes) -> str:
+        found = name_of(self._service, topic_id)
+        if found is None:
+            raise UnknownTopic(topic_id.hex())
+        return found
 
     def _later(self, shape: _Shape, durable: Durable, answer: bytes, partition: int) -> Later:
         """Answer when the batch is durable, with all others that become so at the same time."""
@@ -178,13 +193,9 @@ class ProduceAlike:
         self, shape: _Shape, correlation_id: int, partition: int, error: MainstemError
     ) -> Answer:
         header = shape.header
-        body = _body(shape.topic, produce.refused(header, partition, error))
+        body = shape.body(produce.refused(header, partition, error))
         self._service.counts.answered(header.api_key, header.api_version, body)
         return encode_response(header.api_key, header.api_version, correlation_id, body)
-
-
-def _body(topic: str, partition: ProducedPartition) -> ProduceResponse:
-    return ProduceResponse((ProducedTopic(name=topic, partition_responses=(partition,)),))
 
 
 def _prefix(header: RequestHeader, request: ProduceRequest, flexible: bool) -> bytes:
@@ -198,7 +209,10 @@ def _prefix(header: RequestHeader, request: ProduceRequest, flexible: bool) -> b
         return head + _INT16.pack(-1) + acks + timeout + _INT32.pack(1) + named + _INT32.pack(1)
     # No tags, no transactional id; counts and lengths are one more than what they count.
     # A name that needs two bytes for its length gets no prefix that would ever be met.
-    return head + b"\0\0" + acks + timeout + b"\2" + bytes([len(name) + 1 & 0x7F]) + name + b"\2"
+    named = bytes([len(name) + 1 & 0x7F]) + name
+    if header.api_version >= produce.BY_ID:
+        named = request.topic_data[0].topic_id
+    return head + b"\0\0" + acks + timeout + b"\2" + named + b"\2"
 
 
 def _sized(frame: memoryview, at: int) -> memoryview | None:
