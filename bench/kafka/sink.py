@@ -225,7 +225,7 @@ async def serve(options: Options) -> None:
     scratch = memoryview(bytearray(READ_BYTES))
     server = await loop.create_server(lambda: Connection(sink, scratch), sink.host, 0)
     sink.port = int(server.sockets[0].getsockname()[1])
-    print(f"at {sink.host}:{sink.port}", flush=True)
+    print(f"bootstrap.servers={sink.host}:{sink.port}", flush=True)
     told = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, told.set)
     await told.wait()

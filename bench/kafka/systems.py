@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 PATIENCE_S = 20
 ANY_PORT = "127.0.0.1:0"
-_LISTENS = re.compile(r"\bat (127\.0\.0\.1:\d+)")
+_LISTENS = re.compile(r"bootstrap\.servers=(127\.0\.0\.1:\d+)")
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("mainstem")
 
@@ -135,7 +135,7 @@ class Sink:
 
 
 class _Server:
-    """A process that says where it listens, in its first line: ``... at HOST:PORT ...``."""
+    """A process that says where it listens: ``bootstrap.servers=HOST:PORT``."""
 
     def __init__(self, command: Sequence[str], output: Path) -> None:
         self._command = command
@@ -149,8 +149,10 @@ class _Server:
                 self._command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
             )
         self.pid = self._process.pid
+        until = time.monotonic() + PATIENCE_S
         while not (found := _LISTENS.search(said := self._output.read_text())) or said[-1] != "\n":
-            if self._process.poll() is not None:
+            if self._process.poll() is not None or time.monotonic() > until:
+                self._process.kill()
                 raise SystemExit(f"{' '.join(self._command)} did not start: {said}")
             time.sleep(0.001)
         self.address = found[1]
