@@ -1,4 +1,4 @@
-"""The async twins: ``async with mainstem.aio.open("data") as stem``.
+"""The async twins: ``async with mainstem.aio.open("data") as stem``, and ``connect``.
 
 Appending is quick and done at once on the event loop; what is awaited is durability, room in a
 topic that is full, and the tail. None of these takes a thread. Opening, closing and administering
@@ -8,43 +8,72 @@ topics and groups may touch many files, and run in one.
 import asyncio
 import os
 from collections.abc import AsyncIterable, Callable, Generator, Iterable, Iterator
-from functools import partial
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypeVar
 
 from mainstem.broker.overload import Held
+from mainstem.client.async_administration import AsyncGroups, AsyncTopics
 from mainstem.client.async_subscription import AsyncSubscription
 from mainstem.client.embedded import EmbeddedStem, open_stem
-from mainstem.client.groups import EmbeddedGroups
 from mainstem.client.loops import until_durable
 from mainstem.client.publishing import Wait, event_of
-from mainstem.client.stem import GroupInfo, HeadersLike, Key, Lag, Start, TopicInfo, Value
-from mainstem.client.topics import EmbeddedTopics
+from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.values import make_event
 from mainstem.core.event import Event, Position
 
-__all__ = ["AsyncGroups", "AsyncStem", "AsyncSubscription", "AsyncTopics", "open"]
+if TYPE_CHECKING:
+    from mainstem.client.async_connected import AsyncConnectedStem
+    from mainstem.remote.link import Setting
+
+__all__ = ["AsyncGroups", "AsyncStem", "AsyncSubscription", "AsyncTopics", "connect", "open"]
 
 
-def open(path: str | os.PathLike[str], **config: object) -> "Opening":  # noqa: A001 - as in gzip
+def open(path: str | os.PathLike[str], **config: object) -> "Opening[AsyncStem]":  # noqa: A001 - as in gzip
     """Open a log as ``mainstem.open`` does; use with ``async with`` or ``await``."""
-    return Opening(partial(open_stem, path, **config))
+    return Opening(lambda: AsyncStem(open_stem(path, **config)))
 
 
-class Opening:
+def connect(
+    address: str, *, timeout_s: float = 5.0, **settings: "Setting"
+) -> "Opening[AsyncConnectedStem]":
+    """Connect to a server as ``mainstem.connect`` does; use with ``async with`` or ``await``."""
+
+    def make() -> "AsyncConnectedStem":
+        # Who only opens logs of this process does not wait for the import of a Kafka client.
+        from mainstem.client import async_connected, connected  # noqa: PLC0415
+
+        made = connected.connect(address, timeout_s=timeout_s, **settings)
+        return async_connected.AsyncConnectedStem(made)
+
+    return Opening(make)
+
+
+class _Exits(Protocol):
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+S = TypeVar("S", bound=_Exits)
+
+
+class Opening(Generic[S]):
     """A stem that is about to be opened."""
 
-    def __init__(self, make: Callable[[], EmbeddedStem]) -> None:
+    def __init__(self, make: Callable[[], S]) -> None:
         self._make = make
-        self._stem: AsyncStem | None = None
+        self._stem: S | None = None
 
-    def __await__(self) -> Generator[object, None, "AsyncStem"]:
+    def __await__(self) -> Generator[object, None, S]:
         """Return the open stem."""
-        return self._open().__await__()
+        return asyncio.to_thread(self._make).__await__()
 
-    async def __aenter__(self) -> "AsyncStem":
+    async def __aenter__(self) -> S:
         """Return the open stem."""
-        self._stem = await self._open()
+        self._stem = await self
         return self._stem
 
     async def __aexit__(
@@ -56,9 +85,6 @@ class Opening:
         """Close it."""
         if self._stem is not None:
             await self._stem.__aexit__(kind, error, trace)
-
-    async def _open(self) -> "AsyncStem":
-        return AsyncStem(await asyncio.to_thread(self._make))
 
 
 class AsyncStem:
@@ -160,67 +186,3 @@ class AsyncStem:
         if wait.until_ms is not None:
             timeout_s = max(0, wait.until_ms - self._stem.node.now_ms()) / 1000
         await until_durable(wait.durable, timeout_s)
-
-
-class AsyncTopics:
-    """What can be done with topics."""
-
-    def __init__(self, topics: EmbeddedTopics) -> None:
-        self._topics = topics
-
-    async def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:
-        """Create a topic; settings are those of ``TopicSettings``."""
-        create = partial(self._topics.create, name, exist_ok=exist_ok, **settings)
-        return await asyncio.to_thread(create)
-
-    async def list(self, pattern: str = "*", *, internal: bool = False) -> tuple[TopicInfo, ...]:
-        """Return the topics whose names match a pattern such as ``orders.*``."""
-        return await asyncio.to_thread(self._topics.list, pattern, internal=internal)
-
-    async def show(self, name: str) -> TopicInfo:
-        """Return one topic."""
-        return await asyncio.to_thread(self._topics.show, name)
-
-    async def alter(self, name: str, **settings: object) -> TopicInfo:
-        """Change settings; partitions may only grow."""
-        return await asyncio.to_thread(partial(self._topics.alter, name, **settings))
-
-    async def delete(self, name: str) -> None:
-        """Delete a topic and all it holds."""
-        await asyncio.to_thread(self._topics.delete, name)
-
-    async def trim(self, name: str, before: Start, *, partition: int | None = None) -> TopicInfo:
-        """Delete the events before an offset or a time; ``latest`` empties the topic."""
-        return await asyncio.to_thread(self._topics.trim, name, before, partition=partition)
-
-
-class AsyncGroups:
-    """What can be done with groups."""
-
-    def __init__(self, groups: EmbeddedGroups) -> None:
-        self._groups = groups
-
-    async def list(self) -> tuple[GroupInfo, ...]:
-        """Return every group that is live or has cursors."""
-        return await asyncio.to_thread(self._groups.list)
-
-    async def show(self, name: str) -> GroupInfo:
-        """Return one group."""
-        return await asyncio.to_thread(self._groups.show, name)
-
-    async def seek(
-        self,
-        name: str,
-        topic: str,
-        to: Start,
-        *,
-        partition: int | None = None,
-        dry_run: bool = False,
-    ) -> tuple[Lag, ...]:
-        """Move the cursors of a group that has no live members; return where they are then."""
-        seek = partial(self._groups.seek, partition=partition, dry_run=dry_run)
-        return await asyncio.to_thread(seek, name, topic, to)
-
-    async def delete(self, name: str) -> None:
-        """Forget a group that has no live members."""
-        await asyncio.to_thread(self._groups.delete, name)

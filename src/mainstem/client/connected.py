@@ -1,7 +1,7 @@
 """A log on a server, ours or a real Kafka: ``mainstem.connect``."""
 
 import atexit
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Literal, Self
 from weakref import WeakSet
@@ -74,14 +74,29 @@ class ConnectedStem:
         partition: int | None = None,
     ) -> Position:
         """Append one event; return where it stands, once it is as durable as the topic says."""
-        self._check_open()
         event = make_event(value, key, headers, timestamp_ms)
         try:
-            return Delivery(self._producers.to(topic), topic, event, partition).wait()
+            return self.send(topic, event, partition).wait()
         except (UnknownTopic, UnknownPartition):
-            # It may be there since we looked.
+            return self.send(topic, event, partition, anew=True).wait()
+
+    def send(
+        self,
+        topic: str,
+        event: Event,
+        partition: int | None,
+        told: Callable[[], None] | None = None,
+        *,
+        anew: bool = False,
+    ) -> Delivery:
+        """Put an event on its way; ``told`` is called, in another thread, when it has arrived.
+
+        ``anew`` looks at the topic again, which may be there by now.
+        """
+        self._check_open()
+        if anew:
             self._producers.forget(topic)
-            return Delivery(self._producers.to(topic), topic, event, partition).wait()
+        return Delivery(self._producers.to(topic), topic, event, partition, told)
 
     def publish_many(
         self, topic: str, events: Iterable[Value | Event], *, partition: int | None = None

@@ -150,8 +150,15 @@ class Delivery:
     """One event on its way."""
 
     def __init__(
-        self, producing: Producing, topic: str, event: Event, partition: int | None
+        self,
+        producing: Producing,
+        topic: str,
+        event: Event,
+        partition: int | None,
+        told: Callable[[], None] | None = None,
     ) -> None:
+        """Put it on its way; ``told`` is called, in another thread, once ``wait`` need not wait."""
+        self._told = told
         self._refusal = partial(producing.refusal, topic=topic, event=event, partition=partition)
         self._done = threading.Event()
         self._error: KafkaError | None = None
@@ -170,6 +177,8 @@ class Delivery:
         if error is None:
             self._position = Position(message.partition() or 0, message.offset() or 0)
         self._done.set()
+        if self._told is not None:
+            self._told()
 
 
 class Deliveries:
