@@ -237,3 +237,16 @@ def test_a_first_join_waits_no_longer_than_a_client_would() -> None:
     room.pass_time(5_000)
 
     assert newcomer.error is UnknownMember
+
+
+def test_members_are_seen_among_all_groups_until_they_leave() -> None:
+    room = Room()
+    joined = room.stable(2)
+
+    (found,) = room.broker.groups()
+
+    assert (found.name, found.state) == ("g", "live")
+    assert found.members == {each.member_id: () for each in joined}
+    assert room.broker.group("g") == found
+    room.leave(*joined)
+    assert room.broker.groups() == []

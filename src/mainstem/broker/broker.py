@@ -306,13 +306,13 @@ class Broker:
         """Return one group; raises UnknownGroup."""
         with self._state.lock:
             self._check_known(name)
-            return group_state(self._state, name)
+            return group_state(self._state, name, self.classic.members(name))
 
     def groups(self) -> list[GroupState]:
         """Return every group that is live or has cursors, by name."""
         names = self.group_names()
         with self._state.lock:
-            return [group_state(self._state, name) for name in names]
+            return [group_state(self._state, name, self.classic.members(name)) for name in names]
 
     def group_names(self) -> list[str]:
         """Return the names of the groups that are live or have cursors."""

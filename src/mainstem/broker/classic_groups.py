@@ -244,6 +244,11 @@ class ClassicGroups:
             known = {*self._rebalances.groups, *self.generations, *self._state.cursors.groups()}
             return sorted(known)
 
+    def members(self, name: str) -> list[str]:
+        """Return the ids of a group's members; used under the lock."""
+        found = self._rebalances.groups.get(name)
+        return [] if found is None else list(found.members)
+
     def describe(self, name: str) -> GroupDescription:
         """Return a group; one that nobody knows is Dead."""
         with self._state.lock:

@@ -1,5 +1,6 @@
 """How far groups are behind: in each partition, and as a whole."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -32,7 +33,7 @@ class GroupState(msgspec.Struct, frozen=True):
     name: str
     state: Literal["empty", "live"]
     members: dict[str, tuple[tuple[str, int], ...]]
-    """Member id to the partitions (topic, number) it owns."""
+    """Member id to the partitions (topic, number) it owns; none, where members keep that."""
     lags: tuple[Lag, ...]
 
 
@@ -47,9 +48,13 @@ def lag(state: State, group: str, topic: str | None = None) -> tuple[Lag, ...]:
     return tuple(sorted(found, key=lambda each: (each.topic, each.partition)))
 
 
-def group_state(state: State, group: str) -> GroupState:
-    """Return a group: its members, what they own, and how far it has got."""
-    owned: dict[str, list[tuple[str, int]]] = {member: [] for member in state.groups.members(group)}
+def group_state(state: State, group: str, others: Iterable[str] = ()) -> GroupState:
+    """Return a group: its members, what they own, and how far it has got.
+
+    ``others``: members of another kind; what they own is known to themselves only.
+    """
+    members = (*state.groups.members(group), *others)
+    owned: dict[str, list[tuple[str, int]]] = {member: [] for member in members}
     lags = lag(state, group)
     for each in lags:
         if each.member is not None:
