@@ -16,6 +16,7 @@ with atheris.instrument_imports(include=["mainstem"]):
     from tests.faults.fuzz_targets import TARGETS
 
     from mainstem.heads.kafka import codec
+    from mainstem.heads.kafka.decoders import decoder
     from mainstem.heads.kafka.messages import APIS
 
 
@@ -24,7 +25,7 @@ def instrument_decoders() -> None:
     for api in APIS.values():
         for version in range(api.first, api.last + 1):
             flexible = api.flexible(version)
-            decode = atheris.instrument_func(codec.decoder(api.request, version, flexible))
+            decode = atheris.instrument_func(decoder(api.request, version, flexible))
             codec._request_decoders[api.key, version] = decode, flexible
 
 

@@ -12,11 +12,22 @@ from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.table import SERVED
 from mainstem.heads.kafka.codec import encode_request
 from mainstem.heads.kafka.fields import Wire
+from mainstem.heads.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from mainstem.heads.kafka.messages.produce import (
     PRODUCE,
     ProducePartition,
     ProduceRequest,
     ProduceTopic,
+)
+from mainstem.heads.kafka.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TransactionTopic,
+    TxnCommitPartition,
+    TxnCommitTopic,
+    TxnOffsetCommitRequest,
 )
 from mainstem.heads.shape import Piece
 
@@ -61,20 +72,56 @@ def _unpacking() -> Iterator[bytes]:
 
 
 def _conversations() -> Iterator[bytes]:
-    every = [
+    yield from (
         _frame(api.key, version, filled(api.request, version)).replace(NAME, TOPIC.encode())
         for api, version in EVERY_API
         if api.key in SERVED and SERVED[api.key].first <= version <= SERVED[api.key].last
-    ]
-    yield from every
+    )
     for version in (3, 9, 12):
-        batch = bytes(build([Event(b"value", b"key")], now_ms=NOW_MS))
-        partition = ProducePartition(index=7, records=batch)
-        topic = ProduceTopic(name=TOPIC, partition_data=(partition,))
-        body = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=(topic,))
-        produced = _frame(PRODUCE.key, version, body)
-        yield produced
-        yield produced + every[-1] + produced
+        yield _produced(version, transactional=False)
+    for rules in ((0, 0, 0, 0, 0, 3, 4), (5, 3, 4, 5, 5, 12, 12)):
+        yield _transaction(*rules)
+
+
+def _produced(version: int, *, transactional: bool) -> bytes:
+    first = 0 if transactional else -1
+    batch = build(
+        [Event(b"value", b"key")],
+        now_ms=NOW_MS,
+        producer_id=first,
+        producer_epoch=first,
+        base_sequence=first,
+        transactional=transactional,
+    )
+    topic = ProduceTopic(name=TOPIC, partition_data=(ProducePartition(7, bytes(batch)),))
+    name = TOPIC if transactional else None
+    return _frame(PRODUCE.key, version, ProduceRequest(name, -1, 1000, (topic,)))
+
+
+def _transaction(
+    init: int, add: int, offsets: int, commit: int, end: int, produce: int, fetch: int
+) -> bytes:
+    """Return all that is said in a transaction of the first producer, and what is read then."""
+    cursor = TxnCommitTopic(TOPIC, (TxnCommitPartition(7, 1),))
+    wanted = FetchTopic(topic=TOPIC, partitions=(FetchPartition(7, partition_max_bytes=1000),))
+    return b"".join(
+        (
+            _frame(22, init, InitProducerIdRequest(TOPIC, 60_000)),
+            _frame(
+                24,
+                add,
+                AddPartitionsToTxnRequest(
+                    v3_and_below_transactional_id=TOPIC,
+                    v3_and_below_topics=(TransactionTopic(TOPIC, (7,)),),
+                ),
+            ),
+            _produced(produce, transactional=True),
+            _frame(25, offsets, AddOffsetsToTxnRequest(TOPIC, group_id=TOPIC)),
+            _frame(28, commit, TxnOffsetCommitRequest(TOPIC, TOPIC, topics=(cursor,))),
+            _frame(26, end, EndTxnRequest(TOPIC, committed=True)),
+            _frame(1, fetch, FetchRequest(isolation_level=1, topics=(wanted,))),
+        )
+    )
 
 
 def _frame(key: int, version: int, body: Wire) -> bytes:
