@@ -20,7 +20,7 @@ class Topic:
 
     def __init__(self, address: str, name: str, partitions: int = 1, **config: str) -> None:
         self.address, self.name = address, name
-        self.admin = AdminClient({"bootstrap.servers": address})
+        self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
         self.make(partitions, **config)
 
     def make(self, partitions: int = 1, **config: str) -> None:
@@ -50,7 +50,7 @@ class Topic:
     ) -> None:
         """Write events; those with a time are a millisecond apart."""
         settings = {name.replace("_", "."): value for name, value in config.items()}
-        producer = Producer({"bootstrap.servers": self.address, **settings})
+        producer = Producer({"bootstrap.servers": self.address, "log_level": 0, **settings})
         for number, value in enumerate(values):
             producer.produce(
                 self.name,
@@ -69,7 +69,11 @@ class Topic:
     def begin(self, values: Sequence[str], partition: int = 0) -> Producer:
         """Write events in a transaction and leave it open."""
         producer = Producer(
-            {"bootstrap.servers": self.address, "transactional.id": f"{self.name}-writer"}
+            {
+                "bootstrap.servers": self.address,
+                "log_level": 0,
+                "transactional.id": f"{self.name}-writer",
+            }
         )
         producer.init_transactions(PATIENCE_S)
         producer.begin_transaction()
@@ -78,8 +82,8 @@ class Topic:
         producer.flush(PATIENCE_S)
         return producer
 
-    def values(self) -> list[bytes | None]:
-        """Return the committed events, partition by partition, as any consumer would see them."""
+    def events(self, partition: int = 0) -> list[tuple[int, str]]:
+        """Return offset and value of the committed events, as any consumer would see them."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.address,
@@ -89,21 +93,21 @@ class Topic:
                 "isolation.level": "read_committed",
             }
         )
-        count = len(consumer.list_topics(self.name, PATIENCE_S).topics[self.name].partitions)
-        found: dict[int, list[bytes | None]] = {}
-        for partition in range(count):
-            consumer.assign([TopicPartition(self.name, partition, 0)])
-            found[partition] = []
-            while True:
-                message = consumer.poll(PATIENCE_S)
-                assert message is not None
-                error = message.error()
-                if error is not None:
-                    assert error.code() == KafkaError._PARTITION_EOF, error
-                    break
-                found[partition].append(message.value())
-        consumer.close()
-        return [value for partition in range(count) for value in found[partition]]
+        consumer.assign([TopicPartition(self.name, partition, 0)])
+        found: list[tuple[int, str]] = []
+        while True:
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                consumer.close()
+                return found
+            found.append((message.offset() or 0, (message.value() or b"").decode()))
+
+    def values(self) -> list[str]:
+        """Return the values of the first partition's committed events."""
+        return [value for _, value in self.events()]
 
 
 def stream(topic: Topic, **options: str) -> StreamReader:
