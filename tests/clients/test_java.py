@@ -66,7 +66,7 @@ def test_members_share_the_partitions_and_take_over(java: Java, assignor: str) -
 
 
 @pytest.mark.shows("administration", "topics", "partitions", "settings", "groups", "cluster")
-@pytest.mark.shows("administration", "delete records", "offsets by time", "sizes")
+@pytest.mark.shows("administration", "delete records", "offsets by time", "sizes", "group offsets")
 def test_topics_and_groups_are_administered(java: Java) -> None:
     java("roundtrip", f"{PLAIN},group.id=java.gzip", "java.gzip", "1")
 
@@ -81,6 +81,8 @@ def test_topics_and_groups_are_administered(java: Java) -> None:
         "MaxTimestampSpec true",
         "stored true",
         "start 1",
+        "resources true",
         "groups true",
+        "cursors true 0",
         "listed false",
     ]

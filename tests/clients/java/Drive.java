@@ -10,6 +10,7 @@ import java.util.Set;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ListConfigResourcesOptions;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -142,8 +143,14 @@ public final class Drive {
             System.out.println("stored " + (size > 0));
             var trimmed = admin.deleteRecords(Map.of(place, RecordsToDelete.beforeOffset(1)));
             System.out.println("start " + trimmed.lowWatermarks().get(place).get().lowWatermark());
+            var resources = admin.listConfigResources(Set.of(ConfigResource.Type.TOPIC), new ListConfigResourcesOptions());
+            System.out.println("resources " + resources.all().get().contains(resource));
             System.out.println("groups " + admin.listGroups().all().get().stream()
                     .anyMatch(it -> it.groupId().equals("java.gzip")));
+            var cursors = admin.listConsumerGroupOffsets("java.gzip").partitionsToOffsetAndMetadata().get();
+            admin.deleteConsumerGroupOffsets("java.gzip", cursors.keySet()).all().get();
+            var left = admin.listConsumerGroupOffsets("java.gzip").partitionsToOffsetAndMetadata().get();
+            System.out.println("cursors " + !cursors.isEmpty() + " " + left.size());
             admin.deleteTopics(Set.of(topic)).all().get();
             System.out.println("listed " + admin.listTopics().names().get().contains(topic));
         }
