@@ -74,7 +74,8 @@ class HttpSession:
         length = headers.get(b"content-length")
         if b"transfer-encoding" in headers and length is not None:
             raise self._refusal(400, "Content-Length together with Transfer-Encoding")
-        if _name(headers.get(b"host", b"")) not in _LOCAL:
+        # Without one it is HTTP/1.0 from a load balancer's probe; a browser always sends it.
+        if b"host" in headers and _name(headers[b"host"]) not in _LOCAL:
             reason = "the Host header does not name this machine: use 127.0.0.1 or localhost"
             raise self._refusal(421, reason)
         if request.method not in METHODS:
