@@ -19,6 +19,7 @@ COMMANDS = {
     "sub": ("mainstem.cli.sub:sub", "Print events, and wait for more."),
     "topic": ("mainstem.cli.topic:topic", "List, create, show, alter, remove and trim topics."),
     "group": ("mainstem.cli.group:group", "List, show, seek and remove groups; their lag."),
+    "pipeline": ("mainstem.cli.pipeline:pipeline", "Run data pipelines on Spark; how they stand."),
     "serve": ("mainstem.cli.serve:serve", "Let Kafka clients connect."),
     "verify": ("mainstem.cli.offline:verify", "Check every byte of a data directory."),
     "repair": ("mainstem.cli.offline:repair", "Set damaged parts of a data directory aside."),

@@ -76,9 +76,14 @@ class Pipeline(msgspec.Struct, frozen=True):
     file: Path
     tables: tuple[Table, ...]
 
-    def table(self, name: str) -> Table | None:
-        """Return a table by its name."""
-        return next((each for each in self.tables if each.name == name), None)
+    def above(self, table: Table, name: str) -> Table | None:
+        """Return the table that a source names, which stands above; None if it is a topic."""
+        for each in self.tables:
+            if each.name == table.name:
+                break
+            if each.name == name:
+                return each
+        return None
 
     def dead_topic(self, into: str | None = None) -> str:
         """Return where events go that cannot be decoded; a replay has dead letters of its own."""

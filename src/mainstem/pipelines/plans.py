@@ -112,7 +112,7 @@ class Planning:
         return raw.load().limit(SAMPLE_EVENTS).select(F.expr("string(value)").alias("value"))
 
     def _input(self, table: Table, source: Source, number: int, place: Place) -> DataFrame:
-        above = self._pipeline.table(source.name)
+        above = self._pipeline.above(table, source.name)
         if above is None:
             rows = self._topic(table, source, number)
         elif above.keeps_rows:
@@ -151,7 +151,7 @@ class Planning:
         return good_rows(stopping_at_bad(rows) if table.bad == "stop" else rows)
 
     def _end(self, rows: DataFrame, column: str, place: Place) -> DataFrame:
-        lines = self._spark.readStream.format("text").load(str(place.end.resolve()))
+        lines = self._spark.readStream.format("text").load(str(place.end))
         return lines.select(
             *(
                 F.lit(_LAST if field.name == column else None)
@@ -185,5 +185,5 @@ def group_of(pipeline: Pipeline, table: Table, into: str | None) -> str:
 
 def short(error: PySparkException) -> str:
     """Return what went wrong without Spark's plans and stack traces."""
-    text = str(error).split("\nJVM stacktrace")[0].split(";\n")[0].strip()
+    text = str(error).split("\nJVM stacktrace")[0].split("=== Streaming Query")[0].split(";\n")[0]
     return " ".join(text.split())[:1000]

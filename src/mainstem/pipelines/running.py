@@ -17,11 +17,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -32,12 +33,16 @@ from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefu
 from mainstem.pipelines.plans import Bounds, Planning, group_of, short
 from mainstem.pipelines.progress import Batch, batch_of
 from mainstem.pipelines.sinks.port import Mark
+from mainstem.pipelines.sinks.topic import TopicSink
 from mainstem.pipelines.standing import Failure, Place, Standing, held, pipeline_directory
 from mainstem.remote.administering import Administration
 from mainstem.remote.cursors import Cursors
 from mainstem.remote.link import Link
 
 _LOOK_S = 0.1
+_SETTLE_S = 5.0
+_AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
+"""Tables of a bounded run side by side."""
 _STOPPED = "mainstem: stopped before this batch"
 _BAD_EVENT = re.compile(
     r"bad event: (?P<reason>.*?); (?P<event>topic \S+, partition \d+, offset \d+)"
@@ -88,7 +93,7 @@ def run(
             _check_fresh(pipeline, request, directory)
         planning = Planning(spark, pipeline, request.address, request.into, request.bounds)
         runs = [
-            TableRun(spark, pipeline, _targeted(table, request.into), request, planning, directory)
+            TableRun(spark, pipeline, _targeted(table, request), request, planning, directory)
             for table in pipeline.tables
         ]
         for each in runs:
@@ -101,8 +106,11 @@ def run(
         return {each.table.name: each.standing for each in runs}
 
 
-def _targeted(table: Table, into: str | None) -> Table:
-    return msgspec.structs.replace(table, sink=table.sink.beside(into)) if into else table
+def _targeted(table: Table, request: Request) -> Table:
+    sink = table.sink.beside(request.into) if request.into else table.sink
+    if isinstance(sink, TopicSink) and not sink.address:
+        sink = msgspec.structs.replace(sink, address=request.address)
+    return msgspec.structs.replace(table, sink=sink)
 
 
 def _check_fresh(pipeline: Pipeline, request: Request, directory: Path) -> None:
@@ -134,7 +142,7 @@ def _levels(runs: Sequence["TableRun"]) -> list[list["TableRun"]]:
 
 def _each_until_done(runs: Sequence["TableRun"], tell: Tell, stop: threading.Event) -> None:
     """Run tables that do not need one another to their ends, side by side."""
-    with ThreadPoolExecutor(len(runs)) as pool:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
         done = [pool.submit(each.until_done, tell, stop) for each in runs]
     for each in done:
         each.result()
@@ -147,6 +155,7 @@ def _together(runs: Iterable["TableRun"], tell: Tell, stop: threading.Event) -> 
         for each in runs:
             each.start()
             started.append(each)
+            each.settle(tell)
         while all(each.active for each in started) and not stop.is_set():
             for each in started:
                 each.look(tell)
@@ -179,7 +188,7 @@ class TableRun:
         self._planning = planning
         self._place = Place(directory / table.name)
         self._query: StreamingQuery | None = None
-        self._error: MainstemError | None = None
+        self._error: BaseException | None = None
         self._told = -1
         self.standing = Standing("stopped")
         self._frame: DataFrame | None = None
@@ -245,7 +254,8 @@ class TableRun:
                 raise PipelineFailed(_STOPPED)
             try:
                 sink.write(rows, Mark(mark, number))
-            except MainstemError as error:
+            except BaseException as error:
+                # Spark would tell it with two stack traces and a plan around it.
                 self._error = error
                 raise
 
@@ -276,7 +286,7 @@ class TableRun:
         """Let the batch end that is being written, stop, and return what went wrong, if any."""
         assert self._query is not None
         while self._query.isActive and self._query.status["isTriggerActive"]:
-            self._query.awaitTermination(1)
+            self._wait(_LOOK_S)
         if self._query.isActive:
             self._query.stop()
         self.look(tell)
@@ -285,9 +295,25 @@ class TableRun:
             self._keep(state="stopped", pid=0)
             self._move_cursors()
             return None
-        reason = str(self._error) if self._error else short(failure)
-        told = self._fail(reason)
+        told = self._fail(_said(self._error) if self._error else short(failure))
         return PipelineFailed(f"table {self.table.name!r} stopped: {told}")
+
+    def _wait(self, seconds: float) -> None:
+        assert self._query is not None
+        # A failure is looked at in the end.
+        with suppress(StreamingQueryException):
+            self._query.awaitTermination(seconds)  # type: ignore[arg-type]
+
+    def settle(self, tell: Tell) -> None:
+        """Wait until the query has begun to read, or for a while.
+
+        Spark starts a Python process for each topic, and gives up if it takes more than 10 s to
+        come up: on a busy machine many at once do.
+        """
+        until = time.monotonic() + _SETTLE_S
+        while self.active and self._told < 0 and time.monotonic() < until:
+            self._wait(_LOOK_S)
+            self.look(tell)
 
     # A bounded run
 
@@ -310,8 +336,7 @@ class TableRun:
             self.look(tell)
             if stop.is_set():
                 self.gate.closed.set()
-            assert self._query is not None
-            self._query.awaitTermination(_LOOK_S)  # type: ignore[arg-type]
+            self._wait(_LOOK_S)
         if (error := self.finish(tell)) is not None:
             raise error
 
@@ -349,3 +374,7 @@ class TableRun:
             link = Link(self._request.address, timeout_s=10, settings={})
             group = group_of(self._pipeline, self.table, self._request.into)
             Cursors(Administration(link)).move(group, places)
+
+
+def _said(error: BaseException) -> str:
+    return str(error) if isinstance(error, MainstemError) else f"{type(error).__name__}: {error}"

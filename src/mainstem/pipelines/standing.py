@@ -70,9 +70,10 @@ class Place:
     """The directory of one table's state."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.checkpoint = directory / "checkpoint"
-        self.end = directory / "end"
+        # Spark's JVM has a working directory of its own.
+        self.directory = directory.resolve()
+        self.checkpoint = self.directory / "checkpoint"
+        self.end = self.directory / "end"
 
     def prepare(self) -> None:
         """Make the directories."""

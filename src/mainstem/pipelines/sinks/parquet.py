@@ -78,7 +78,8 @@ class ParquetSink(msgspec.Struct, frozen=True):
 
     def write(self, rows: "DataFrame", mark: Mark) -> None:
         """Write the files of a batch, then the manifest that makes them count."""
-        root = Path(self.path)
+        # Spark's JVM has a working directory of its own.
+        root = Path(self.path).resolve()
         stem = f"{mark.pipeline}-{mark.batch:010}"
         manifest = root / MANIFESTS / f"{stem}.json"
         if manifest.exists():

@@ -1,0 +1,365 @@
+"""``mainstem pipeline``: run data pipelines on Spark, see how they stand, compare replays."""
+
+import json
+import signal
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from mainstem.cli.asking import confirm, yes_option
+from mainstem.cli.exits import Exit, Refused, say
+from mainstem.cli.help import Group
+from mainstem.cli.rows import Format, Row, chosen, format_option, print_json, print_rows
+from mainstem.cli.target import at_option, is_address, target_of
+from mainstem.cli.units import parse_ms, parse_time
+from mainstem.pipelines.standing import DEFAULT_STATE, Standing, standings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mainstem.pipelines.definitions import Pipeline
+    from mainstem.pipelines.running import Report, Request
+
+_TO = "end|TIME|OFFSETS"
+_EDGE = (
+    "TIME is ms since 1970, 2026-11-15T09:00Z, 2026-11-15 or -1h (ago); "
+    'OFFSETS are \'{"orders": {"0": 100}}\'.'
+)
+_file = click.argument("file", type=click.Path(path_type=Path))
+_name = click.option("--name", help="The pipeline's name.  [default: the file's]")
+_state = click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_STATE,
+    envvar="MAINSTEM_PIPELINES",
+    show_default=True,
+    help="Directory of checkpoints and figures.",
+)
+
+
+@click.group(
+    cls=Group,
+    epilog="""
+    mainstem pipeline run shop.py --stream
+    mainstem pipeline run shop.py --batch --to 2026-11-15T09:00Z
+    mainstem pipeline run shop.py --replay --into fixed
+    mainstem pipeline diff shop.py fixed
+    mainstem pipeline swap shop.py fixed
+    mainstem pipeline ls
+    """,
+)
+def pipeline() -> None:
+    """Run data pipelines on Spark, see how they stand, compare replays."""
+
+
+@pipeline.command(
+    epilog="""
+    mainstem pipeline run shop.py --stream --every 1s
+    mainstem pipeline run shop.py --batch --to 2026-11-15T09:00Z
+    mainstem pipeline run shop.py --batch --to end --complete
+    mainstem pipeline run shop.py --batch --from 2026-11-14 --to 2026-11-15 --into sunday
+    mainstem pipeline run shop.py --replay --into fixed
+    mainstem pipeline run shop.py --stream --master spark://host:7077
+    """,
+)
+@_file
+@click.option("--stream", "mode", flag_value="stream", help="Until stopped.")
+@click.option("--batch", "mode", flag_value="batch", help="From where it stands to --to, then end.")
+@click.option("--replay", "mode", flag_value="replay", help="From the first event, into copies.")
+@click.option("--from", "begin", metavar="TIME|OFFSETS", help="With --batch: only from here on.")
+@click.option("--to", "end", metavar=_TO, default="end", show_default=True, help=_EDGE)
+@click.option("--into", metavar="NAME", help="Write copies of the tables under this name.")
+@click.option("--complete", is_flag=True, help="No more input will come: close open windows.")
+@click.option(
+    "--every", metavar="DURATION", default="0s", show_default=True, help="Between batches."
+)
+@click.option("--max-rows", type=click.IntRange(1), help="Most events of a batch, of each topic.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--remote", metavar="sc://HOST:PORT", help="A Spark Connect server instead.")
+@_name
+@_state
+@at_option
+def run(
+    *,
+    file: Path,
+    mode: str | None,
+    begin: str | None,
+    end: str,
+    into: str | None,
+    complete: bool,
+    every: str,
+    max_rows: int | None,
+    master: str,
+    remote: str | None,
+    name: str | None,
+    state: Path,
+    at: str | None,
+) -> None:
+    """Run a pipeline file: as a stream, up to a point, over a range, or again from the start.
+
+    A stream, and a batch without --from, go on where the pipeline stands. SIGTERM and Ctrl-C let
+    the current batch finish. On a terminal the progress is shown, in a pipe it is JSON lines.
+    """
+    from mainstem.pipelines.definitions import load  # noqa: PLC0415 - only what is used
+    from mainstem.pipelines.session import spark_session  # noqa: PLC0415
+
+    _check_mode(mode, begin, into, end, complete=complete)
+    loaded = load(file, name)
+    address = _address(at)
+    spark = spark_session(remote or master)
+    from mainstem.pipelines.plans import Bounds  # noqa: PLC0415 - these need Spark
+    from mainstem.pipelines.running import Request  # noqa: PLC0415
+
+    bounds = Bounds(
+        starting=_edge("starting", begin), ending=_edge("ending", end), max_rows=max_rows
+    )
+    request = Request(
+        address=address,
+        state=state,
+        mode="stream" if mode == "stream" else "batch",
+        bounds=bounds,
+        into=into,
+        complete=complete,
+        interval_ms=parse_ms(every),
+    )
+    try:
+        _run(spark, loaded, request)
+    finally:
+        spark.stop()
+
+
+def _run(spark: "SparkSession", loaded: "Pipeline", request: "Request") -> None:
+    from mainstem.pipelines.running import run as run_pipeline  # noqa: PLC0415 - needs Spark
+
+    stop = threading.Event()
+
+    def stopping(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise SystemExit(128 + number)
+        say("stopping after this batch; once more to stop at once")
+        stop.set()
+
+    # Spark has set one of its own by now.
+    before = {each: signal.signal(each, stopping) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        found = run_pipeline(spark, loaded, request, _tell, stop)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    _summary(found)
+
+
+def _check_mode(
+    mode: str | None, begin: str | None, into: str | None, end: str, *, complete: bool
+) -> None:
+    if mode is None:
+        raise click.UsageError("how? --stream, --batch --to ..., or --replay --into NAME")
+    if mode == "stream" and (begin or into or complete or end != "end"):
+        raise click.UsageError("--from, --to, --into and --complete are for --batch and --replay")
+    if mode == "replay" and (begin or not into):
+        raise click.UsageError("a replay begins at the first event, and needs --into NAME")
+    if mode == "batch" and bool(begin) != bool(into):
+        raise click.UsageError(
+            "a range of its own (--from) needs a target of its own (--into NAME), and the other "
+            "way round"
+        )
+    if into and not into.isidentifier():
+        raise click.BadParameter(f"{into!r} must be letters, digits and _", param_hint="--into")
+
+
+def _edge(side: str, text: str | None) -> dict[str, str]:
+    if text is None or text == "end":
+        return {}
+    if text.lstrip().startswith("{"):
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{text!r}: {error}") from None
+        return {f"{side}Offsets": text}
+    try:
+        moment = parse_time(text.removeprefix("@"))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; or {_TO}: {_EDGE}") from None
+    return {f"{side}Timestamp": str(round(moment.timestamp() * 1000))}
+
+
+def _address(at: str | None) -> str:
+    from mainstem.node.directory import holder_of  # noqa: PLC0415 - only what is used
+
+    target = target_of(at)
+    if is_address(target):
+        return target
+    holder = holder_of(Path(target)) if Path(target).is_dir() else None
+    if holder and holder.listens:
+        return holder.listens
+    raise Refused(
+        f"pipelines read from a server, and {target} is not served; start one (mainstem serve), "
+        "or name one with --at HOST:PORT"
+    )
+
+
+# What is told
+
+
+def _tell(report: "Report") -> None:
+    standing, batch = report.standing, report.batch
+    row = {
+        "table": report.table,
+        "batch": batch.number,
+        "events": batch.events,
+        "events_total": standing.events,
+        "events_per_second": round(batch.rows_per_second),
+        "duration_ms": batch.duration_ms,
+        "watermark": standing.watermark,
+        "state_rows": standing.state_rows,
+        "bad": standing.bad,
+        "late": standing.late,
+    }
+    if chosen(None) != "table":
+        print_json(row)
+        return
+    wrong = f", {standing.bad} bad" * bool(standing.bad) + f", {standing.late} late" * bool(
+        standing.late
+    )
+    click.echo(
+        f"{report.table:<24} batch {batch.number:>5}  {batch.events:>9,} events in "
+        f"{batch.duration_ms / 1000:6.1f} s  {batch.rows_per_second:>9,.0f}/s  "
+        f"total {standing.events:,}{wrong}"
+    )
+
+
+def _summary(found: dict[str, Standing]) -> None:
+    for name, standing in found.items():
+        if not standing.exact:
+            say(
+                f"table {name}: {standing.late} events came later than the watermark "
+                f"({standing.dropped_rows} rows dropped), so that another way to run would give "
+                "another table; equality is not claimed"
+            )
+        if standing.bad:
+            say(f"table {name}: {standing.bad} bad events, kept in the dead letters")
+    if chosen(None) == "table":
+        print_rows([_row(name, each) for name, each in found.items()], None)
+
+
+def _row(table: str, standing: Standing) -> Row:
+    return {
+        "table": table,
+        "state": standing.state,
+        "batch": standing.batch,
+        "events": standing.events,
+        "bad": standing.bad,
+        "late": standing.late,
+        "watermark": standing.watermark,
+        "sink": standing.sink,
+    }
+
+
+@pipeline.command("ls", epilog="mainstem pipeline ls")
+@_state
+@format_option
+def list_pipelines(state: Path, form: Format | None) -> None:
+    """List the tables of all pipelines that ran: state, lag, watermark, what was bad or late."""
+    rows = [
+        {"pipeline": name, **_row(table, standing), **_lag(standing)}
+        for name, table, standing in standings(state)
+    ]
+    print_rows(rows, form, empty="nothing ran here; mainstem pipeline run FILE --stream")
+
+
+@pipeline.command(epilog="mainstem pipeline show shop")
+@click.argument("name")
+@_state
+@format_option
+def show(name: str, state: Path, form: Format | None) -> None:
+    """Show the tables of a pipeline: offsets, state size, the last error and its event."""
+    documents: list[Row] = []
+    for _, table, standing in standings(state, name):
+        document = {"table": table, **msgspec.to_builtins(standing), **_lag(standing)}
+        documents.append(document)
+    if chosen(form) != "table":
+        print_rows(documents, form)
+        return
+    for each in documents:
+        for key, value in each.items():
+            click.echo(f"{key:<16} {_shown(value)}")
+        click.echo()
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    return json.dumps(value) if isinstance(value, (dict, list)) else str(value)
+
+
+def _lag(standing: Standing) -> dict[str, object]:
+    from mainstem.pipelines.lagging import lag_of  # noqa: PLC0415 - librdkafka is slow to load
+
+    lag = lag_of(standing) if standing.offsets else None
+    return {
+        "lag": lag.events if lag else None,
+        "lag_ms": lag.age_ms if lag else None,
+        "seen": _moment(standing.updated_ms),
+    }
+
+
+def _moment(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+
+
+@pipeline.command(epilog="mainstem pipeline diff shop.py fixed")
+@_file
+@click.argument("into", metavar="NAME")
+@_name
+@format_option
+@click.pass_context
+def diff(ctx: click.Context, file: Path, into: str, name: str | None, form: Format | None) -> None:
+    """Compare tables with their copies, row by row; exit code 1 if they differ."""
+    from mainstem.pipelines.comparing import compare  # noqa: PLC0415 - only what is used
+    from mainstem.pipelines.definitions import load  # noqa: PLC0415
+
+    found = compare(load(file, name), into)
+    rows = [
+        {
+            "table": each.table,
+            "rows": each.rows,
+            "same": each.same,
+            "only_in_table": each.only_here,
+            f"only_in_{into}": each.only_there,
+        }
+        for each in found
+    ]
+    if chosen(form) != "table":
+        rows = [row | {"examples": each.examples} for row, each in zip(rows, found, strict=True)]
+    print_rows(rows, form)
+    if chosen(form) == "table":
+        for each in found:
+            for example in each.examples:
+                say(f"{each.table}: {example}")
+    if not all(each.equal for each in found):
+        ctx.exit(Exit.ERROR)
+
+
+@pipeline.command(epilog="mainstem pipeline swap shop.py fixed --yes")
+@_file
+@click.argument("into", metavar="NAME")
+@_name
+@_state
+@yes_option
+def swap(*, file: Path, into: str, name: str | None, state: Path, yes: bool) -> None:
+    """Put the copies of a replay into the places of the tables, and go on from there.
+
+    The tables that were there are kept beside them, named before-NAME.
+    """
+    from mainstem.pipelines.comparing import swap as exchange  # noqa: PLC0415 - only what is used
+    from mainstem.pipelines.definitions import load  # noqa: PLC0415
+
+    loaded = load(file, name)
+    confirm(f"replace the {len(loaded.tables)} tables of {loaded.name} by {into}", yes=yes)
+    exchange(loaded, into, state)
+    say(f"{loaded.name} goes on where {into} stands; what was there is kept as before-{into}")

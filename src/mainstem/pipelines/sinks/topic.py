@@ -1,0 +1,81 @@
+"""Rows as events of a topic, each batch one transaction, through ``format("mainstem")``."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstem.core.errors import InvalidName
+from mainstem.core.names import check_topic
+from mainstem.pipelines.errors import InvalidDefinition, RunRefused
+from mainstem.pipelines.sinks.port import Mark, Sink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+EVENT = ("key", "value", "headers", "topic", "partition", "timestamp")
+
+
+class TopicSink(msgspec.Struct, frozen=True):
+    """A topic: rows that are events are written as they are, all others as JSON."""
+
+    topic: str
+    key: tuple[str, ...] = ()
+    """Columns that make the event's key; a later event of the same key replaces an earlier one."""
+    address: str = ""
+    """Where the topic is; empty for the pipeline's own server."""
+
+    @property
+    def place(self) -> str:
+        """Say where the rows are."""
+        return f"topic {self.topic}"
+
+    def check(self, columns: "StructType") -> None:
+        """Raise InvalidDefinition if the rows cannot be events."""
+        from mainstem.pipelines.sinks.collecting import check_columns  # noqa: PLC0415
+
+        try:
+            check_topic(self.topic)
+        except InvalidName as error:
+            raise InvalidDefinition(str(error)) from None
+        check_columns(columns, self.key, (), self.place)
+
+    def write(self, rows: "DataFrame", mark: Mark) -> None:
+        """Write rows and mark in one transaction."""
+        events = self._events(rows)
+        options = {
+            "address": self.address,
+            "topic": self.topic,
+            "pipeline": mark.pipeline,
+            "batch": str(mark.batch),
+        }
+        events.write.format("mainstem").options(**options).mode("append").save()
+
+    def _events(self, rows: "DataFrame") -> "DataFrame":
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own custom
+
+        if "value" in rows.columns and set(rows.columns) <= set(EVENT):
+            return rows
+        value = F.to_json(F.struct(*(F.col(f"`{name}`") for name in rows.columns))).alias("value")
+        if not self.key:
+            return rows.select(value)
+        parts = [F.col(f"`{name}`") for name in self.key]
+        simple = len(parts) == 1 and dict(rows.dtypes)[self.key[0]] == "string"
+        key = parts[0] if simple else F.to_json(F.struct(*parts))
+        return rows.select(key.alias("key"), value)
+
+    def read(self) -> "pa.Table | None":
+        """Return nothing: a topic is read by its own name."""
+        return None
+
+    def beside(self, name: str) -> Sink:
+        """Return another topic."""
+        return msgspec.structs.replace(self, topic=f"{self.topic}.{name}")
+
+    def swap(self, name: str) -> None:
+        """Refuse: a topic keeps its name, and consumers their cursors."""
+        raise RunRefused(
+            f"{self.place} cannot change places with {self.topic}.{name}: topics have no other "
+            "names; let its consumers read the new one"
+        )
