@@ -89,7 +89,7 @@ def checks(run: Run, *args: str) -> dict[str, tuple[str, str]]:
 def test_doctor_looks_at_machine_and_directory(run: Run) -> None:
     found = checks(run)
 
-    assert {"python", "mainstem", "click", "msgspec", "file descriptors", "java"} <= set(found)
+    assert {"python", "mainstem", "click", "file descriptors", "java", "pyspark"} <= set(found)
     assert found["python"][0] == "ok"
     assert found["data directory"] == ("none", "mainstem-data holds no log yet")
     assert "median" in found["sync of 4 KiB"][1]

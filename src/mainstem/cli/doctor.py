@@ -6,7 +6,6 @@ import re
 import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -68,7 +67,7 @@ def doctor(ctx: click.Context, form: Format | None, at: str | None) -> None:
 
 
 def machine() -> Iterator[Check]:
-    """Look at Python, the packages, the limits, and Java."""
+    """Look at Python, the packages, the limits, and what Spark needs."""
     version = platform.python_version()
     old = sys.version_info < LEAST_PYTHON
     advice = f"install Python {'.'.join(map(str, LEAST_PYTHON))} or newer" if old else ""
@@ -78,7 +77,7 @@ def machine() -> Iterator[Check]:
     few = soft != resource.RLIM_INFINITY and soft < FEW_DESCRIPTORS
     advice = f"ulimit -n {min(hard, 65536)}, if there are many topics" if few else ""
     yield Check("file descriptors", "warn" if few else "ok", _limits(soft, hard), advice)
-    yield java()
+    yield from spark()
 
 
 def _limits(soft: int, hard: int) -> str:
@@ -99,19 +98,25 @@ def packages() -> Iterator[Check]:
             yield Check(name, "fail", "not installed", f"pip install '{requirement}'")
 
 
-def java() -> Check:
-    """Look for Java; only Spark pipelines need it."""
-    program = shutil.which("java")
-    if not program:
-        return Check("java", "none", "not found", "only Spark needs it (17 or newer)")
+def spark() -> Iterator[Check]:
+    """Look for what only Spark pipelines need: Java, PySpark, memory."""
+    from mainstem.pipelines import needs  # noqa: PLC0415 - only this command needs it
+
     try:
-        answer = subprocess.run(
-            [program, "-version"], capture_output=True, text=True, timeout=10, check=True
-        )
-    except (subprocess.SubprocessError, OSError) as error:
-        return Check("java", "warn", f"{program} does not run: {error}", "only Spark needs it")
-    first_line = (answer.stderr or answer.stdout).partition("\n")[0]
-    return Check("java", "ok", f"{first_line} ({program})")
+        java = needs.find_java()
+        yield Check("java", "ok", f"{java.version} ({java.program})")
+    except needs.MissingJava as missing:
+        yield Check("java", "none", "not there, or too old", f"only Spark needs it: {missing}")
+    try:
+        yield Check("pyspark", "ok", needs.find_spark())
+    except needs.MissingSpark as missing:
+        yield Check("pyspark", "none", "not complete", f"only Spark needs it: {missing}")
+    free = needs.memory_bytes()
+    if free is not None:
+        little = free < needs.LEAST_MEMORY_BYTES
+        least = human_bytes(needs.LEAST_MEMORY_BYTES)
+        advice = f"Spark needs about {least}; the log does with little" if little else ""
+        yield Check("free memory", "warn" if little else "ok", human_bytes(free), advice)
 
 
 def storage(directory: Path) -> Iterator[Check]:
