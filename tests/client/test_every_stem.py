@@ -1,4 +1,4 @@
-"""What holds for every stem: opened in this process, and connected to over the network.
+"""What holds for every stem: opened in this process, and connected to a server or to a Kafka.
 
 Each test has topics and groups of its own, as all of them share one server.
 """
@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from bench.apache_kafka import ApacheKafka, missing
 from tests.serving import serving
 
 import mainstem
@@ -50,7 +51,20 @@ def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stem]:
         yield stem
 
 
-@pytest.fixture(params=["opened", "connected"])
+@pytest.fixture(scope="module")
+def of_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stem]:
+    if reason := missing():
+        pytest.skip(reason)
+    server = ApacheKafka(tmp_path_factory.mktemp("kafka"))
+    server.start()
+    try:
+        with mainstem.connect(server.address) as stem:
+            yield stem
+    finally:
+        server.stop()
+
+
+@pytest.fixture(params=["opened", "connected", pytest.param("of_kafka", marks=pytest.mark.peers)])
 def stem(request: pytest.FixtureRequest) -> Stem:
     """A stem of each kind."""
     found: Stem = request.getfixturevalue(request.param)
@@ -64,7 +78,7 @@ def name() -> str:
 
 
 def fill(stem: Stem, topic: str, events: int, partitions: int = 1) -> None:
-    stem.topics.create(topic, partitions=partitions, durability="disk")
+    stem.topics.create(topic, partitions=partitions)
     for number in range(partitions):
         stem.publish_many(topic, range(number, events, partitions), partition=number)
 
@@ -121,7 +135,7 @@ def test_a_key_goes_to_the_same_partition_everywhere(stem: Stem, name: str) -> N
 
 
 def test_many_events_keep_their_order(stem: Stem, name: str) -> None:
-    stem.topics.create(name, partitions=1, durability="disk")
+    stem.topics.create(name, partitions=1)
 
     published = stem.publish_many(name, range(5000))
 
@@ -559,9 +573,6 @@ def test_a_live_group_is_neither_moved_nor_deleted(stem: Stem, name: str) -> Non
 def test_a_topic_has_the_settings_it_was_given(stem: Stem, name: str) -> None:
     settings: dict[str, Any] = {
         "partitions": 3,
-        "durability": "disk",
-        "overload": "drop=oldest",
-        "max_backlog": 100,
         "retention_ms": 60_000,
         "segment_ms": 5000,
         "max_batch_bytes": 5000,
@@ -576,6 +587,24 @@ def test_a_topic_has_the_settings_it_was_given(stem: Stem, name: str) -> None:
     assert len(made.id) == 32
     with pytest.raises(TopicExists):
         stem.topics.create(name)
+
+
+def test_settings_of_our_own_are_kept_by_our_own_servers(
+    request: pytest.FixtureRequest, stem: Stem, name: str
+) -> None:
+    settings: dict[str, Any] = {
+        "durability": "disk",
+        "overload": "drop=oldest",
+        "max_backlog": 100,
+    }
+    if "of_kafka" in request.node.name:
+        with pytest.raises(InvalidSetting, match="does not know durability"):
+            stem.topics.create(name, **settings)
+        return
+
+    made = stem.topics.create(name, **settings)
+
+    assert {each: getattr(made.settings, each) for each in settings} == settings
 
 
 def test_settings_change_and_partitions_only_grow(stem: Stem, name: str) -> None:

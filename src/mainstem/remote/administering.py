@@ -1,7 +1,12 @@
-"""Topics of a server: what there is, where it begins and ends, and changing it."""
+"""Topics of a server: what there is, where it begins and ends, and changing it.
 
+A Kafka answers before a change has reached all of its parts. So whoever makes a change here waits
+until it shows, and a question that comes too early is asked again: what was done is done.
+"""
+
+import time
 from base64 import urlsafe_b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 from confluent_kafka import (
@@ -26,8 +31,10 @@ from mainstem.core.errors import (
     InvalidSetting,
     MainstemError,
     OffsetOutOfRange,
+    Overloaded,
     UnknownPartition,
     UnknownTopic,
+    Unreachable,
 )
 from mainstem.core.policies import TopicSettings
 from mainstem.remote.link import Link
@@ -41,6 +48,7 @@ _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _AT_ONCE = 500
 """Topics asked about in one request."""
+_AGAIN_S = 0.02
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -155,6 +163,7 @@ class Administration:
             self.link.result(futures[topic], topic=topic)
         except InvalidSetting as error:
             raise about_own(error, config, self.link.address) from None
+        self._until(lambda: topic in self.describe([topic]))
 
     def alter(self, topic: str, names: Mapping[str, object], settings: TopicSettings) -> None:
         """Change those settings of a topic that are named, but not its partitions."""
@@ -172,15 +181,25 @@ class Administration:
         except InvalidSetting as error:
             raise about_own(error, config, self.link.address) from None
 
+        def shows() -> bool:
+            now = self.settings({topic: settings.partitions}).get(topic)
+            return now is None or all(
+                getattr(now, each) == getattr(settings, each) for each in names
+            )
+
+        self._until(shows)
+
     def grow(self, topic: str, partitions: int) -> None:
         """Let a topic have more partitions."""
         futures = self.client.create_partitions([NewPartitions(topic, partitions)], **self._wait)
         self.link.result(futures[topic], topic=topic)
+        self._until(lambda: self.count(topic) >= partitions)
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""
         futures = self.client.delete_topics([topic], **self._wait)
         self.link.result(futures[topic], topic=topic)
+        self._until(lambda: topic not in self.describe([topic]))
 
     def trim(self, offsets: Mapping[Place, int]) -> None:
         """Delete what is before offsets."""
@@ -201,19 +220,47 @@ class Administration:
         self, wanted: Mapping[Place, OffsetSpec], *, committed: bool = False
     ) -> dict[Place, tuple[int, int]]:
         """Return offset and leader epoch for each partition that exists."""
+        found: dict[Place, tuple[int, int]] = {}
+
+        def have_answers() -> bool:
+            left = {place: spec for place, spec in wanted.items() if place not in found}
+            answers, early = self._ask_offsets(left, committed)
+            found.update(answers)
+            return not early
+
+        self._until(have_answers)
+        return found
+
+    def _ask_offsets(
+        self, wanted: Mapping[Place, OffsetSpec], committed: bool
+    ) -> tuple[dict[Place, tuple[int, int]], bool]:
+        """Return what the server says now, and whether it was asked too early for the rest."""
         if not wanted:
-            return {}
+            return {}, False
         asked = {TopicPartition(*place): spec for place, spec in wanted.items()}
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         answers = self.client.list_offsets(asked, isolation_level=isolation, **self._wait)
-        found = {}
+        found, early = {}, False
         for at, future in answers.items():
             try:
                 info = self.link.result(future, topic=at.topic, partition=at.partition)
             except (UnknownTopic, UnknownPartition):
                 continue
+            except Overloaded:
+                early = True
+                continue
             found[at.topic, at.partition] = (info.offset, info.leader_epoch or 0)
-        return found
+        return found, early
+
+    def _until(self, shows: Callable[[], bool]) -> None:
+        """Ask until a change shows; Unreachable if it never does."""
+        until = time.monotonic() + self.link.timeout_s
+        while not shows():
+            if time.monotonic() > until:
+                raise Unreachable(
+                    self.link.address, f"a change did not show in {self.link.timeout_s:g} s"
+                )
+            time.sleep(_AGAIN_S)
 
 
 def out_of_range(place: Place, offset: int, bounds: Bounds) -> OffsetOutOfRange:

@@ -1,0 +1,95 @@
+"""Apache Kafka: one node, its own controller, in a process of ours.
+
+    mvn -f .ci/peers.xml dependency:copy-dependencies -DoutputDirectory=.cache/kafka
+
+brings its jars from Maven, as .ci/run does.
+"""
+
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+ROOT = Path(__file__).parents[1]
+JARS = ROOT / ".cache" / "kafka"
+PATIENCE_S = 60
+_CLUSTER = "bWFpbnN0ZW0ta2Fma2EtMQ"
+_SETTINGS = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
+log.dirs={data}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+num.partitions=4
+"""
+
+
+def missing() -> str:
+    """Return what keeps it from being started, and what to do; empty if nothing does."""
+    if not list(JARS.glob("kafka_*.jar")):
+        return "Apache Kafka is not in .cache/kafka: run .ci/run where Maven can be reached"
+    if shutil.which("java") is None:
+        return "java is missing: apt-get install default-jdk-headless"
+    return ""
+
+
+class ApacheKafka:
+    """A server; its data and settings are in ``directory``."""
+
+    def __init__(self, directory: Path, heap: str = "512m") -> None:
+        self._directory = directory
+        self._java = ["java", f"-Xms{heap}", f"-Xmx{heap}", "-cp", f"{JARS}/*"]
+        self.address = ""
+        self.pid = 0
+
+    def start(self) -> None:
+        """Start the process, and wait until it answers."""
+        broker, controller = _free_port(), _free_port()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        settings = self._directory / "server.properties"
+        data = self._directory / "data"
+        settings.write_text(_SETTINGS.format(broker=broker, controller=controller, data=data))
+        output = self._directory / "output"
+        formatted = [*self._java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c"]
+        subprocess.run([*formatted, str(settings)], check=True, capture_output=True)
+        with output.open("w") as said:
+            self._process = subprocess.Popen(
+                [*self._java, "kafka.Kafka", str(settings)], stdout=said, stderr=said
+            )
+        self.pid = self._process.pid
+        self.address = f"127.0.0.1:{broker}"
+        try:
+            AdminClient({"bootstrap.servers": self.address, "log_level": 0}).list_topics(
+                timeout=PATIENCE_S
+            )
+        except KafkaException as error:
+            self.stop()
+            raise SystemExit(
+                f"Apache Kafka did not start ({error}): {output.read_text()}"
+            ) from None
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.terminate()
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
