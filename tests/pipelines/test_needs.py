@@ -1,6 +1,8 @@
 """What is missing for Spark is said exactly."""
 
 import stat
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -80,7 +82,7 @@ def test_a_package_that_will_not_do_is_named(
             raise metadata.PackageNotFoundError(name)
         return version
 
-    monkeypatch.setattr(needs.metadata, "version", versions)
+    monkeypatch.setattr(metadata, "version", versions)
 
     with pytest.raises(MissingSpark, match=rf"{says}.*pip install 'mainstem\[spark\]'"):
         find_spark()
@@ -88,3 +90,12 @@ def test_a_package_that_will_not_do_is_named(
 
 def test_memory_is_told() -> None:
     assert (needs.memory_bytes() or 0) > 0
+
+
+def test_nothing_of_spark_is_imported_unless_pipelines_run() -> None:
+    script = (
+        "import sys, mainstem.cli, mainstem.pipelines.session, mainstem.pipelines.format\n"
+        "sys.exit(any(name in sys.modules for name in ('pyspark', 'pandas', 'pyarrow', 'numpy')))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

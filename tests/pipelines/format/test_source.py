@@ -18,7 +18,13 @@ from tests.pipelines.format.topics import (
     values,
 )
 
-from mainstem.core.errors import InvalidSetting, UnknownPartition, UnknownTopic, Unreachable
+from mainstem.core.errors import (
+    InvalidSetting,
+    OffsetOutOfRange,
+    UnknownPartition,
+    UnknownTopic,
+    Unreachable,
+)
 from mainstem.pipelines.format.batch_reader import BatchReader
 from mainstem.pipelines.format.consuming import consume
 from mainstem.pipelines.format.loss import DataLoss
@@ -128,6 +134,8 @@ def test_what_is_not_there_is_said(kafka: str, make: Make) -> None:
         reading(kafka, path="nowhere").partitions()
     with pytest.raises(UnknownPartition):
         batch(topic, startingOffsets=f'{{"{topic.name}": {{"7": 0}}}}').partitions()
+    with pytest.raises(OffsetOutOfRange, match="holds offsets 0 to 0"):
+        batch(topic, startingOffsets=f'{{"{topic.name}": {{"0": 5}}}}').partitions()
     with pytest.raises(Unreachable, match="mainstem serve"):
         reading("127.0.0.1:1", path="orders").partitions()
 
@@ -455,6 +463,19 @@ def test_a_topic_that_is_gone_is_an_error_or_left_out(make: Make, kafka: str) ->
 
     assert lenient.latestOffset(start, ALL) == start
     assert list(lenient.partitions(start, start)) == []
+
+
+def test_a_topic_that_is_not_asked_for_any_more_is_not_missed(kafka: str) -> None:
+    for name in ("dropped", "kept"):
+        Topic(kafka, name).fill([name])
+    both = StreamReader(source_options({"address": kafka, "subscribe": "dropped,kept"}))
+    one = StreamReader(source_options({"address": kafka, "subscribe": "kept"}))
+    start = both.initialOffset()
+
+    end = one.latestOffset(start, ALL)
+
+    assert values(one, one.partitions(start, end)) == ["kept"]
+    assert end["offsets"]["dropped"] == {"0": 0}
 
 
 def test_a_checkpoint_of_another_source_is_refused(make: Make) -> None:

@@ -27,7 +27,7 @@ from mainstem.pipelines.format.options import SourceOptions
 from mainstem.pipelines.format.planning import Admission, Positions, Range, evenly, split
 from mainstem.pipelines.format.survey import Survey
 from mainstem.pipelines.format.tasks import Task, read_task
-from mainstem.remote.administering import Place
+from mainstem.remote.administering import Bounds, Described, Place
 from mainstem.remote.cursors import Cursors
 
 _log = logging.getLogger("mainstem.spark")
@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = from_json(start)
         survey = self._survey
         topics, bounds = survey.topics(), survey.bounds()
-        begin = self._losses.resumed(kept, topics, bounds)
+        begin = self._resumed(kept, topics, bounds)
         ends = {
             place: max(begin[place], end) for place, end in self._ends().items() if place in begin
         }
@@ -93,11 +93,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics, bounds = survey.topics(), survey.bounds()
         if any(place not in bounds for place in last.places):
             topics, bounds = survey.topics(fresh=True), survey.bounds(fresh=True)
-        begin = self._losses.resumed(first, topics, bounds)
+        begin = self._resumed(first, topics, bounds)
         ranges = [
             Range(*place, begin[place], offset)
             for place, offset in sorted(last.places.items())
-            if self._is_there(place, last, begin, topics)
+            if survey.wants(place[0]) and self._is_there(place, begin)
         ]
         pieces = split(
             ranges,
@@ -142,14 +142,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin, ends, most, lambda moment_ms: survey.at_time(ends, moment_ms), now_ms
         )
 
-    def _is_there(
-        self, place: Place, last: Offsets, begin: Positions, topics: Mapping[str, object]
-    ) -> bool:
+    def _resumed(
+        self, kept: Offsets, topics: Mapping[str, Described], bounds: Mapping[Place, Bounds]
+    ) -> Positions:
+        # A topic that is not asked for any more is not missed.
+        asked = kept.of(topic for topic in kept.ids if self._survey.wants(topic))
+        return self._losses.resumed(asked, topics, bounds)
+
+    def _is_there(self, place: Place, begin: Positions) -> bool:
         """Tell whether a partition of a batch that was planned can still be read."""
         if place not in begin:
             self._losses.tell(f"partition {place[1]} of topic {place[0]!r} is gone")
-            return False
-        return True
+        return place in begin
 
 
 def _of_gone(kept: Offsets, topics: Mapping[str, object]) -> dict[Place, int]:

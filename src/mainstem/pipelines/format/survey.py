@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from mainstem.core.errors import UnknownPartition, UnknownTopic
 from mainstem.pipelines.format.options import EARLIEST, LATEST, Edge, SourceOptions
-from mainstem.remote.administering import Administration, Bounds, Described, Place
+from mainstem.remote.administering import (
+    Administration,
+    Bounds,
+    Described,
+    Place,
+    out_of_range,
+)
 from mainstem.remote.fetching import bytes_per_offset
 
 TOPICS_KEPT_S = 1.0
@@ -97,21 +103,26 @@ class Survey:
             for partition in offsets:
                 if (topic, partition) not in bounds:
                     raise UnknownPartition(topic, partition)
-        return {
+        found = {
             place: _said(edge.offsets.get(place[0], {}).get(place[1]), unnamed, limits)
             for place, limits in bounds.items()
         }
+        for place, offset in found.items():
+            if unnamed == "earliest" and offset > bounds[place].tail:
+                raise out_of_range(place, offset, bounds[place])
+        return found
+
+    def wants(self, topic: str) -> bool:
+        """Tell whether a topic is one of those asked for."""
+        if self._options.pattern is None:
+            return topic in self._options.topics
+        # Who asks for `.*` does not mean what brokers keep for themselves.
+        return bool(re.fullmatch(self._options.pattern, topic)) and not topic.startswith("__")
 
     def _names(self) -> Iterable[str]:
         if self._options.pattern is None:
             return self._options.topics
-        fits = re.compile(self._options.pattern).fullmatch
-        # Who asks for `.*` does not mean what brokers keep for themselves.
-        return [
-            name
-            for name in self.administration.partitions()
-            if fits(name) and not name.startswith("__")
-        ]
+        return filter(self.wants, self.administration.partitions())
 
 
 def _said(offset: int | None, unnamed: str, bounds: Bounds) -> int:

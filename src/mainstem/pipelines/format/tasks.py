@@ -28,7 +28,6 @@ def read_task(options: SourceOptions, task: InputPartition) -> Iterator[pa.Recor
     wanted = task.value
     assert isinstance(wanted, Range)
     link = options.server.link()
-    link.knock()
     try:
         yield from read_range(link, wanted, options.batch_rows)
     except OffsetOutOfRange:
