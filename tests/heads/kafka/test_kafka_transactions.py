@@ -158,6 +158,23 @@ def test_by_the_older_rules_the_epoch_stays(peer: Peer) -> None:
         assert (ended.error_code, ended.producer_id, ended.producer_epoch) == (0, -1, -1)
 
 
+def test_a_transactional_id_goes_from_one_set_of_rules_to_the_other(peer: Peer) -> None:
+    older = Producer(peer)
+    older.add()
+    older.write(11)
+    older.end(OLDER)
+
+    newer = Producer(peer, older.transactional_id)
+    newer.write(12)
+    ended = newer.end(NEWER)
+    last = Producer(peer, older.transactional_id)
+    last.add()
+
+    assert last.write(11).error_code == 0
+    assert last.end(OLDER).error_code == 0
+    assert older.epoch < newer.epoch < ended.producer_epoch < last.epoch
+
+
 def test_an_end_asked_for_again_is_answered_again(peer: Peer) -> None:
     producer = Producer(peer)
     producer.write(12)

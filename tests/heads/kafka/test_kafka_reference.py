@@ -1,0 +1,68 @@
+"""The page that tells which requests are served in which versions, and what is not."""
+
+from pathlib import Path
+
+from mainstem.heads.kafka.adapter.table import SERVED
+from mainstem.heads.kafka.messages import APIS
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "kafka.md"
+
+WHY = {
+    0: "versions 0 to 2 carry older forms of records, which Kafka 4 refuses, too",
+    22: "version 6 is for two-phase commit by an outside coordinator",
+    24: "later versions are spoken between brokers",
+    66: "version 2 takes a regular expression, which could keep the server busy for ever",
+}
+"""What is left out of requests that are served."""
+
+HEAD = """# The Kafka protocol
+
+Which requests `mainstem serve` answers, in which versions: what ApiVersions announces. Whatever is
+not listed is not announced; a client that asks for it all the same is disconnected, and the log of
+the server says why.
+
+| key | request | versions | left out |
+|---|---|---|---|
+"""
+TAIL = """
+## Rules that depend on the version
+- Transactions: the feature `transaction.version` is agreed on at 2. Clients that use it (EndTxn 5,
+  Produce 12, TxnOffsetCommit 5: the Java client since 4.0) get another epoch with the end of every
+  transaction, and whatever they write joins it. Clients of older versions add partitions and groups
+  first, and keep their epoch. Both may use the same transactional id, one after the other.
+- Error codes that came later (`PRODUCER_FENCED`, `TRANSACTION_ABORTABLE`) are answered in versions
+  that know them, and the ones from before in all others.
+- Topics are named by id from Produce 13, Fetch 13, OffsetCommit 10 and OffsetFetch 10 on: a topic
+  that was deleted and made again under the same name is another one.
+- Fetch sessions: since Fetch 7 a consumer names its partitions once. There are 1,000 sessions of
+  50,000 partitions together; one that was not used for two minutes makes room for another, and
+  none outlives its connection. Consumers beyond that name all partitions in every fetch.
+- OffsetFetch with `require_stable` answers `UNSTABLE_OFFSET_COMMIT` for a cursor that a transaction
+  is going to move; OffsetDelete answers `GROUP_SUBSCRIBED_TO_TOPIC` for topics that the members of
+  a live group read.
+"""
+
+
+def reference() -> str:
+    """Return the page as it should be."""
+    rows = [
+        f"| {key} | {APIS[key].name} | {each.first} to {each.last} | {WHY.get(key, '')} |"
+        if each.first != each.last
+        else f"| {key} | {APIS[key].name} | {each.first} | {WHY.get(key, '')} |"
+        for key, each in sorted(SERVED.items())
+    ]
+    return HEAD + "\n".join(rows) + "\n" + TAIL
+
+
+def test_the_reference_page_has_the_versions_of_today() -> None:
+    assert PAGE.read_text() == reference(), "run: python -m tests.heads.kafka.test_kafka_reference"
+
+
+def test_what_is_left_out_of_a_request_is_said_why() -> None:
+    incomplete = {key for key, each in SERVED.items() if each.last < APIS[key].last}
+
+    assert incomplete - WHY.keys() == set()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference())
