@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,8 @@ import pytest
 from tests.heads.admin.web import connect, get
 
 PATIENCE_S = 60
+KCAT = ("echo", "kcat")
+"""How the lines about it begin."""
 
 
 class Served:
@@ -82,6 +85,23 @@ def test_it_says_what_it_serves_what_it_promises_and_what_to_type(tmp_path: Path
     with served("--kafka", ":0", "--admin", ":0", cwd=tmp_path) as again:
         again.until("stop")
     assert any("topics      1 fsync, 1 copy" in line for line in again.lines)
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is missing: apt-get install kcat")
+def test_what_it_says_to_type_for_kcat_works(tmp_path: Path) -> None:
+    with served(":memory:", "--kafka", ":0", "--admin", ":0", cwd=tmp_path) as it:
+        it.until("stop")
+        lines = [line for line in it.lines if "kcat" in line]
+        produce, consume = (
+            line[line.index(word) :] for line, word in zip(lines, KCAT, strict=True)
+        )
+
+        subprocess.run(produce, shell=True, check=True, timeout=PATIENCE_S)
+        read = subprocess.run(
+            consume, shell=True, check=True, timeout=PATIENCE_S, capture_output=True, text=True
+        )
+
+    assert read.stdout == "hello\n"
 
 
 def test_its_pages_are_where_it_says(tmp_path: Path) -> None:
