@@ -15,6 +15,8 @@ from mainstem.heads.traffic import Traffic
 CHUNK_BYTES = 128 * 1024
 SENDFILE_FROM = 16 * 1024
 """Shorter stretches are copied: a system call of their own would cost more."""
+JOINED_BYTES = 1024
+"""Smaller pieces are joined into one: most answers are, and many leave at once."""
 _MOST_PIECES = 64
 """In one system call; the kernel takes 1024."""
 
@@ -31,6 +33,8 @@ class Outflow:
         self._traffic = traffic
         self._descriptor: int = transport.get_extra_info("socket").fileno()
         self._pieces: deque[_Plain | Stretch] = deque()
+        self._joined: bytearray | None = None
+        """The last piece, if it is one that more can be joined to."""
         self._sent = 0
         """How much of the first piece has left."""
         self.held_bytes = 0
@@ -48,9 +52,20 @@ class Outflow:
             if plain is None:
                 assert not isinstance(piece, _Plain)
                 self._pieces.append(piece)
+                self._joined = None
             elif len(plain):
-                self._pieces.append(plain)
-                self.held_bytes += len(plain)
+                self._add_plain(plain)
+
+    def _add_plain(self, piece: _Plain) -> None:
+        self.held_bytes += len(piece)
+        if len(piece) > JOINED_BYTES:
+            self._pieces.append(piece)
+            self._joined = None
+        elif self._joined is None:
+            self._joined = bytearray(piece)
+            self._pieces.append(self._joined)
+        else:
+            self._joined += piece
 
     def push(self) -> None:
         """Send until nothing is left, or the peer has to read first."""
@@ -66,6 +81,7 @@ class Outflow:
     def clear(self) -> None:
         """Forget what has not left."""
         self._pieces.clear()
+        self._joined = None
         self._sent = self.held_bytes = 0
 
     def _send_now(self) -> int:
@@ -111,7 +127,8 @@ class Outflow:
             if taken < left:
                 self._sent += taken
             else:
-                self._pieces.popleft()
+                if self._pieces.popleft() is self._joined:
+                    self._joined = None
                 self._sent = 0
 
 

@@ -13,6 +13,7 @@ caught up. That is all the backpressure there is, and all the memory that a peer
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import time
@@ -28,6 +29,8 @@ from mainstem.heads.traffic import Traffic
 _logger = logging.getLogger("mainstem.heads")
 
 READ_BYTES = 256 * 1024
+KEPT_BYTES = 32 * 1024
+"""Of a frame up to this size what came is put before the next read, which may bring many more."""
 LEAST_READ_BYTES = 4096
 """While there is no room for frames that are not whole."""
 UNFINISHED_BYTES = 32 * 1024 * 1024
@@ -43,6 +46,11 @@ LINGER_S = 2.0
 """How long a peer that is cut off may take to read what it was told last."""
 
 
+GOODBYE_S = 0.2
+"""How long a peer that has all its answers may take to close."""
+_LOOK_S = 0.005
+
+
 class Connection(asyncio.BufferedProtocol):
     """Drives one conversation over one socket."""
 
@@ -54,6 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         "_ending",
         "_filled",
         "_has_room",
+        "_held_by",
         "_inflow",
         "_loop",
         "_out",
@@ -91,6 +100,8 @@ class Connection(asyncio.BufferedProtocol):
         self._owed: deque[tuple[Later, int]] | None = None
         """Requests that are not answered, and their sizes; None while there are none."""
         self._owed_bytes = 0
+        self._held_by: Later | None = None
+        """A request before whose answer nothing more is taken from the peer."""
         self._reading = True
         self._scheduled = False
         self._ending = False
@@ -124,10 +135,16 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._owed or self._out)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where to read into: the rest of a frame that has begun, or the shared buffer."""
-        if self._partial is None:
-            return self._scratch[:LEAST_READ_BYTES] if self._inflow.is_tight else self._scratch
-        return memoryview(self._partial)[self._filled :]
+        """Return where to read into: the rest of a large frame, or the shared buffer."""
+        filled = 0
+        if self._partial is not None:
+            filled = self._filled
+            if filled < len(self._partial):
+                return memoryview(self._partial)[filled:]
+            self._scratch[:filled] = self._partial
+        if self._inflow.is_tight:
+            return self._scratch[filled : filled + LEAST_READ_BYTES]
+        return self._scratch[filled:]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle the frames that are whole now, and keep the rest."""
@@ -136,6 +153,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._partial is None:
             self._turn(self._scratch[:nbytes])
+            return
+        if self._filled == len(self._partial):
+            self._partial = None
+            self._inflow.release(self)
+            self._turn(self._scratch[: self._filled + nbytes])
             return
         self._filled += nbytes
         if self._filled >= self._wanted:
@@ -177,6 +199,28 @@ class Connection(asyncio.BufferedProtocol):
         if self._out and not self._transport.is_closing():
             self._loop.call_later(LINGER_S, self.abort)
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether no more requests are taken."""
+        return self._ending
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the peer waits for an answer, or for the rest of one."""
+        return bool(self._owed or self._out or self._backlog is not None)
+
+    def say_goodbye(self) -> None:
+        """Take no more requests, and close when the peer does, who has all its answers."""
+        if self._ending or self._transport.is_closing():
+            return
+        self._ending = True
+        self._partial = None
+        self._inflow.release(self)
+        self._let_go()
+        self._read(True)
+        # Closing with requests unread would reset the connection, and answers may be lost by that.
+        self._transport.write_eof()
+
     def abort(self) -> None:
         """Close at once."""
         self._transport.abort()
@@ -214,7 +258,12 @@ class Connection(asyncio.BufferedProtocol):
     def _keep(self, rest: memoryview, wanted: int) -> None:
         self._inflow.hold(self, len(rest), must=True)
         self._wanted = wanted
-        self._grow(rest)
+        if wanted <= KEPT_BYTES and self._inflow.hold(self, wanted):
+            self._has_room = True
+            self._partial = bytearray(rest)
+            self._filled = len(rest)
+        else:
+            self._grow(rest)
 
     def _grow(self, came: memoryview) -> None:
         """Keep what came of a frame, with room for more if there is any."""
@@ -229,6 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._out.blocked
             or self._out.held_bytes >= TURN_BYTES
+            or self._held_by is not None
             or self._owed_bytes >= TURN_BYTES
             or (self._owed is not None and len(self._owed) >= MAX_UNANSWERED)
         )
@@ -236,6 +286,8 @@ class Connection(asyncio.BufferedProtocol):
     def _answer(self, answer: Answer | Later, size: int) -> None:
         if isinstance(answer, Later):
             answer.then(self._settle)
+            if answer.holds:
+                self._held_by = answer
         elif self._owed:
             ready = Later()
             ready.settle(answer)
@@ -264,6 +316,8 @@ class Connection(asyncio.BufferedProtocol):
         while owed and owed[0][0].answer is not None:
             later, size = owed.popleft()
             self._owed_bytes -= size
+            if later is self._held_by:
+                self._held_by = None
             self._out.add(later.answer or ())
             if later.failed:
                 _logger.error("closing %s: %s", self.peer, later.failed)
@@ -340,6 +394,23 @@ class Server:
     def connections(self) -> int:
         """How many peers are connected."""
         return len(self._connections)
+
+    async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
+        """Stop listening, and let every peer go once it has its answers, while there is time."""
+        self._server.close()
+        until = time.monotonic() + within_s
+        quiet_until = time.monotonic() + GOODBYE_S
+        while self._connections and time.monotonic() < until and not hurry.is_set():
+            staying = [each for each in self._connections if not each.is_ending]
+            for connection in staying:
+                if not connection.is_owed:
+                    connection.say_goodbye()
+            if staying:
+                quiet_until = time.monotonic() + GOODBYE_S
+            elif time.monotonic() > quiet_until:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(hurry.wait(), _LOOK_S)
 
     async def close(self) -> None:
         """Stop listening and close every connection; peers that do not read are not waited for."""
