@@ -1,6 +1,9 @@
 """Transactions of kafka-clients 4.3.0 (Java), unmodified, which plays by the newer rules."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from tests.clients.javas import NEEDED, Java, compiled
 
 pytestmark = [*NEEDED, pytest.mark.client("Java client", "4.3")]
@@ -63,3 +66,56 @@ def test_producers_and_transactions_are_described(java: Java) -> None:
         "CompleteCommit",
         "TransactionalIdNotFoundException",
     ]
+
+
+PARTITIONS = range(4)
+PATIENCE_S = 60
+
+
+def test_clients_of_both_sets_of_rules_write_side_by_side(java: Java, kafka: str) -> None:
+    topic, commits = "java.both", 0
+    older = Producer({"bootstrap.servers": kafka, "transactional.id": "older"})
+    older.init_transactions(PATIENCE_S)
+
+    with ThreadPoolExecutor(1) as pool:
+        newer = pool.submit(java, "cycle", topic)
+        while not newer.done() or not commits:
+            for end in ("abort", "commit"):
+                older.begin_transaction()
+                for partition in PARTITIONS:
+                    older.produce(topic, end, partition=partition)
+                older.flush(PATIENCE_S)
+                if end == "commit":
+                    older.commit_transaction(PATIENCE_S)
+                    commits += 1
+                else:
+                    older.abort_transaction(PATIENCE_S)
+
+    assert newer.result()[:5] == ["CompleteCommit 1", "CompleteAbort 1"] * 2 + ["CompleteCommit 1"]
+    assert newer.result()[6] == "values [commit]"
+    assert committed(kafka, topic) == ["commit"] * 4 * (3 + commits)
+
+
+def committed(kafka: str, topic: str) -> list[str]:
+    """Return what is committed in a topic, to its end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka,
+            "group.id": topic,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in PARTITIONS])
+    found: list[str] = []
+    ends: set[int | None] = set()
+    while len(ends) < len(PARTITIONS):
+        (message,) = consumer.consume(1, PATIENCE_S)
+        error = message.error()
+        if error is None:
+            found.append((message.value() or b"").decode())
+        else:
+            assert error.code() == KafkaError._PARTITION_EOF
+            ends.add(message.partition())
+    consumer.close()
+    return found
