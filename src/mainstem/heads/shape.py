@@ -46,13 +46,19 @@ Answer = Sequence[Piece]
 class Later:
     """An answer that comes later; it is settled once, in the thread of the event loop."""
 
-    __slots__ = ("_call", "answer", "failed")
+    __slots__ = ("_call", "answer", "failed", "holds")
 
     def __init__(self) -> None:
         self.answer: Answer | None = None
         self.failed = ""
         """Why there is no answer, and the peer is cut off."""
+        self.holds = False
+        """Whether nothing more is taken from the peer before this is answered."""
         self._call: Callable[[], None] | None = None
+
+    def hold(self) -> None:
+        """Take nothing more from the peer before this is answered."""
+        self.holds = True
 
     def settle(self, answer: Answer) -> None:
         """Give the answer; an empty one sends nothing."""

@@ -62,6 +62,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             ge=10, description="Milliseconds between looks at retention, compaction, checkpoints."
         ),
     ] = 1000
+    drain_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Milliseconds that a server told to stop gives to requests under way.",
+        ),
+    ] = 10_000
     max_memory_bytes: Annotated[
         int,
         Meta(ge=1024, description="Bytes that topics with durability memory may hold together."),

@@ -74,9 +74,11 @@ async def running(
     *,
     now_ms: Callable[[], int] = time_of_day_ms,
     admin: LookedAfter | None = None,
+    hurry: asyncio.Event | None = None,
 ) -> AsyncIterator[Running]:
     """Serve a data directory, or a log in memory, until the block ends; then stop in order.
 
+    Peers are answered what they have asked before; once ``hurry`` is set, they are no longer.
     The admin port is the first to be there and the last to go: it tells what the others wait for.
     """
     began = time.monotonic()
@@ -109,6 +111,7 @@ async def running(
             yield Running(node, bound, took_ms, service.catch_up, looked_after)
         finally:
             health.phase = Phase.DRAINING
+            await server.drain(config.drain_ms / 1000, hurry or asyncio.Event())
 
 
 async def _look_after(
@@ -153,12 +156,16 @@ async def serve_until_told(
     *,
     admin: LookedAfter | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    told = asyncio.Event()
+    """Serve until SIGTERM or SIGINT; the second of them waits for nobody any more."""
+    told, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def tell() -> None:
+        (hurry if told.is_set() else told).set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    async with running(path, config, address, admin=admin) as server:
+        loop.add_signal_handler(number, tell)
+    async with running(path, config, address, admin=admin, hurry=hurry) as server:
         ready(server)
         await told.wait()
 

@@ -1,5 +1,6 @@
 """The Kafka head: every conversation with a Kafka client, over one broker."""
 
+import asyncio
 import socket
 from collections.abc import Callable
 
@@ -29,7 +30,7 @@ class KafkaConversation:
 
     def handle(self, frame: memoryview) -> Answer | Later:
         """Carry out a request."""
-        known = self._produce_alike.answer(frame)
+        known = None if self._service.draining else self._produce_alike.answer(frame)
         if known is not None and not isinstance(known, Held):
             return known
         try:
@@ -64,7 +65,7 @@ class KafkaConversation:
             except ValueError as error:
                 later.fail(str(error))
 
-        asked = Asked(self._service, header, self._peer, self._waiting)
+        asked = Asked(self._service, header, self._peer, self._waiting, later.hold)
         if isinstance(request.body, ProduceRequest):
             produce.answer(asked, request.body, reply, known)
             self._produce_alike.learn(header, request.body)
@@ -78,7 +79,25 @@ class KafkaConversation:
             give_up()
 
 
-async def listen(service: Service, listener: socket.socket) -> Server:
+class KafkaHead:
+    """The head while it serves."""
+
+    def __init__(self, service: Service, server: Server) -> None:
+        self._service = service
+        self._server = server
+        self.traffic = server.traffic
+
+    async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
+        """Accept nobody and nothing more, and answer what was asked, while there is time."""
+        self._service.drain()
+        await self._server.drain(within_s, hurry)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._server.close()
+
+
+async def listen(service: Service, listener: socket.socket) -> KafkaHead:
     """Serve Kafka clients at an address that was taken."""
 
     def converse(connection: Connection) -> KafkaConversation:
@@ -89,4 +108,4 @@ async def listen(service: Service, listener: socket.socket) -> Server:
     service.host, service.port = server.address
     # What a crash left open has its deadlines, too.
     service.look_at_deadlines()
-    return server
+    return KafkaHead(service, server)

@@ -85,7 +85,7 @@ class _Fetch:
         self._failed = False
         topics = [self._topic(topic) for topic in self._topics]
         enough = self._length >= self._request.min_bytes or self._failed
-        if enough or last:
+        if enough or last or self._service.draining:
             self._end()
             self._service.counts.fetched_bytes += self._length
             session = self._session
@@ -156,6 +156,7 @@ class _Fetch:
             wait_ms = min(self._request.max_wait_ms, self._service.settings.max_wait_ms)
             self._timer = self._service.after(wait_ms, lambda: self._look_again(last=True)).cancel
             self._waiting.add(self._give_up)
+            self._end_wait = self._service.wait_with(self._look_again)
         self._take_back()
         for topic in self._topics:
             name = self._name(topic)
@@ -186,6 +187,7 @@ class _Fetch:
         self._take_back()
         if self._timer is not None:
             self._timer()
+            self._end_wait()
             self._waiting.discard(self._give_up)
 
     def _give_up(self) -> None:

@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: being a member of a classic group."""
 
 from mainstem.broker.classic_group import Join, Joined, Sync, Synced
-from mainstem.core.errors import MainstemError, MemberIdRequired
+from mainstem.core.errors import Closed, MainstemError, MemberIdRequired
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.membership import (
@@ -21,6 +21,8 @@ JOIN_FIRST, JOIN_LAST = 0, 9
 SYNC_FIRST, SYNC_LAST = 0, 5
 HEARTBEAT_FIRST, HEARTBEAT_LAST = 0, 4
 LEAVE_FIRST, LEAVE_LAST = 0, 5
+
+STOPPING = Closed("the server stops; ask again when it is back")
 
 _TAKES_ID_FIRST = 4
 _SKIPS_ASSIGNMENT = 9
@@ -48,6 +50,7 @@ def join(asked: Asked, request: JoinGroupRequest, reply: Reply) -> None:
     )
 
     def answer(joined: Joined | MainstemError) -> None:
+        waited()
         body = (
             _not_joined(request, joined, version)
             if isinstance(joined, MainstemError)
@@ -55,6 +58,10 @@ def join(asked: Asked, request: JoinGroupRequest, reply: Reply) -> None:
         )
         service.on_loop(lambda: reply(body))
 
+    if service.draining:
+        reply(_not_joined(request, STOPPING, version))
+        return
+    waited = service.wait_with(lambda: answer(STOPPING))
     service.broker.classic.join(wish, answer)
     service.look_at_deadlines()
 
@@ -93,6 +100,7 @@ def sync(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
     )
 
     def answer(synced: Synced | MainstemError) -> None:
+        waited()
         body = (
             SyncGroupResponse(error_code=code_of(synced))
             if isinstance(synced, MainstemError)
@@ -100,6 +108,7 @@ def sync(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
         )
         service.on_loop(lambda: reply(body))
 
+    waited = service.wait_with(lambda: answer(STOPPING))
     service.broker.classic.sync(wish, answer)
     service.look_at_deadlines()
 
@@ -107,6 +116,9 @@ def sync(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
 def heartbeat(asked: Asked, request: HeartbeatRequest, reply: Reply) -> None:
     """Hear that a member is still there."""
     code = Code.NONE
+    if asked.service.draining:
+        reply(HeartbeatResponse(error_code=code_of(STOPPING)))
+        return
     try:
         asked.service.broker.classic.heartbeat(
             request.group_id, request.member_id, request.generation_id, request.group_instance_id

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from mainstem.broker.overload import Held
 from mainstem.broker.publishing import Published
-from mainstem.core.errors import CorruptBatch, MainstemError
+from mainstem.core.errors import CorruptBatch, MainstemError, Overloaded
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.metadata import find_or_create
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -22,6 +22,9 @@ from mainstem.heads.kafka.messages.produce import (
 
 FIRST, LAST = 3, 13
 
+THROTTLE_MS = 200
+"""How long a producer is asked to wait before it tries a topic again that is full."""
+
 BY_ID = 13
 """Since this version topics are named by their ids."""
 _JOINS = 12
@@ -35,6 +38,9 @@ def answer(asked: Asked, request: ProduceRequest, reply: Reply, held: Held | Non
     """
     if request.acks not in (-1, 0, 1):
         reply(_refused(request, Code.INVALID_REQUIRED_ACKS))
+        return
+    if asked.service.draining and request.acks:
+        reply(_refused(request, Code.NOT_LEADER_OR_FOLLOWER))
         return
     _Production(asked, request, reply).run(held)
 
@@ -62,11 +68,13 @@ class _Production:
     def __init__(self, asked: Asked, request: ProduceRequest, reply: Reply) -> None:
         self._service: Service = asked.service
         self._header = asked.header
+        self._hold_peer = asked.hold
         self._request = request
         self._reply = reply
         self._results: list[ProducedPartition] = []
         """In the order of the request, which may name a partition twice."""
         self._waiting = 1
+        self._throttle_ms = 0
 
     def run(self, held: Held | None) -> None:
         for topic in self._request.topic_data:
@@ -124,8 +132,13 @@ class _Production:
         self._done()
 
     def _hold(self, place: "_Place", batch: bytearray, held: Held) -> None:
-        """Wait for room in a topic that is full, but no longer than the topic says."""
+        """Wait for room in a topic that is full, but no longer than topic and client say."""
         self._waiting += 1
+        # What comes behind a held batch would be out of order, and is not read until then.
+        self._hold_peer()
+        # A client that has given up sends everything again.
+        patience_ms = self._request.timeout_ms // 2
+        held = held._replace(until_ms=min(held.until_ms, held.since_ms + patience_ms))
         tried = False
 
         def again() -> None:
@@ -134,17 +147,29 @@ class _Production:
                 return
             tried = True
             timer.cancel()
+            waited()
             try:
                 self._append(place, batch, held)
             except MainstemError as error:
                 self._fail(place, error)
             self._done()
 
+        def stop() -> None:
+            nonlocal tried
+            tried = True
+            timer.cancel()
+            stopped = ProducedPartition(place.number, Code.NOT_LEADER_OR_FOLLOWER, -1)
+            self._results[place.slot] = stopped
+            self._done()
+
         delay_ms = max(0, held.until_ms - self._service.now_ms())
         timer = self._service.after(delay_ms, again)
+        waited = self._service.wait_with(stop)
         held.room.then(lambda _: self._service.on_loop(again))
 
     def _fail(self, place: "_Place", error: MainstemError) -> None:
+        if isinstance(error, Overloaded):
+            self._throttle_ms = THROTTLE_MS
         self._results[place.slot] = refused(self._header, place.number, error)
 
     def _done(self) -> None:
@@ -154,7 +179,7 @@ class _Production:
         if self._request.acks == 0:
             self._reply(None)
             return
-        self._reply(ProduceResponse(tuple(self._topics())))
+        self._reply(ProduceResponse(tuple(self._topics()), self._throttle_ms))
 
     def _topics(self) -> Iterator[ProducedTopic]:
         at = 0

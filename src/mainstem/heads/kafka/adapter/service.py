@@ -75,9 +75,23 @@ class Service:
             # Not to be guessed: nobody shall speak in another's session.
             new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
         )
+        self.draining = False
+        """Whether the server stops: what waits is answered, and what is new is to come again."""
+        self._patient: set[Callable[[], None]] = set()
         self._calls: deque[Callable[[], None]] = deque()
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
+
+    def drain(self) -> None:
+        """Answer everybody who waits for something other than the disk."""
+        self.draining = True
+        for hurry in list(self._patient):
+            hurry()
+
+    def wait_with(self, hurry: Callable[[], None]) -> Callable[[], None]:
+        """Name a call that ends a wait when the server stops; returns how to take it back."""
+        self._patient.add(hurry)
+        return lambda: self._patient.discard(hurry)
 
     def look_at_deadlines(self) -> None:
         """See to it that the broker is looked at when the next of its deadlines is due."""
@@ -137,6 +151,8 @@ class Asked(msgspec.Struct, frozen=True):
     peer: str
     waiting: set[Callable[[], None]]
     """What to call when the peer has gone, so that nobody waits on its behalf."""
+    hold: Callable[[], None]
+    """Reads nothing more from the peer until this request is answered."""
 
 
 def log_refusal(asked: Asked, what: str, error: MainstemError) -> None:
