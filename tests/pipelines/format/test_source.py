@@ -244,7 +244,11 @@ def test_a_stream_ends_behind_the_markers_and_before_what_is_open(make: Make) ->
     assert last == [["later"]]
 
 
-def test_a_topic_with_compaction_and_transactions_neither_hangs_nor_skips(make: Make) -> None:
+def test_a_topic_with_compaction_and_transactions_neither_hangs_nor_skips(
+    make: Make, request: pytest.FixtureRequest
+) -> None:
+    if "apache" in request.node.name:
+        pytest.skip("Apache Kafka has no segments this small, and compacts now and then")
     topic = make(1, cleanup_policy="compact", segment_bytes="14000")
     for turn in range(5):
         topic.fill([f"{turn}-{'x' * 3000}", *("same" for _ in range(200))])
