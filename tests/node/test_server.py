@@ -56,7 +56,9 @@ async def test_a_server_that_is_still_recovering_says_so(tmp_path: Path) -> None
     assert after == (200, "ok\n")
 
 
-async def test_a_server_whose_log_has_stopped_is_alive_but_not_ready(tmp_path: Path) -> None:
+async def test_a_server_whose_log_has_stopped_is_alive_but_not_ready(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running(tmp_path / "data", Config(), FREE, admin=ANY) as server:
         for each in (tmp_path / "data").rglob("*"):
             if each.is_file():
@@ -70,6 +72,9 @@ async def test_a_server_whose_log_has_stopped_is_alive_but_not_ready(tmp_path: P
 
     assert status == 503
     assert why.startswith("stopped: the disk failed while looking after the log")
+    assert (
+        sum("the log has stopped: the disk failed" in each.message for each in caplog.records) == 1
+    )
     assert alive == (200, "ok\n")
 
 

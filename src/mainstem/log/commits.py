@@ -8,6 +8,7 @@ If a sync fails nobody can know what reached the disk, so nothing is acknowledge
 next opening of the log finds out.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,8 @@ from mainstem.log.partition import PARTITIONS, DiskPartition
 from mainstem.log.segment import Segment
 from mainstem.log.wal import WriteAheadLog
 from mainstem.log.watches import Wake, call
+
+_logger = logging.getLogger("mainstem.log")
 
 SYNC_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
 GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -135,6 +138,8 @@ class Committer:
         if self.failed is None:
             problem: MainstemError = refusal(error, what)
             self.failed = StorageFailed(str(problem))
+            # Whoever looks after a server is to know it before its clients complain.
+            _logger.error("the log has stopped: %s", problem)
         return self.failed
 
     def _sync(self, group: Group) -> StorageFailed | None:
