@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from tests.broker.brokers import Clock, new_broker, publish, read_all, values
+from tests.broker.producers import Works
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.overload import LIVE_MS, Held
@@ -267,3 +268,16 @@ def test_the_held_leave_nothing_behind() -> None:
     gate = broker._state.gates[broker.topic("orders").id]
     assert gate._waiting == set()
     assert broker.counters("orders")["held"] == 100
+
+
+def test_dropping_the_oldest_forgets_no_producer() -> None:
+    works = Works(settings=TopicSettings(overload=Overload.DROP_OLDEST, max_backlog=10))
+    first = works.offset(7, 0)
+    for sequence in range(100):
+        works.offset(8, sequence)
+    assert works.broker.bounds("t", 0).start > first
+
+    for each in (works, works.restarted()):
+        # Sent again, as its answer was lost: it was there once, and is not written again.
+        assert each.offset(7, 0) == first
+        assert each.broker.bounds("t", 0).end == 101

@@ -39,12 +39,18 @@ class Gate:
     """Keeps the backlog of one topic within its limit; used under the broker's lock."""
 
     def __init__(
-        self, topic: Topic, log: Log, cursors: Cursors, is_live: Callable[[str], bool]
+        self,
+        topic: Topic,
+        log: Log,
+        cursors: Cursors,
+        is_live: Callable[[str], bool],
+        before_cut: Callable[[PartitionId, int], None],
     ) -> None:
         self.topic = topic
         self._log = log
         self._cursors = cursors
         self._is_live = is_live
+        self._before_cut = before_cut
         self._waiting: set[Commit] = set()
         self._caught_up: dict[PartitionId, dict[str, int]] = {}
         self._missed: dict[PartitionId, dict[str, int]] = {}
@@ -139,6 +145,7 @@ class Gate:
             self.counters["held_ms"] += max(0, now_ms - held.since_ms)
 
     def _drop(self, partition: PartitionId, old: int, start: int, slowest: int) -> None:
+        self._before_cut(partition, start)
         self._log.cut(partition, start=start)
         self.counters["dropped"] += max(0, start - max(old, slowest))
         missed = self._missed.setdefault(partition, {})

@@ -135,6 +135,7 @@ class Producers:
         )
         self._journal.replay(lambda key, value: self.apply(ProducersChange(key, value)))
         self._next_id = self.reserved
+        state.before_cut = self._keep_before
         with state.lock:
             self._put_right()
 
@@ -244,6 +245,13 @@ class Producers:
             partition = self._state.at(topic, number)
             if partition in self.snapshots:
                 self._renew(partition, self.at(self._state.topics.get(topic), number), ())
+
+    def _keep_before(self, partition: PartitionId, start: int) -> None:
+        """Write down what is known only from events that are about to be dropped."""
+        snapshot = self.snapshots.get(partition)
+        topic = self._state.topics.by_id(partition.topic_id)
+        if topic is not None and snapshot is not None and snapshot.offset < start:
+            self._renew(partition, self.at(topic, partition.number), ())
 
     def cut(self, partition: PartitionId) -> None:
         """Forget the producers of a partition whose end was taken back."""

@@ -54,6 +54,8 @@ class State:
         """The topics that can be published to, by name."""
         self.gates: dict[str, Gate] = {}
         """The gates of topics that limit, or once limited, their backlog, by topic id."""
+        self.before_cut: Callable[[PartitionId, int], None] = lambda *_: None
+        """Told before events before an offset are dropped."""
         self._topic_journal = Journal[TopicKey, TopicValue](
             log,
             TOPICS,
@@ -138,12 +140,15 @@ class State:
         opened = OpenTopic(topic, Turns() if was is None else was.turns)
         gate = self.gates.get(topic.id)
         if gate is None and topic.settings.max_backlog is not None:
-            gate = Gate(topic, self.log, self.cursors, self.groups.is_live)
+            gate = Gate(topic, self.log, self.cursors, self.groups.is_live, self._before_cut)
             self.gates[topic.id] = gate
         if gate is not None:
             gate.topic = topic
             opened.gate = gate if topic.settings.max_backlog is not None else None
         self.opened[topic.name] = opened
+
+    def _before_cut(self, partition: PartitionId, start: int) -> None:
+        self.before_cut(partition, start)
 
     def _stray_partitions(self) -> list[PartitionId]:
         """Return partitions that have cursors, but no topic any more."""

@@ -106,11 +106,12 @@ def request(api: Api, version: int, body: Wire, correlation_id: int = 7) -> byte
     return struct.pack(">i", len(frame)) + frame
 
 
-def production(topic: str, batch: bytes, partition: int = 0, acks: int = -1) -> ProduceRequest:
+def production(
+    topic: str, batch: bytes, partition: int = 0, acks: int = -1, timeout_ms: int = 1000
+) -> ProduceRequest:
     data = ProducePartition(partition, memoryview(batch))
-    return ProduceRequest(
-        acks=acks, timeout_ms=1000, topic_data=(ProduceTopic(name=topic, partition_data=(data,)),)
-    )
+    topics = (ProduceTopic(name=topic, partition_data=(data,)),)
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
 
 
 def produce(peer: Peer, topic: str, batch: bytes, partition: int = 0) -> ProducedPartition:
