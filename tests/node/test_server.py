@@ -2,11 +2,16 @@
 
 import asyncio
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from tests.heads.admin.web import Page, get
+from tests.heads.kafka.attack import Peer, fetching, produce, request
 
+from mainstem.core.event import Event
+from mainstem.core.records import build
+from mainstem.heads.kafka.messages.fetch import FETCH
 from mainstem.node.config import Config
 from mainstem.node.directory import Holder, holder_of
 from mainstem.node.server import Address, AddressTaken, LookedAfter, Running, running
@@ -76,6 +81,33 @@ async def test_a_server_whose_log_has_stopped_is_alive_but_not_ready(
         sum("the log has stopped: the disk failed" in each.message for each in caplog.records) == 1
     )
     assert alive == (200, "ok\n")
+
+
+async def test_a_server_that_drains_says_so_until_it_is_done() -> None:
+    hurry = asyncio.Event()
+    server = await (stack := AsyncExitStack()).enter_async_context(
+        running(None, Config(drain_ms=60_000), FREE, admin=ANY, hurry=hurry)
+    )
+    deaf = await asyncio.to_thread(ask_for_much_and_read_nothing, str(server.kafka))
+
+    stopping = asyncio.create_task(stack.aclose())
+    ready, metrics = await ask(server, "/readyz"), await ask(server, "/metrics")
+    hurry.set()
+    await stopping
+    deaf.socket.close()
+
+    assert ready[0] == 503
+    assert ready[1].startswith("draining: ")
+    assert "mainstem_ready 0\n" in metrics[1]
+
+
+def ask_for_much_and_read_nothing(address: str) -> Peer:
+    """Return a peer whom a server that stops in order waits for."""
+    deaf = Peer(address, receive_buffer=4096)
+    produce(deaf, "t", bytes(build([Event(bytes(900_000))], now_ms=1)))
+    deaf.send(request(FETCH, 12, fetching("t")) * 50)
+    deaf.socket.recv(1)
+    return deaf
 
 
 async def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
