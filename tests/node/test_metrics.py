@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
-from tests.heads.admin.web import get
+from tests.heads.admin.web import answer_to, connect, get
 from tests.serving import server
 
 from mainstem.core.event import Event
@@ -198,6 +198,18 @@ def test_what_is_refused_is_counted_by_request_and_code(running: Running) -> Non
     assert found.value("mainstem_kafka_errors_total", **refused) == 1
     unknown = {"api": "DescribeConfigs", "code": "UNKNOWN_TOPIC_OR_PARTITION"}
     assert found.value("mainstem_kafka_errors_total", **unknown) == 1
+
+
+def test_peers_that_are_cut_off_are_counted(running: Running) -> None:
+    for address in (running.kafka, running.admin):
+        with connect(str(address)) as hostile:
+            answer_to(hostile, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+
+    found = metrics_of(running)
+
+    assert found.value("mainstem_connections_cut_off_total", head="kafka") == 1
+    assert found.value("mainstem_connections_cut_off_total", head="admin") == 1
+    assert found.value("mainstem_connections", head="kafka") == 0
 
 
 def test_the_process_and_what_runs_in_it_are_described(running: Running) -> None:

@@ -188,6 +188,7 @@ class Connection(asyncio.BufferedProtocol):
     def give_way(self, reason: str) -> None:
         """Close, because others need the room."""
         _logger.warning("closing %s: %s", self.peer, reason)
+        self._traffic.cut_off += 1
         self.close()
 
     # Ours.
@@ -231,11 +232,13 @@ class Connection(asyncio.BufferedProtocol):
             self._take(self._conversation, view)
         except ProtocolError as error:
             _logger.warning("closing %s: %s", self.peer, error)
+            self._traffic.cut_off += 1
             self._out.add([error.farewell])
             self.close()
         except Exception:
             # A bug of ours costs one connection, not the server; the log says where it is.
             _logger.exception("closing %s: the request could not be carried out", self.peer)
+            self._traffic.cut_off += 1
             self.close()
         else:
             self._flush()
@@ -321,6 +324,7 @@ class Connection(asyncio.BufferedProtocol):
             self._out.add(later.answer or ())
             if later.failed:
                 _logger.error("closing %s: %s", self.peer, later.failed)
+                self._traffic.cut_off += 1
                 self.close()
                 return
         if not owed:

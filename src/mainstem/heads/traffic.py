@@ -4,13 +4,15 @@
 class Traffic:
     """Counts of one listening socket since it was opened; changed by the event loop only."""
 
-    __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "refused")
+    __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "cut_off", "refused")
 
     def __init__(self) -> None:
         self.accepted = 0
         """Connections that were begun,"""
         self.closed = 0
         """those of them that have ended,"""
+        self.cut_off = 0
+        """those that we ended, as the peer broke the protocol or could not be served,"""
         self.refused = 0
         """and those closed at once, over the limit."""
         self.bytes_in = 0

@@ -20,6 +20,12 @@ REFUSED = Metric(
     "Connections closed at once, over the limit.",
     ("head",),
 )
+CUT_OFF = Metric(
+    "mainstem_connections_cut_off_total",
+    "counter",
+    "Connections that we ended: the peer broke the protocol, or could not be served.",
+    ("head",),
+)
 RECEIVED = Metric("mainstem_received_bytes_total", "counter", "Bytes read from peers.", ("head",))
 SENT = Metric("mainstem_sent_bytes_total", "counter", "Bytes sent to peers.", ("head",))
 

@@ -96,6 +96,7 @@ class Scrape:
             found[metrics.CONNECTIONS].append((labels, traffic.open))
             found[metrics.ACCEPTED].append((labels, traffic.accepted))
             found[metrics.REFUSED].append((labels, traffic.refused))
+            found[metrics.CUT_OFF].append((labels, traffic.cut_off))
             found[metrics.RECEIVED].append((labels, traffic.bytes_in))
             found[metrics.SENT].append((labels, traffic.bytes_out))
 
