@@ -196,7 +196,9 @@ class Broker:
         run = Run(partition, batch, range(header.count))
         if header.producer_id >= 0:
             return self._producing.append(topic, run, header, held, joins=joins)
-        return self._append_within_limit(opened, [run], held)
+        if opened.gate is None:
+            return self._append(opened, (run,))
+        return self._append_within_limit(opened, (run,), held)
 
     def admit(
         self, topic: str, partition: int, count: int, held: Held | None = None

@@ -194,7 +194,7 @@ def check_header(
         raise EventTooLarge(topic, len(buffer), max_bytes)
     header = read_whole(buffer)
     attributes, count, delta = header.attributes, header.count, header.last_offset_delta
-    if header.codec >= _CODECS:
+    if attributes & CODEC_MASK >= _CODECS:
         raise CorruptBatch(f"record batch with unknown compression codec {header.codec}")
     if stored:
         if attributes & ~_STORED_ATTRIBUTES:
@@ -207,7 +207,8 @@ def check_header(
         if count <= 0 or delta != count - 1:
             raise CorruptBatch(f"record batch with count {count}, last offset delta {delta}")
         _check_timestamps(header)
-    _check_producer(header)
+    if header.producer_id != -1 or attributes:
+        _check_producer(header)
     return header
 
 

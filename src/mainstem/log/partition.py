@@ -122,11 +122,13 @@ class DiskPartition:
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self.segments)
+        if len(self.segments) == 1:
+            return self.segments[0].size
+        return sum([segment.size for segment in self.segments])
 
     def bounds(self) -> Bounds:
         """Return what the partition holds now."""
-        return Bounds(self.start, self.tail, self.end, self.size_bytes, self.epoch)
+        return Bounds(self.start, self.tail, self.end, self.size_bytes, self.epochs[-1][0])
 
     def room_for(self, size: int, now_ms: Callable[[], int]) -> Segment:
         """Return the segment to append to, a new one if the last is full."""
