@@ -276,3 +276,21 @@ def test_a_recovery_without_power_leaves_nothing_of_an_entry_that_is_lost(
         found = opened(SimFiles(crash.image))
         assert not [each for each in found.recovery.findings if "is missing" in each], crash.what
         assert [each[:1] for each in values(found, A0) if each] in ([b"x", b"y", b"z"], [b"z"])
+
+
+def test_a_recovery_that_was_interrupted_is_not_taken_for_damage(
+    log: DiskLog, files: SimFiles
+) -> None:
+    for value in (b"x", b"y", b"z"):
+        append(log, A0, value)
+    log.upkeep.checkpoint()
+    log.cut(A0, start=1, end=1)
+    killed_at = len(files.trace)
+    second_disk = SimFiles.after(blank(), files.trace)
+
+    opened(second_disk)
+
+    for crash in crashes(blank(), second_disk.trace, Random(0), first=killed_at):
+        found = opened(SimFiles(crash.image))
+        assert not [each for each in found.recovery.findings if "is missing" in each], crash.what
+        assert found.bounds(A0).tail == 1

@@ -37,6 +37,12 @@ class End:
         """Accept what is whole and in order; nothing on the disk is changed."""
         partition = self.partition
         present = sorted(segment_names(self._files, partition.directory))
+        # What the start has outlived is removed, perhaps by a recovery that was interrupted.
+        partition.segments = [
+            each
+            for each in partition.segments
+            if each.next_offset > partition.start or (each.base, each.generation) in present
+        ]
         known = {(each.base, each.generation): each for each in partition.segments}
         self._missing = {known[each] for each in known.keys() - set(present)}
         for each in self._missing:

@@ -79,14 +79,14 @@ def recover(
         _make_directories(files)
         manifest.write(files, 0, 1, [])
     _make_directories(files)
-    # What was just read may have been renamed by a process that was killed before it synced.
-    files.sync_dir("")
     partitions: dict[PartitionId, DiskPartition] = {}
     for saved in known.partitions:
         partition = DiskPartition.load(files, handles, manifest.decode_partition(saved))
         partition.saved = saved
         partitions[partition.id] = partition
     found = wal.scan(files, known.wal_number, known.wal_sequence)
+    # The manifest may have been renamed by a process that was killed before it synced.
+    files.sync_dir("")
     number = found.last.number + 1 if found.last else known.wal_number + 1
     spare = found.last.path if found.last else None
     for place, problem, data in found.lost:
