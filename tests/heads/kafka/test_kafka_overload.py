@@ -79,9 +79,8 @@ def test_what_comes_behind_a_held_batch_waits_its_turn(address: str, healthy: He
     source = reader(address, "held")
     with Peer(address) as peer:
         assert code(produce(peer, "held", batch(0, LIMIT))) == 0
-        for sequence in range(LIMIT, LIMIT + 5):
-            wish = production("held", batch(sequence), timeout_ms=600_000)
-            peer.send(request(PRODUCE, 9, wish))
+        wishes = [production("held", batch(LIMIT + n), timeout_ms=600_000) for n in range(5)]
+        peer.send(b"".join(request(PRODUCE, 9, wish) for wish in wishes))
 
         healthy.check()
         source.commit(offsets=[TopicPartition("held", 0, LIMIT)], asynchronous=False)
