@@ -284,7 +284,8 @@ def test_a_recovery_that_was_interrupted_is_not_taken_for_damage(
     for value in (b"x", b"y", b"z"):
         append(log, A0, value)
     log.upkeep.checkpoint()
-    log.cut(A0, start=1, end=1)
+    log.cut(A0, start=1)
+    log.cut(A0, end=1)
     killed_at = len(files.trace)
     second_disk = SimFiles.after(blank(), files.trace)
 
