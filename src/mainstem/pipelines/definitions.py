@@ -198,9 +198,9 @@ def _executed(file: Path) -> _Module:
         raise InvalidDefinition(f"{file}: {error}") from error
     except (Exception, SystemExit) as error:
         # Whatever a user's file does wrong is an error of that file, told with its place.
-        raise InvalidDefinition(
-            f"{_place(file, error)}: {type(error).__name__}: {error}"
-        ) from error
+        reason = str(error) or "Spark is not there yet: make columns inside of functions"
+        told = f"{_place(file, error)}: {type(error).__name__}: {reason}"
+        raise InvalidDefinition(told) from error
     finally:
         sys.path.remove(str(file.parent.resolve()))
     return module

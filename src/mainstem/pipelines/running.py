@@ -43,6 +43,9 @@ _LOOK_S = 0.1
 _SETTLE_S = 5.0
 _AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
 """Tables of a bounded run side by side."""
+_PASSING = ("Python worker failed to connect back", "no answer from ")
+"""What may stop a query on a machine that is too busy, or while the server is started again."""
+_MOST_ATTEMPTS = 6
 _STOPPED = "mainstem: stopped before this batch"
 _BAD_EVENT = re.compile(
     r"bad event: (?P<reason>.*?); (?P<event>topic \S+, partition \d+, offset \d+)"
@@ -156,9 +159,11 @@ def _together(runs: Iterable["TableRun"], tell: Tell, stop: threading.Event) -> 
             each.start()
             started.append(each)
             each.settle(tell)
-        while all(each.active for each in started) and not stop.is_set():
+        while not stop.is_set():
             for each in started:
                 each.look(tell)
+            if not all(each.active or each.start_again(stop) for each in started):
+                break
             stop.wait(_LOOK_S)
     finally:
         for each in started:
@@ -190,6 +195,7 @@ class TableRun:
         self._query: StreamingQuery | None = None
         self._error: BaseException | None = None
         self._told = -1
+        self._attempts = 0
         self.standing = Standing("stopped")
         self._frame: DataFrame | None = None
         self._mark = ""
@@ -227,7 +233,7 @@ class TableRun:
 
     def start(self, frame: DataFrame | None = None) -> None:
         """Start the query; what Spark does not support is told now, before any batch."""
-        frame = frame or self._frame
+        self._frame = frame = frame or self._frame
         assert frame is not None
         writing = frame.writeStream.outputMode(self.table.output).option(
             "checkpointLocation", str(self._place.checkpoint)
@@ -245,6 +251,22 @@ class TableRun:
             raise InvalidDefinition(
                 f"{self._pipeline.file.name}: table {self.table.name!r}: {short(error)}"
             ) from error
+
+    def start_again(self, stop: threading.Event) -> bool:
+        """Start the query anew if what stopped it may pass; tells whether it did.
+
+        The batch that failed is run again, and its sink knows whether it was written.
+        """
+        assert self._query is not None
+        failure = f"{self._query.exception()} {self._error}"
+        passing = any(words in failure for words in _PASSING)
+        if not passing or self._attempts >= _MOST_ATTEMPTS or stop.is_set():
+            return False
+        stop.wait(2.0**self._attempts)
+        self._attempts += 1
+        self._error = None
+        self.start()
+        return True
 
     def _writer(self) -> Callable[[DataFrame, int], None]:
         sink, mark, gate = self.table.sink, self._mark, self.gate
@@ -278,6 +300,7 @@ class TableRun:
             if batch is None:
                 continue
             self._told = batch.number
+            self._attempts = 0
             self.standing = self._audit.counted(self.standing, batch)
             self._keep()
             tell(Report(self.table.name, batch, self.standing))
@@ -332,7 +355,7 @@ class TableRun:
 
     def _once(self, tell: Tell, stop: threading.Event, frame: DataFrame | None = None) -> None:
         self.start(frame)
-        while self.active:
+        while self.active or self.start_again(stop):
             self.look(tell)
             if stop.is_set():
                 self.gate.closed.set()
