@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-import gc
 import errno
+import gc
 import signal
 import socket
 import time
