@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,9 @@ from mainstem.pipelines.session import MissingJava, MissingSpark, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+CONNECTOR = Path(__file__).parents[2] / ".cache" / "spark-kafka"
+"""Where .ci/run puts the jars of Spark's own Kafka connector."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -33,6 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
                 "spark.sql.warehouse.dir": str(scratch / "warehouse"),
                 "spark.sql.shuffle.partitions": "2",
                 "spark.driver.memory": "1g",
+                "spark.jars": ",".join(map(str, CONNECTOR.glob("*.jar"))),
             },
         )
     except (MissingJava, MissingSpark) as missing:
