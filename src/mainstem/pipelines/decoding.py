@@ -88,7 +88,9 @@ def _from_avro(event: DataFrame, source: Source) -> DataFrame:
     schema = avro_schema(source)
     columns = avro_columns(schema, f"Avro schema of {source.name!r}")
     kind = StructType([StructField("value", columns), StructField("error", StringType())])
-    read = F.udf(decoder(schema, source.registry), kind)
+    decode = decoder(schema, source.registry)
+    # By a function without types: Spark would take them for its own, and does not know these.
+    read = F.udf(lambda value: decode(value), kind)  # noqa: PLW0108
     rows = event.select(read(F.col(f"{EVENT}.value")).alias("__parsed"), EVENT)
     return rows.select(
         *_fields("__parsed.value", columns), F.col("__parsed.error").alias(BAD), EVENT
