@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -17,6 +18,7 @@ from tests.pipelines.format.topics import (
     stream,
     values,
 )
+from tests.serving import serving
 
 from mainstem.core.errors import (
     InvalidSetting,
@@ -264,6 +266,21 @@ def test_a_topic_with_compaction_and_transactions_neither_hangs_nor_skips(
         expected = [value for offset, value in kept if start <= offset < end]
         assert read_by(fetch_range, topic, start, end) == expected
         assert read_by(consume, topic, start, end) == expected
+
+
+def test_reading_goes_on_when_the_server_is_restarted(tmp_path: Path) -> None:
+    with serving(tmp_path) as address:
+        topic = Topic(address, "orders")
+        topic.fill([f"{number:0100000}" for number in range(150)])
+        link = Link(address, timeout_s=PATIENCE_S, settings={})
+        reading = fetch_range(link, Range("orders", 0, 0, 150), 10_000)
+        first = next(reading)
+    with serving(tmp_path, int(address.rpartition(":")[2])):
+        rest = list(reading)
+
+    offsets = [n for found in (first, *rest) for n in found.column("offset").to_pylist()]
+    assert first.num_rows < 150
+    assert offsets == list(range(150))
 
 
 # Streams
