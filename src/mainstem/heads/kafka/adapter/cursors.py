@@ -8,7 +8,7 @@ from mainstem.broker.classic_group import Phase
 from mainstem.broker.classic_groups import GroupDescription, Membership
 from mainstem.broker.cursors import Cursor
 from mainstem.core.errors import GroupIsLive, MainstemError
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of, name_of
 from mainstem.heads.kafka.codec import decode_blob
@@ -62,13 +62,15 @@ def commit(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
     try:
         committed = service.broker.classic.commit(request.group_id, who, cursors)
     except MainstemError as error:
-        reply(_commit_answer(topics, {}, code_of(error)))
+        reply(_commit_answer(topics, {}, code_in(asked.header, error)))
         return
     service.look_at_deadlines()
-    refused = too_large | {place: code_of(it) for place, it in committed.refused.items()}
+    refused = too_large | {
+        place: code_in(asked.header, it) for place, it in committed.refused.items()
+    }
 
     def settled(error: MainstemError | None) -> None:
-        code = Code.NONE if error is None else code_of(error)
+        code = Code.NONE if error is None else code_in(asked.header, error)
         body = _commit_answer(topics, refused, code)
         service.on_loop(lambda: reply(body))
 
@@ -215,9 +217,9 @@ def delete(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
         left = [place for place in places if place not in refused]
         result = classic.delete_cursors(request.group_id, left)
     except MainstemError as error:
-        reply(OffsetDeleteResponse(error_code=code_of(error)))
+        reply(OffsetDeleteResponse(error_code=code_in(asked.header, error)))
         return
-    refused |= {place: code_of(error) for place, error in result.refused.items()}
+    refused |= {place: code_in(asked.header, error) for place, error in result.refused.items()}
     topics = tuple(
         DeletedOffsetsTopic(
             topic.name,

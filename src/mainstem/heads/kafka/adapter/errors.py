@@ -117,9 +117,20 @@ _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
 """Codes that came later: which APIs know them since which version, and what the others get."""
 
 
+_KEPT_HERE = frozenset({8, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47})
+"""Requests about groups and transactions. Of a disk that is full their clients know nothing, and
+take it for the end; that nobody is there to answer them for the moment they know."""
+_PRODUCER_IDS = 22
+
+
 def code_in(header: RequestHeader, error: MainstemError) -> Code:
     """Return the code that says this in answer to a request, in a version that knows it."""
     code = code_of(error)
+    if code is Code.KAFKA_STORAGE_ERROR and header.api_key in _KEPT_HERE:
+        return Code.COORDINATOR_NOT_AVAILABLE
+    if code is Code.KAFKA_STORAGE_ERROR and header.api_key == _PRODUCER_IDS:
+        # Producers without transactions have nobody whom they could look for.
+        return Code.COORDINATOR_LOAD_IN_PROGRESS
     earlier, since = _LATER.get(code, (code, {}))
     known = since.get(header.api_key)
     return code if known is not None and header.api_version >= known else earlier
@@ -127,8 +138,8 @@ def code_in(header: RequestHeader, error: MainstemError) -> Code:
 
 def code_of(error: MainstemError) -> Code:
     """Return the code that says this to a Kafka client."""
-    if isinstance(error, errors.InvalidName) and error.kind == "group":
-        return Code.INVALID_GROUP_ID
+    if isinstance(error, errors.InvalidName) and error.kind != "topic":
+        return Code.INVALID_GROUP_ID if error.kind == "group" else Code.INVALID_REQUEST
     if isinstance(error, errors.UnknownProducer) and error.transactional_id:
         return Code.INVALID_PRODUCER_ID_MAPPING
     return REFUSALS.get(type(error), Code.UNKNOWN_SERVER_ERROR)

@@ -2,8 +2,8 @@
 
 from mainstem.broker.classic_group import Phase
 from mainstem.core.errors import MainstemError
-from mainstem.heads.kafka.adapter.errors import Code, code_of
-from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.groups import (
     DeletedGroup,
     DeleteGroupsRequest,
@@ -71,13 +71,13 @@ def list_all(asked: Asked, request: ListGroupsRequest, reply: Reply) -> None:
 
 def delete(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:
     """Forget groups that have no members."""
-    results = [_deleted(asked.service, name) for name in request.groups_names]
+    results = [_deleted(asked, name) for name in request.groups_names]
     reply(DeleteGroupsResponse(results=results))
 
 
-def _deleted(service: Service, name: str) -> DeletedGroup:
+def _deleted(asked: Asked, name: str) -> DeletedGroup:
     try:
-        service.broker.classic.delete(name)
+        asked.service.broker.classic.delete(name)
     except MainstemError as error:
-        return DeletedGroup(name, code_of(error))
+        return DeletedGroup(name, code_in(asked.header, error))
     return DeletedGroup(name)

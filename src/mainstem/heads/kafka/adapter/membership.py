@@ -2,7 +2,7 @@
 
 from mainstem.broker.classic_group import Join, Joined, Sync, Synced
 from mainstem.core.errors import Closed, MainstemError, MemberIdRequired
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.membership import (
     HeartbeatRequest,
@@ -52,14 +52,14 @@ def join(asked: Asked, request: JoinGroupRequest, reply: Reply) -> None:
     def answer(joined: Joined | MainstemError) -> None:
         waited()
         body = (
-            _not_joined(request, joined, version)
+            _not_joined(asked, request, joined)
             if isinstance(joined, MainstemError)
             else _joined(joined)
         )
         service.on_loop(lambda: reply(body))
 
     if service.draining:
-        reply(_not_joined(request, STOPPING, version))
+        reply(_not_joined(asked, request, STOPPING))
         return
     waited = service.wait_with(lambda: answer(STOPPING))
     service.broker.classic.join(wish, answer)
@@ -80,10 +80,11 @@ def _joined(joined: Joined) -> JoinGroupResponse:
     )
 
 
-def _not_joined(request: JoinGroupRequest, error: MainstemError, version: int) -> JoinGroupResponse:
+def _not_joined(asked: Asked, request: JoinGroupRequest, error: MainstemError) -> JoinGroupResponse:
     member_id = error.member if isinstance(error, MemberIdRequired) else request.member_id
-    protocol = None if version >= _NULL_PROTOCOL else ""
-    return JoinGroupResponse(error_code=code_of(error), member_id=member_id, protocol_name=protocol)
+    protocol = None if asked.header.api_version >= _NULL_PROTOCOL else ""
+    code = code_in(asked.header, error)
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=protocol)
 
 
 def sync(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
@@ -102,7 +103,7 @@ def sync(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
     def answer(synced: Synced | MainstemError) -> None:
         waited()
         body = (
-            SyncGroupResponse(error_code=code_of(synced))
+            SyncGroupResponse(error_code=code_in(asked.header, synced))
             if isinstance(synced, MainstemError)
             else SyncGroupResponse(0, 0, synced.protocol_type, synced.protocol, synced.assignment)
         )
@@ -117,14 +118,14 @@ def heartbeat(asked: Asked, request: HeartbeatRequest, reply: Reply) -> None:
     """Hear that a member is still there."""
     code = Code.NONE
     if asked.service.draining:
-        reply(HeartbeatResponse(error_code=code_of(STOPPING)))
+        reply(HeartbeatResponse(error_code=code_in(asked.header, STOPPING)))
         return
     try:
         asked.service.broker.classic.heartbeat(
             request.group_id, request.member_id, request.generation_id, request.group_instance_id
         )
     except MainstemError as error:
-        code = code_of(error)
+        code = code_in(asked.header, error)
     asked.service.look_at_deadlines()
     reply(HeartbeatResponse(error_code=code))
 
@@ -137,10 +138,10 @@ def leave(asked: Asked, request: LeaveGroupRequest, reply: Reply) -> None:
     try:
         results = asked.service.broker.classic.leave(request.group_id, leavers)
     except MainstemError as error:
-        reply(LeaveGroupResponse(error_code=code_of(error)))
+        reply(LeaveGroupResponse(error_code=code_in(asked.header, error)))
         return
     asked.service.look_at_deadlines()
-    codes = [Code.NONE if each is None else code_of(each) for each in results]
+    codes = [Code.NONE if each is None else code_in(asked.header, each) for each in results]
     if asked.header.api_version < 3:
         reply(LeaveGroupResponse(error_code=codes[0]))
         return
