@@ -20,7 +20,12 @@ find_python() {
 # What a tier needs, as requirements for pip. pip reads dependency groups by itself only since 25.1.
 wanted() {
     if [ "$1" != test ]; then
-        printf '%s\n' -e .
+        # Without Java there are no pipelines, and Spark is large.
+        if command -v java >/dev/null 2>&1; then
+            printf '%s\n' -e '.[spark]'
+        else
+            printf '%s\n' -e .
+        fi
     else
         printf '%s\n' -e '.[spark,postgres]'
         .venv/bin/python -c '

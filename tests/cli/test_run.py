@@ -25,12 +25,13 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "started"),
     [
-        ([], "mainstem serve"),
-        (["--kafka", ":0"], "mainstem serve --kafka :0"),
+        ([], "python -m mainstem.cli.sample"),
+        (["--for", "60"], "python -m mainstem.cli.sample --for 60"),
+        (["--serve", "--kafka", ":0"], "mainstem serve --kafka :0"),
         (["--tour"], "python -m mainstem.cli.tour"),
     ],
 )
-def test_run_starts_the_server_and_on_demand_the_tour(
+def test_run_starts_the_sample_and_on_demand_the_server_or_the_tour(
     place: Path, arguments: list[str], started: str
 ) -> None:
     ran = subprocess.run(

@@ -1,0 +1,204 @@
+"""What ``./run`` starts: a server, a generator of events, a pipeline, and its tables, live.
+
+Without Java, or without Spark, it says so and serves the log alone.
+"""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import click
+
+import mainstem
+from mainstem.cli.exits import Exit, say
+from mainstem.cli.rows import table
+from mainstem.cli.sample_events import TOPICS, sample_events
+from mainstem.cli.target import DEFAULT_DIRECTORY
+from mainstem.core.errors import MainstemError, UnknownTopic
+from mainstem.pipelines.definitions import Pipeline, load
+from mainstem.pipelines.needs import MissingJava, MissingSpark, find_java, find_spark
+from mainstem.pipelines.standing import Standing, standings
+
+_TABLES = Path(__file__).with_name("sample_tables.py")
+_TURN_S = 0.1
+_PATIENCE_S = 60
+_CATCH_UP_S = 30
+_SERVES = re.compile(r"Kafka +(\S+:\d+) .*stop", re.DOTALL)
+"""What the server says when it can be reached."""
+_CLEAR = "\x1b[2J\x1b[H"
+
+
+@click.command()
+@click.argument("directory", default=DEFAULT_DIRECTORY)
+@click.option("--for", "seconds", type=float, help="End after so many seconds.")
+@click.option("--kafka", default="127.0.0.1:9092", help="Where Kafka clients connect.")
+def main(directory: str, seconds: float | None, kafka: str) -> None:
+    """Serve a log, publish sample events, run the sample pipeline and show its tables."""
+    serve = [sys.executable, "-m", "mainstem.cli", "serve", directory, "--kafka", kafka]
+    try:
+        find_spark()
+        find_java()
+    except (MissingJava, MissingSpark) as missing:
+        say(f"no pipelines here: {missing}; serving the log alone")
+        os.execv(serve[0], serve)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, _setting(stop))
+    signal.signal(signal.SIGINT, _setting(stop))
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-sample-")))
+        address = stack.enter_context(_server(serve))
+        generator = Generator(address)
+        stack.enter_context(_pipeline(address, work))
+        _show(generator, work, stop, seconds)
+    sys.exit(Exit.OK if generator.failure is None else Exit.ERROR)
+
+
+def _setting(stop: threading.Event) -> "signal.Handlers":
+    def handler(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    return handler  # type: ignore[return-value]
+
+
+@contextmanager
+def _server(command: Sequence[str]) -> Iterator[str]:
+    """Run a server, and show what it says; gives its address."""
+    # Ctrl-C is for us: the server is stopped when all else has ended.
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(command, stderr=said, start_new_session=True) as server,
+    ):
+        try:
+            yield _address(server, said.fileno())
+        finally:
+            server.terminate()
+
+
+def _address(server: "subprocess.Popen[bytes]", said: int) -> str:
+    until = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < until:
+        ended = server.poll() is not None
+        text = os.pread(said, 1 << 16, 0).decode(errors="replace")
+        found = _SERVES.search(text)
+        if found:
+            click.echo(text, err=True)
+            return found[1]
+        if ended:
+            break
+        time.sleep(_TURN_S)
+    raise click.ClickException(f"the server did not start: {text.strip()}")
+
+
+class Generator:
+    """Publishes sample events from a thread of its own."""
+
+    def __init__(self, address: str) -> None:
+        self.counts = dict.fromkeys(TOPICS, 0)
+        self.failure: MainstemError | None = None
+        self._stem = mainstem.connect(address)
+        for topic in TOPICS:
+            # Those of an earlier run would only be in the way.
+            with suppress(UnknownTopic):
+                self._stem.topics.delete(topic)
+            self._stem.topics.create(topic, partitions=2, durability="disk")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Publish no more."""
+        self._stop.set()
+        self._thread.join()
+        self._stem.close()
+
+    def _work(self) -> None:
+        chance = random.Random()
+        try:
+            while not self._stop.wait(_TURN_S):
+                found = list(sample_events(chance, datetime.now(UTC)))
+                for topic in TOPICS:
+                    events = [event for each, event in found if each == topic]
+                    self.counts[topic] += self._stem.publish_many(topic, events)
+        except MainstemError as error:
+            self.failure = error
+
+
+@contextmanager
+def _pipeline(address: str, work: Path) -> Iterator[None]:
+    command = [sys.executable, "-m", "mainstem.cli", "--at", address, "pipeline", "run"]
+    command += [str(_TABLES), "--name", "sample", "--stream", "--every", "1s"]
+    with (work / "pipeline.log").open("w") as said:
+        runs = subprocess.Popen(command, cwd=work, stdout=said, stderr=said, start_new_session=True)
+        with runs:
+            try:
+                yield
+            finally:
+                runs.terminate()
+
+
+def _show(generator: Generator, work: Path, stop: threading.Event, seconds: float | None) -> None:
+    """Show the tables until it is enough, then what there was."""
+    os.chdir(work)
+    pipeline = load(_TABLES, "sample")
+    until = time.monotonic() + seconds if seconds else float("inf")
+    live = sys.stdout.isatty()
+    if not live:
+        say("tables are shown live on a terminal only; a summary comes in the end")
+    try:
+        while not stop.wait(1.0) and time.monotonic() < until and generator.failure is None:
+            if live:
+                click.echo(f"{_CLEAR}{_picture(generator, pipeline, rows=6)}")
+    finally:
+        generator.close()
+    # What was published in the end is in the tables a moment later.
+    until = time.monotonic() + _CATCH_UP_S
+    while _behind(generator, pipeline) and time.monotonic() < until:
+        time.sleep(_TURN_S)
+    click.echo(f"{_CLEAR * live}{_picture(generator, pipeline, rows=12)}")
+    if generator.failure is not None:
+        say(str(generator.failure))
+
+
+def _behind(generator: Generator, pipeline: Pipeline) -> bool:
+    known = _known()
+    return any(
+        known[each.name].events < generator.counts[each.sources[0].name]
+        for each in pipeline.tables
+        if each.name in known
+    )
+
+
+def _known() -> dict[str, Standing]:
+    return {name: standing for _, name, standing in standings(Path("mainstem-pipelines"))}
+
+
+def _picture(generator: Generator, pipeline: Pipeline, rows: int) -> str:
+    known = _known()
+    lines = ["mainstem: sample events into three tables, by Spark (Ctrl-C to stop)\n"]
+    for each in pipeline.tables:
+        standing = known.get(each.name, Standing("stopped"))
+        published = generator.counts[each.sources[0].name]
+        lines.append(
+            f"{each.name}: {published:,} events published, {standing.events:,} in the table, "
+            f"{standing.late} late, {standing.bad} bad, batch {standing.batch} ({standing.state})"
+        )
+        found = each.sink.read()
+        newest = found.sort_by([(found.column_names[0], "descending")]) if found else None
+        shown = newest.slice(0, rows).to_pylist() if newest else []
+        lines.append(f"{table(shown)}\n" if shown else "  nothing yet: Spark is starting\n")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""``mainstem pipeline``: what is said before Spark is needed, and how pipelines stand."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+from mainstem import pipelines as p
+from mainstem.pipelines.standing import Failure, Place, Standing
+
+SHOP = """
+from mainstem import pipelines as p
+orders = p.sql("select 1", source="orders", schema="id string", sink=p.sqlite("base.db", "orders"))
+"""
+
+
+@pytest.fixture(autouse=True)
+def shop(own_directory: Path) -> None:
+    Path("shop.py").write_text(SHOP)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "how? --stream, --batch --to ..., or --replay --into NAME"),
+        (["--stream", "--to", "2026-11-15"], "are for --batch and --replay"),
+        (["--stream", "--complete"], "are for --batch and --replay"),
+        (["--replay"], "needs --into NAME"),
+        (["--batch", "--from", "2026-11-15"], "needs a target of its own"),
+        (["--batch", "--into", "copy"], "needs a target of its own"),
+        (["--replay", "--into", "a/b"], "must be letters, digits and _"),
+    ],
+)
+def test_ways_to_run_that_mean_nothing_are_refused(
+    run: Run, arguments: list[str], told: str
+) -> None:
+    code, _, err = run("pipeline", "run", "shop.py", *arguments)
+
+    assert code == 2
+    assert told in err
+
+
+def test_a_pipeline_needs_a_server(run: Run) -> None:
+    code, _, err = run("pipeline", "run", "shop.py", "--stream")
+
+    assert code == 6
+    assert "is not served; start one (mainstem serve)" in err
+
+
+def test_a_file_that_cannot_be_loaded_is_told_at_once(run: Run) -> None:
+    code, _, err = run("pipeline", "run", "nothing.py", "--stream")
+
+    assert code == 6
+    assert "there is no pipeline file nothing.py" in err
+
+
+def test_nothing_ran_yet(run: Run) -> None:
+    assert run("pipeline", "ls") == (0, b"", "")
+    assert "nothing ran here" in run("pipeline", "ls", terminal=True).err
+    assert "no run of pipeline 'shop' is known" in run("pipeline", "show", "shop").err
+
+
+def test_how_a_table_stands_is_listed_with_its_last_error(run: Run) -> None:
+    failure = Failure("not JSON", 1_794_729_600_000, "topic orders, partition 0, offset 7")
+    Place(Path("mainstem-pipelines/shop/orders")).keep(
+        Standing("failed", batch=3, events=40, bad=1, failure=failure, sink="SQLite table orders")
+    )
+
+    (row,) = map(json.loads, run("pipeline", "ls").lines)
+    (shown,) = map(json.loads, run("pipeline", "show", "shop").lines)
+
+    assert (row["pipeline"], row["table"], row["state"]) == ("shop", "orders", "failed")
+    assert (row["events"], row["bad"], row["lag"]) == (40, 1, None)
+    assert shown["failure"]["event"] == "topic orders, partition 0, offset 7"
+
+
+def test_a_run_whose_process_is_gone_has_failed(run: Run) -> None:
+    Place(Path("mainstem-pipelines/shop/orders")).keep(Standing("running", pid=2**22 + 1))
+
+    (row,) = map(json.loads, run("pipeline", "ls").lines)
+
+    assert row["state"] == "failed"
+
+
+def test_copies_that_are_not_there_are_neither_compared_nor_swapped(run: Run) -> None:
+    assert run("pipeline", "diff", "shop.py", "fixed").code == 6
+    swapped = run("pipeline", "swap", "shop.py", "fixed", "--yes")
+
+    assert swapped.code == 6
+    assert "there is no run of 'shop' into 'fixed'" in swapped.err
+
+
+def test_the_sample_pipeline_can_be_loaded() -> None:
+    import mainstem.cli  # noqa: PLC0415
+
+    file = Path(mainstem.cli.__file__).with_name("sample_tables.py")
+
+    assert [each.name for each in p.load(file, "sample").tables] == ["views", "revenue", "readings"]
