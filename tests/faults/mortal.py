@@ -44,7 +44,8 @@ DIES_IN_WRITE = """
 import os, signal, threading
 from mainstem.log.files import RealFile
 from {module} import {owner}
-real, asked, lock, count = RealFile.pwrite, {owner}.{method}, threading.Lock(), -1
+whole, asked, lock = RealFile.pwrite, {owner}.{method}, threading.Lock()
+calls, count = 0, -1
 
 def pwrite(self, data, position):
     global count
@@ -52,18 +53,19 @@ def pwrite(self, data, position):
         if count >= 0:
             count += 1
         if count == {nth} + 1:
-            real(self, memoryview(data)[:len(data) // 2], position)
+            whole(self, memoryview(data)[:len(data) // 2], position)
             os.kill(os.getpid(), signal.SIGKILL)
-    real(self, data, position)
+    whole(self, data, position)
 
 def armed(*arguments, **named):
-    global count
-    count = 0
+    global calls, count
+    calls += 1
+    count = 0 if calls == {call} else -1
     return asked(*arguments, **named)
 
 RealFile.pwrite, {owner}.{method} = pwrite, armed
 """
-"""Dies half-way through the nth write to a file after a method was called."""
+"""Dies half-way through the nth write to a file after a method was called for so many times."""
 
 
 _NOT_ALONE = "import ctypes, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL)"
@@ -91,15 +93,6 @@ class Mortal:
     def pid(self) -> int:
         """The process of this life."""
         return self._process.pid
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether this life has ended; asking takes a moment, and whoever asks waits for it."""
-        try:
-            self._process.wait(0.02)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
 
     def start(self, crash: str = "") -> None:
         """Begin another life; returns once it serves."""
