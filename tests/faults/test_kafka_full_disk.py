@@ -1,84 +1,68 @@
-"""A disk that is really full, as clients see it: they wait, and go on when there is space."""
+"""A full disk, as Kafka clients see it: KAFKA_STORAGE_ERROR, and it is over when there is space."""
 
-from collections.abc import Callable
+from pathlib import Path
 
-import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.faults.test_full_disk import SmallDisk, disk
-from tests.heads.kafka.attack import Peer, produce, served
+from confluent_kafka import KafkaError, Message, Producer
+from tests.faults.mortal import PATIENCE_S, QUICK, Mortal, create, read
+from tests.heads.kafka.attack import Peer, produce
 
-from mainstem.core.errors import StorageFull
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code, code_in
-from mainstem.heads.kafka.codec import RequestHeader
-from mainstem.heads.kafka.messages.commits import (
-    OFFSET_COMMIT,
-    CommitPartition,
-    CommitTopic,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-)
+from mainstem.heads.kafka.adapter.errors import Code
 
-__all__ = ["disk"]
-
-PATIENCE_S = 60
-_MANY = 2_000
-
-
-def commit(peer: Peer, metadata: str = "") -> Code:
-    """Move a cursor; a long note takes a lot of space."""
-    topics = (CommitTopic(name="t", partitions=(CommitPartition(0, 1, -1, metadata),)),)
-    wish = OffsetCommitRequest("g", topics=topics)
-    answer = peer.ask(OFFSET_COMMIT, 8, wish, OffsetCommitResponse)
-    return Code(answer.topics[0].partitions[0].error_code)
+FULL = """
+import errno, os
+from mainstem.log.files import RealFile
+for name in ("pwrite", "allocate"):
+    def refuse(self, *arguments, real=getattr(RealFile, name)):
+        if os.path.exists({sign!r}):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(self, *arguments)
+    setattr(RealFile, name, refuse)
+"""
+"""The disk is full while a file is there."""
 
 
-def write(peer: Peer, size: int) -> Code:
-    batch = bytes(build([Event(value=bytes(size))], now_ms=1))
-    return Code(produce(peer, "t", batch).error_code)
+def test_a_full_disk_is_a_storage_error_and_heals_by_itself(tmp_path: Path) -> None:
+    sign = tmp_path / "full"
+    batch = bytes(build([Event(b"x")], now_ms=1))
+    with (
+        Mortal(tmp_path / "data", flaw=FULL.format(sign=str(sign))) as server,
+        Peer(server.address) as peer,
+    ):
+        assert produce(peer, "t", batch).error_code == 0
+
+        sign.touch()
+        refused = produce(peer, "t", batch)
+        sign.unlink()
+        again = produce(peer, "t", batch)
+
+        assert refused.error_code == Code.KAFKA_STORAGE_ERROR
+        assert "space" in (refused.error_message or "")
+        assert (again.error_code, again.base_offset) == (0, 1)
 
 
-def refused(disk: SmallDisk, deed: Callable[[], Code]) -> Code:
-    """Do something until it is refused, whatever space becomes free meanwhile."""
-    for _ in range(_MANY):
-        disk.fill()
-        code = deed()
-        if code is not Code.NONE:
-            return code
-    raise AssertionError("the disk was never full")
+def test_an_idempotent_producer_goes_on_where_it_was_when_there_is_space(tmp_path: Path) -> None:
+    sign = tmp_path / "full"
+    with Mortal(tmp_path / "data", flaw=FULL.format(sign=str(sign))) as server:
+        create(server.address, "t", 1)
+        config = {"bootstrap.servers": server.address, "enable.idempotence": True, **QUICK}
+        sender = Producer({**config, "linger.ms": 0})
+        errors: list[KafkaError] = []
 
+        def report(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                errors.append(error)
 
-def test_a_full_disk_is_told_to_each_in_its_own_terms_and_waited_for(disk: SmallDisk) -> None:
-    with served(disk.data) as address, Peer(address) as peer:
-        assert write(peer, 10) is Code.NONE
-        sender = Producer({"bootstrap.servers": address, "transactional.id": "tx"})
-        sender.init_transactions(PATIENCE_S)
-        sender.begin_transaction()
-        sender.produce("t", b"in the transaction", partition=1)
+        for number in range(300):
+            if number == 100:
+                sign.touch()
+            sender.produce("t", b"%d" % number, on_delivery=report)
+            sender.poll(0)
+        # Nothing gets through, however often the client tries.
+        assert sender.flush(0.5) > 0
+        sign.unlink()
+
         assert sender.flush(PATIENCE_S) == 0
-
-        assert refused(disk, lambda: write(peer, 10_000)) is Code.KAFKA_STORAGE_ERROR
-        assert refused(disk, lambda: commit(peer, "x" * 4000)) is Code.COORDINATOR_NOT_AVAILABLE
-        disk.free()
-        sender.commit_transaction(PATIENCE_S)
-
-        assert commit(peer) is Code.NONE
-        reader = Consumer({"bootstrap.servers": address, "group.id": "readers"})
-        reader.assign([TopicPartition("t", 1, 0)])
-        (found,) = reader.consume(1, PATIENCE_S)
-        assert found.value() == b"in the transaction"
-        reader.close()
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        (0, Code.KAFKA_STORAGE_ERROR),
-        (8, Code.COORDINATOR_NOT_AVAILABLE),
-        (26, Code.COORDINATOR_NOT_AVAILABLE),
-        (22, Code.COORDINATOR_LOAD_IN_PROGRESS),
-    ],
-)
-def test_everybody_is_told_so_in_terms_that_make_it_try_again(key: int, expected: Code) -> None:
-    assert code_in(RequestHeader(key, 3, 7, "me"), StorageFull("full")) is expected
+        assert errors == []
+        assert [int(value) for value in read(server.address, "t", 0)] == list(range(300))
