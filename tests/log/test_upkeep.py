@@ -54,10 +54,13 @@ def test_retention_by_time_goes_by_the_newest_event_of_a_segment(tmp_path: Path)
     log.close()
 
 
-def test_an_idle_segment_is_closed_so_that_retention_may_reach_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("segment_ms", [500, None])
+def test_an_idle_segment_is_closed_so_that_retention_may_reach_it(
+    tmp_path: Path, segment_ms: int | None
+) -> None:
     clock = Clock()
     log = open_log(tmp_path, clock)
-    log.ensure(ORDERS, "orders", SMALL.altered(retention_ms=1000, segment_ms=500))
+    log.ensure(ORDERS, "orders", SMALL.altered(retention_ms=1000, segment_ms=segment_ms))
     append(log, ORDERS, Event(b"old", timestamp_ms=clock.now_ms))
     clock.now_ms += 5000
 

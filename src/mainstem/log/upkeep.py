@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable
 import msgspec
 
 from mainstem.core.errors import MainstemError
+from mainstem.core.policies import TopicSettings
 from mainstem.log import manifest, wal
 from mainstem.log.commits import Committer
 from mainstem.log.compaction import compact, worth_compacting
@@ -378,8 +379,11 @@ class Upkeep:
             if self._partitions.get(partition.id) is not partition or not partition.segments:
                 return
             active = partition.segments[-1]
-            old = settings.segment_ms is not None and now_ms - active.created_ms
-            if settings.segment_ms is not None and active.size and old >= settings.segment_ms:
+            aged = settings.segment_ms is not None and (
+                now_ms - active.created_ms >= settings.segment_ms
+            )
+            # A segment that is still written to goes like the others once all of it is too old.
+            if active.size and (aged or _too_old(active, settings, now_ms)):
                 partition.roll(now_ms)
             if settings.retention_ms is None and settings.retention_bytes is None:
                 return
@@ -480,8 +484,7 @@ def _retained_start(partition: DiskPartition, now_ms: int) -> int:
     size = partition.size_bytes
     start = partition.start
     for segment in partition.segments[:-1]:
-        newest = segment.newest_ms if segment.newest_ms >= 0 else segment.created_ms
-        too_old = settings.retention_ms is not None and newest < now_ms - settings.retention_ms
+        too_old = _too_old(segment, settings, now_ms)
         size -= segment.size
         too_much = settings.retention_bytes is not None and size >= settings.retention_bytes
         # What readers cannot see yet was never theirs to lose.
@@ -489,3 +492,10 @@ def _retained_start(partition: DiskPartition, now_ms: int) -> int:
             break
         start = max(start, segment.next_offset)
     return start
+
+
+def _too_old(segment: Segment, settings: TopicSettings, now_ms: int) -> bool:
+    if settings.retention_ms is None:
+        return False
+    newest_ms = segment.newest_ms if segment.newest_ms >= 0 else segment.created_ms
+    return newest_ms < now_ms - settings.retention_ms
