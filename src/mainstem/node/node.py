@@ -24,6 +24,11 @@ def time_of_day_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def monotonic_ms() -> int:
+    """Return a time in milliseconds that never jumps."""
+    return time.monotonic_ns() // 1_000_000
+
+
 class Node:
     """A log and the broker on it, running in this process until closed."""
 
@@ -38,7 +43,13 @@ class Node:
         self.path = path
         """The data directory; None in memory."""
         self.now_ms = now_ms
-        self.broker = Broker(log, now_ms, hand_over_ms=config.hand_over_ms)
+        self.broker = Broker(
+            log,
+            now_ms,
+            hand_over_ms=config.hand_over_ms,
+            # The time of day may jump, and nobody has been silent for that.
+            monotonic_ms=monotonic_ms if now_ms is time_of_day_ms else None,
+        )
         self.defaults = TopicSettings(partitions=config.partitions, durability=config.durability)
         """The settings of a topic that is created without any."""
         self._log = log

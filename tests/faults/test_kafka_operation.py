@@ -1,0 +1,124 @@
+"""What happens to machines happens to servers: pauses, clocks that jump, no more files.
+
+Each with clients beside that must not notice more than they have to.
+"""
+
+import contextlib
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from tests.faults.mortal import Mortal, create, fill, reader, until
+from tests.faults.test_kafka_kill_produce import PARTITIONS, Line, verdict
+from tests.heads.kafka.attack import Healthy, Peer, request
+
+from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest
+
+JUMPS = """
+import pathlib, time
+real = time.time_ns
+def time_ns():
+    sign = pathlib.Path({sign!r})
+    return real() + (int(sign.read_text() or 0) * 1_000_000 if sign.exists() else 0)
+time.time_ns = time_ns
+"""
+"""The time of day is off by what a file says."""
+
+FEW_FILES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (120, 120))"
+
+
+def test_a_server_that_is_stopped_for_a_while_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    with Mortal(tmp_path / "data") as server:
+        create(server.address, "t", PARTITIONS)
+        line = Line(server.address, **{"request.timeout.ms": 1000, "socket.timeout.ms": 1000})
+        for _ in range(2):
+            assert line.done.wait_for(300)
+            server.tell(signal.SIGSTOP)
+            with Peer(server.address) as peer:
+                # Longer than the client waits for an answer, so it sends everything again.
+                peer.socket.settimeout(2)
+                peer.send(request(METADATA, 9, MetadataRequest(())))
+                with pytest.raises(TimeoutError):
+                    peer.frame()
+            server.tell(signal.SIGCONT)
+        assert line.done.wait_for(300)
+        line.finish()
+
+        assert verdict(server, line) == []
+
+
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 315_360_000_000], ids=["-1 h", "+10 years"])
+def test_a_clock_that_jumps_throws_nobody_out(tmp_path: Path, jump_ms: int) -> None:
+    sign = tmp_path / "jump"
+    with Mortal(tmp_path / "data", flaw=JUMPS.format(sign=str(sign))) as server:
+        fill(server.address, 20, 1)
+        healthy = Healthy(server.address)
+        source = reader(server.address, "g")
+        lost: list[str] = []
+        source.subscribe(["t"], on_lost=lambda *_: lost.append("lost"))
+        until(lambda: bool(source.assignment()) or source.poll(0.1) is not None)
+        source.commit(offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
+
+        sign.write_text(str(jump_ms))
+        for _ in range(10):
+            healthy.check()
+            source.poll(0.1)
+
+        assert lost == []
+        source.commit(offsets=[TopicPartition("t", 0, 6)], asynchronous=False)
+        (found,) = source.committed([TopicPartition("t", 0)], timeout=10)
+        assert found.offset == 6
+        source.close()
+        healthy.close()
+
+
+def test_when_files_run_out_those_connected_are_served_and_others_come_later(
+    tmp_path: Path,
+) -> None:
+    with Mortal(tmp_path / "data", crash=FEW_FILES) as server:
+        healthy = Healthy(server.address)
+        with contextlib.ExitStack() as crowd:
+            for _ in range(300):
+                crowd.enter_context(Peer(server.address))
+            for _ in range(20):
+                healthy.check()
+
+        # They have gone: there is room for somebody new.
+        until(partial(_is_let_in, server.address))
+        healthy.check()
+        healthy.close()
+
+
+def _is_let_in(address: str) -> bool:
+    try:
+        late = Healthy(address)
+    except (EOFError, ConnectionError):
+        return False
+    late.check()
+    late.close()
+    return True
+
+
+def test_a_second_server_in_the_same_directory_is_refused_by_name(tmp_path: Path) -> None:
+    with Mortal(tmp_path / "data") as server:
+        healthy = Healthy(server.address)
+        code = "from mainstem.cli import main; main()"
+        command = ["serve", str(tmp_path / "data"), "--kafka", ":0", "--admin", ":0"]
+
+        second = subprocess.run(
+            [sys.executable, "-c", code, *command],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+        assert second.returncode == 6
+        assert f"process {server.pid}" in second.stderr
+        assert server.address in second.stderr
+        healthy.check()
+        healthy.close()
