@@ -73,15 +73,16 @@ class PostgresSink(msgspec.Struct, frozen=True):
         from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
 
         with self._opened() as base:
+            if _is_written(base, mark):
+                return
+        # Spark's work is done before anything is locked.
+        data = collected(rows, self.key, self.latest)
+        if not data.num_rows:
+            return
+        with self._opened() as base:
             # A driver that was thought dead may still be writing: the second one waits here.
             base.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (mark.pipeline,))
-            written = base.execute(
-                "SELECT batch FROM _mainstem_batches WHERE pipeline = %s", (mark.pipeline,)
-            ).fetchone()
-            if written is not None and written[0] >= mark.batch:
-                return
-            data = collected(rows, self.key, self.latest)
-            if not data.num_rows:
+            if _is_written(base, mark):
                 return
             statements = Statements(self.table, tuple(data.column_names), self.key, self.latest)
             with base.cursor() as cursor:
@@ -138,6 +139,12 @@ class PostgresSink(msgspec.Struct, frozen=True):
             return psycopg.connect(self.dsn, connect_timeout=10)
         except psycopg.OperationalError as error:
             raise InvalidDefinition(f"{self.place} cannot be reached: {error}") from None
+
+
+def _is_written(base: "psycopg.Connection", mark: Mark) -> bool:
+    asked = "SELECT batch FROM _mainstem_batches WHERE pipeline = %s"
+    written = base.execute(asked, (mark.pipeline,)).fetchone()
+    return written is not None and bool(written[0] >= mark.batch)
 
 
 def _type(kind: "DataType") -> str:

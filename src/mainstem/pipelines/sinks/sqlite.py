@@ -69,15 +69,16 @@ class SqliteSink(msgspec.Struct, frozen=True):
         """Commit rows and mark in one transaction."""
         from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
 
+        with closing(self._opened()) as base:
+            if _is_written(base, mark):
+                return
+        # Spark's work is done before the database is locked, for others write to it, too.
+        data = collected(rows, self.key, self.latest)
+        if not data.num_rows:
+            return
         with closing(self._opened()) as base, base:
             base.execute("BEGIN IMMEDIATE")
-            written = base.execute(
-                "SELECT batch FROM _mainstem_batches WHERE pipeline = ?", (mark.pipeline,)
-            ).fetchone()
-            if written is not None and written[0] >= mark.batch:
-                return
-            data = collected(rows, self.key, self.latest)
-            if not data.num_rows:
+            if _is_written(base, mark):
                 return
             statements = Statements(self.table, tuple(data.column_names), self.key, self.latest)
             base.executemany(
@@ -126,6 +127,12 @@ class SqliteSink(msgspec.Struct, frozen=True):
 
     def _about_columns(self) -> str:
         return f"PRAGMA table_info({quoted(self.table)})"
+
+
+def _is_written(base: sqlite3.Connection, mark: Mark) -> bool:
+    asked = "SELECT batch FROM _mainstem_batches WHERE pipeline = ?"
+    written = base.execute(asked, (mark.pipeline,)).fetchone()
+    return written is not None and bool(written[0] >= mark.batch)
 
 
 def _rename(old: str, new: str) -> str:
