@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from tests.pipelines.format.topics import FIRST_MS, Topic
+from tests.pipelines.format.topics import FIRST_MS, PATIENCE_S, Topic
 
 Make = Callable[[str], Topic]
 
@@ -114,6 +114,10 @@ def test_a_batch_done_again_after_a_crash_is_written_once(
     forget_last_commit(tmp_path)
     again = write(frame, target, tmp_path, parallel=parallel)
 
+    # Unnamed, it writes under the id that Spark keeps in the checkpoint.
+    marks = f"mainstem-sink-{again.id}{'.0' if parallel == 'true' else ''}"
+    listed = source.admin.list_consumer_groups().result(PATIENCE_S)
+    assert marks in {group.group_id for group in listed.valid}
     assert sum(each.numInputRows for each in again.recentProgress) == 80
     assert values(target) == sorted([f"{x}{n}" for x in "vw" for n in range(40)])
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -281,6 +282,21 @@ def test_reading_goes_on_when_the_server_is_restarted(tmp_path: Path) -> None:
     offsets = [n for found in (first, *rest) for n in found.column("offset").to_pylist()]
     assert first.num_rows < 150
     assert offsets == list(range(150))
+
+
+def test_planning_waits_for_a_server_that_restarts(tmp_path: Path) -> None:
+    with serving(tmp_path) as address:
+        topic = Topic(address, "orders")
+        topic.fill(numbers(5))
+        reader = stream(topic)
+        start = reader.initialOffset()
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(reader.latestOffset, start, ALL)
+        with serving(tmp_path, int(address.rpartition(":")[2])):
+            end = asked.result(2 * PATIENCE_S)
+
+    assert end["offsets"]["orders"] == {"0": 5}
 
 
 # Streams

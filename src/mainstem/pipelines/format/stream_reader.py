@@ -78,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(limit, ReadAllAvailable):
             ends = self._admitted(begin, ends, limit)
         ids = kept.ids | {topic: topics[topic].id for topic, _ in ends}
-        return Offsets(_of_gone(kept, topics) | ends, ids).json()
+        return Offsets(_unasked(kept, topics) | ends, ids).json()
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
         """Return where the partitions end, for the progress of the query."""
@@ -156,6 +156,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return place in begin
 
 
-def _of_gone(kept: Offsets, topics: Mapping[str, object]) -> dict[Place, int]:
+def _unasked(kept: Offsets, topics: Mapping[str, Described]) -> dict[Place, int]:
     """Return the offsets of topics that are not there any more: they stay as they were."""
     return {place: offset for place, offset in kept.places.items() if place[0] not in topics}

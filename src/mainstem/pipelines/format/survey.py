@@ -5,9 +5,10 @@ Spark asks for the end about every ten milliseconds, so answers are kept for a m
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
-from mainstem.core.errors import UnknownPartition, UnknownTopic
+from mainstem.core.errors import UnknownPartition, UnknownTopic, Unreachable
 from mainstem.pipelines.format.options import EARLIEST, LATEST, Edge, SourceOptions
 from mainstem.remote.administering import (
     Administration,
@@ -18,12 +19,15 @@ from mainstem.remote.administering import (
 )
 from mainstem.remote.fetching import bytes_per_offset
 
+T = TypeVar("T")
+
 TOPICS_KEPT_S = 1.0
 """How soon a new partition is seen, or a new topic that fits a pattern."""
 BOUNDS_KEPT_S = 0.02
 _LARGE_BYTES = 1 << 20
 """What events are thought to have at most, unless more of them wait than fit by that."""
 _LOOKS = 3
+_AGAIN_S = 0.1
 
 
 class Survey:
@@ -62,7 +66,9 @@ class Survey:
         asked_at, known = self._bounds
         now = self._now()
         if fresh or now - asked_at >= BOUNDS_KEPT_S:
-            known = self.administration.bounds(self.places(), committed=True)
+            known = self._of_all(
+                self.places, lambda all_: self.administration.bounds(all_, committed=True)
+            )
             self._bounds = (now, known)
         return known
 
@@ -76,7 +82,11 @@ class Survey:
 
     def at_time(self, places: Iterable[Place], timestamp_ms: int) -> dict[Place, int]:
         """Return the first offset at or after a time, where there is one."""
-        found = self.administration.at_time(places, timestamp_ms)
+        wanted = set(places)
+        found = self._of_all(
+            lambda: wanted.intersection(self.places()),
+            lambda all_: self.administration.at_time(all_, timestamp_ms),
+        )
         return {place: offset for place, offset in found.items() if offset is not None}
 
     def rows_in(self, max_bytes: int, begin: Mapping[Place, int], ends: Mapping[Place, int]) -> int:
@@ -111,6 +121,29 @@ class Survey:
             if unnamed == "earliest" and offset > bounds[place].tail:
                 raise out_of_range(place, offset, bounds[place])
         return found
+
+    def _of_all(
+        self,
+        wanted: Callable[[], Collection[Place]],
+        ask: Callable[[Collection[Place]], dict[Place, T]],
+    ) -> dict[Place, T]:
+        """Ask until there is an answer about every partition of the topics that there are.
+
+        While a server restarts, librdkafka says of partitions that they do not exist.
+        """
+        until = time.monotonic() + self._link.timeout_s
+        while True:
+            places = wanted()
+            found = ask(places)
+            if len(found) == len(places):
+                return found
+            if time.monotonic() > until:
+                raise Unreachable(
+                    self._link.address,
+                    f"it tells of {len(found)} of {len(places)} partitions where they end",
+                )
+            time.sleep(_AGAIN_S)
+            self.topics(fresh=True)
 
     def wants(self, topic: str) -> bool:
         """Tell whether a topic is one of those asked for."""
