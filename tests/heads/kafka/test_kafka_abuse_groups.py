@@ -1,0 +1,149 @@
+"""Groups, transactions and producers that are too many, or that nobody ends, over real sockets."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.heads.kafka.attack import (
+    Healthy,
+    Peer,
+    Process,
+    fetching,
+    produce,
+    request,
+)
+
+from mainstem.core.event import Event
+from mainstem.core.records import build
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.messages.fetch import FETCH, FetchRequest, FetchResponse
+from mainstem.heads.kafka.messages.membership import (
+    JOIN_GROUP,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinProtocol,
+)
+from mainstem.heads.kafka.messages.transactions import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TransactionTopic,
+)
+
+GROWTH_MB = 64
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    path: Path = tmp_path_factory.mktemp("crowded")
+    process = Process(path)
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def healthy(server: Process) -> Iterator[Healthy]:
+    client = Healthy(server.address)
+    before = server.memory_mb()
+    server.forget_peak()
+    yield client
+    client.check()
+    client.close()
+    assert server.peak_mb() - before < GROWTH_MB
+
+
+def joining(instance: int) -> bytes:
+    wish = JoinGroupRequest(
+        group_id="crowd",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        group_instance_id=f"instance-{instance}",
+        protocol_type="consumer",
+        protocols=(JoinProtocol("range", b"x"),),
+    )
+    return request(JOIN_GROUP, 5, wish)
+
+
+def test_members_of_a_group_beyond_the_limit_are_refused(server: Process, healthy: Healthy) -> None:
+    with contextlib.ExitStack() as stack:
+        for number in range(24):
+            peer = stack.enter_context(Peer(server.address))
+            peer.send(b"".join(joining(number * 500 + each) for each in range(500)))
+            healthy.check()
+
+        last = stack.enter_context(Peer(server.address))
+        last.send(joining(-1))
+        answer = last.answer(JOIN_GROUP, 5, JoinGroupResponse)
+
+        assert Code(answer.error_code) is Code.GROUP_MAX_SIZE_REACHED
+
+
+def test_producer_ids_that_nobody_uses_cost_nothing(server: Process, healthy: Healthy) -> None:
+    wishes = request(INIT_PRODUCER_ID, 4, InitProducerIdRequest(None, 1000)) * 500
+    with Peer(server.address) as peer:
+        for _ in range(20):
+            peer.send(wishes)
+            for _ in range(500):
+                answer = peer.answer(INIT_PRODUCER_ID, 4, InitProducerIdResponse)
+            healthy.check()
+
+    assert answer.error_code == 0
+    assert answer.producer_id >= 9_999
+
+
+def transaction(peer: Peer, name: str, timeout_ms: int) -> tuple[int, int]:
+    wish = InitProducerIdRequest(name, timeout_ms)
+    begun = peer.ask(INIT_PRODUCER_ID, 4, wish, InitProducerIdResponse)
+    assert begun.error_code == 0
+    return begun.producer_id, begun.producer_epoch
+
+
+def read_committed(topic: str, max_wait_ms: int) -> FetchRequest:
+    plain = fetching(topic, 1, max_wait_ms=max_wait_ms)
+    return FetchRequest(
+        max_wait_ms=plain.max_wait_ms,
+        min_bytes=plain.min_bytes,
+        max_bytes=plain.max_bytes,
+        isolation_level=1,
+        topics=plain.topics,
+    )
+
+
+def test_a_transaction_that_nobody_ends_is_aborted_and_holds_nobody_up_for_ever(
+    server: Process, healthy: Healthy
+) -> None:
+    topic = "left.open"
+    with Peer(server.address) as leaver, Peer(server.address) as reader:
+        assert produce(leaver, topic, bytes(build([Event(b"seen")], now_ms=1))).error_code == 0
+        producer_id, epoch = transaction(leaver, "left open", 500)
+        topics = (TransactionTopic(topic, (0,)),)
+        wish = AddPartitionsToTxnRequest((), "left open", producer_id, epoch, topics)
+        leaver.ask(ADD_PARTITIONS_TO_TXN, 3, wish, AddPartitionsToTxnResponse)
+        batch = build(
+            [Event(b"never seen")],
+            now_ms=1,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        assert produce(leaver, topic, bytes(batch)).error_code == 0
+
+        stable = 1
+        while stable == 1:
+            answer = reader.ask(FETCH, 12, read_committed(topic, 100), FetchResponse)
+            stable = answer.responses[0].partitions[0].last_stable_offset
+
+        healthy.check()
+        # The event and the marker that aborts it.
+        assert stable == 3
+        ending = EndTxnRequest("left open", producer_id, epoch, True)
+        ended = leaver.ask(END_TXN, 3, ending, EndTxnResponse)
+        assert Code(ended.error_code) in (Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH)
