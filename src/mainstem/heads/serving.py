@@ -46,6 +46,13 @@ LINGER_S = 2.0
 """How long a peer that is cut off may take to read what it was told last."""
 
 
+_SILENCE = {
+    socket.TCP_KEEPIDLE: 120,
+    socket.TCP_KEEPINTVL: 10,
+    socket.TCP_KEEPCNT: 6,
+    socket.TCP_USER_TIMEOUT: 180_000,
+}
+"""Seconds before and between looks whether a peer is there, looks, milliseconds for an answer."""
 GOODBYE_S = 0.2
 """How long a peer that has all its answers may take to close."""
 _LOOK_S = 0.005
@@ -431,7 +438,13 @@ class Server:
 
 def bind(host: str, port: int) -> socket.socket:
     """Take an address, without serving it yet; port 0 takes a free one."""
-    return socket.create_server((host, port), backlog=BACKLOG)
+    listener = socket.create_server((host, port), backlog=BACKLOG)
+    # Connections have these from their listener: the kernel asks peers that say nothing, and gives
+    # up those that have gone without a word.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _SILENCE.items():
+        listener.setsockopt(socket.IPPROTO_TCP, option, value)
+    return listener
 
 
 def peer_of(transport: asyncio.BaseTransport) -> str:
