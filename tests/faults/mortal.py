@@ -107,7 +107,8 @@ class Mortal:
         self.said = ""
         assert self._process.stderr is not None
         while self.address not in (line := self._process.stderr.readline()):
-            assert line, f"the server ended with {self._process.wait(PATIENCE_S)}"
+            self.said += line
+            assert line, f"the server ended with {self._process.wait(PATIENCE_S)}: {self.said}"
         self.lives += 1
 
     def kill(self) -> None:

@@ -10,7 +10,7 @@ from tests.faults.mortal import LONG, Mortal, Tally, die_often, fill, reader
 
 from mainstem.broker.broker import Broker
 
-KILLS = 6
+KILLS = 4
 
 FORGETS_CURSORS = """
 from mainstem.broker.state import State

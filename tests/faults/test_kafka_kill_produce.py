@@ -12,7 +12,7 @@ from mainstem.broker.broker import Broker
 
 PARTITIONS = 3
 MAX_AHEAD = 200
-KILLS = 6
+KILLS = 4
 
 FORGETS_PRODUCERS = """
 from mainstem.broker import producers

@@ -28,6 +28,23 @@ time.time_ns = time_ns
 """
 """The time of day is off by what a file says."""
 
+CONSUMER = """
+import sys
+from confluent_kafka import Consumer, TopicPartition
+source = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "stopped"})
+source.assign([TopicPartition("t", 0, 0)])
+found = 0
+while found < int(sys.argv[2]):
+    message = source.poll(1)
+    if message is not None and message.error() is None:
+        assert message.offset() == found
+        found += 1
+        if found == 100:
+            print("reading", flush=True)
+source.close()
+print("done", flush=True)
+"""
+
 FEW_FILES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (120, 120))"
 
 
@@ -49,6 +66,24 @@ def test_a_server_that_is_stopped_for_a_while_loses_and_doubles_nothing(tmp_path
         line.finish()
 
         assert verdict(server, line) == []
+
+
+def test_a_client_that_is_stopped_costs_nobody_anything_and_goes_on(tmp_path: Path) -> None:
+    with Mortal(tmp_path / "data") as server:
+        fill(server.address, 50_000, 1)
+        healthy = Healthy(server.address)
+        arguments = [sys.executable, "-c", CONSUMER, server.address, "50000"]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as client:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "reading\n"
+            client.send_signal(signal.SIGSTOP)
+            for _ in range(20):
+                healthy.check()
+            client.send_signal(signal.SIGCONT)
+
+            assert client.stdout.readline() == "done\n"
+        healthy.check()
+        healthy.close()
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 315_360_000_000], ids=["-1 h", "+10 years"])
