@@ -15,8 +15,9 @@ from mainstem import pipelines as p
 from mainstem.pipelines.comparing import compare, swap
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefused
 from mainstem.pipelines.lagging import lag_of
-from mainstem.pipelines.running import Request, run
+from mainstem.pipelines.running import run
 from mainstem.pipelines.standing import held, standings
+from mainstem.pipelines.table_run import Request
 
 SHOP = """
     from pyspark.sql import functions as F

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 import mainstem
 from mainstem.pipelines.definitions import Pipeline
 from mainstem.pipelines.plans import Bounds
-from mainstem.pipelines.running import Report, Request, run
+from mainstem.pipelines.running import run
 from mainstem.pipelines.standing import Standing
+from mainstem.pipelines.table_run import Report, Request
 
 BEGIN_MS = 1_794_729_600_000
 MINUTE_MS = 60_000

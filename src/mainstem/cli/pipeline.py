@@ -1,6 +1,7 @@
 """``mainstem pipeline``: run data pipelines on Spark, see how they stand, compare replays."""
 
 import json
+import os
 import signal
 import threading
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mainstem.pipelines.definitions import Pipeline
-    from mainstem.pipelines.running import Report, Request
+    from mainstem.pipelines.table_run import Report, Request
 
 _TO = "end|TIME|OFFSETS"
 _EDGE = (
@@ -80,7 +81,7 @@ def pipeline() -> None:
 )
 @click.option("--max-rows", type=click.IntRange(1), help="Most events of a batch, of each topic.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option("--remote", metavar="sc://HOST:PORT", help="A Spark Connect server instead.")
+@click.option("--remote", metavar="sc://HOST:PORT", help="A Spark Connect server; refused so far.")
 @_name
 @_state
 @at_option
@@ -109,11 +110,19 @@ def run(
     from mainstem.pipelines.session import spark_session  # noqa: PLC0415
 
     _check_mode(mode, begin, into, end, complete=complete)
+    if remote:
+        raise Refused(
+            "pipelines do not run over Spark Connect yet; name a master, such as --master "
+            "spark://host:7077"
+        )
     loaded = load(file, name)
     address = _address(at)
-    spark = spark_session(remote or master)
+    # Functions of modules beside the file are sent to Spark's workers by the names of these.
+    beside = (str(loaded.file.parent), os.environ.get("PYTHONPATH", ""))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, beside))
+    spark = spark_session(master)
     from mainstem.pipelines.plans import Bounds  # noqa: PLC0415 - these need Spark
-    from mainstem.pipelines.running import Request  # noqa: PLC0415
+    from mainstem.pipelines.table_run import Request  # noqa: PLC0415
 
     bounds = Bounds(
         starting=_edge("starting", begin), ending=_edge("ending", end), max_rows=max_rows

@@ -8,6 +8,7 @@ headers.
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import chain
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import DataFrame, Row
@@ -35,6 +36,10 @@ class Burial:
 
         ``rows`` has the columns of an event and ``__bad``.
         """
+        found = rows.toLocalIterator()
+        first = next(found, None)
+        if first is None:
+            return 0
         administration = Administration(self._link)
         if self._is_done(Cursors(administration), source, ends):
             return rows.count()
@@ -47,7 +52,7 @@ class Burial:
         try:
             producer.init_transactions(self._link.timeout_s)
             producer.begin_transaction()
-            count = self._produce(producer, rows.toLocalIterator())
+            count = self._produce(producer, chain([first], found))
             cursors = [TopicPartition(source, int(number), end) for number, end in ends.items()]
             metadata = consumer.consumer_group_metadata()
             producer.send_offsets_to_transaction(cursors, metadata, self._link.timeout_s)
