@@ -2,13 +2,13 @@
 
 import errno
 import os
-import resource
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.descriptors import all_taken
 from tests.log.directory import ORDERS, PAYMENTS, Clock, append, stored
 
 from mainstem.core.errors import DamagedLog, MainstemError, StorageFailed
@@ -335,19 +335,9 @@ def test_a_lack_of_descriptors_does_not_stop_the_log_for_good(tmp_path: Path) ->
     log = opened(RealFiles(tmp_path), large_batch_bytes=1)
     log.ensure(ORDERS, "orders", FSYNC)
     durable = log.append([(ORDERS, build([Event(b"first")], now_ms=0))]).durable
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
-    taken = [os.dup(0)]
-    while taken[-1] < highest:
-        taken.append(os.dup(0))
 
-    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 1, hard))
-    try:
+    with all_taken():
         log.committer.commit()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for each in taken:
-            os.close(each)
 
     durable.wait()
     assert stored(log, ORDERS) == [(0, b"first")]

@@ -12,6 +12,7 @@ import pytest
 import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.descriptors import all_taken
 
 from mainstem.heads import outflow, serving
 from mainstem.heads.serving import Connection, Server, bind, serve
@@ -91,7 +92,7 @@ class Served:
             return self.conversations[-1]
 
         listener = bind("127.0.0.1", 0)
-        self.server = await serve(listener, converse, max_connections=max_connections)
+        self.server = serve(listener, converse, max_connections=max_connections)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(*self.server.address)
@@ -433,3 +434,45 @@ def test_whoever_began_first_may_finish_and_the_others_wait(
         await served.server.close()
 
     run("uvloop", scenario)
+
+
+@each_loop
+def test_a_crowd_at_the_door_is_let_in_within_a_few_turns(loop: str) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start(max_connections=1000)
+        crowd = [socket.create_connection(served.server.address) for _ in range(500)]
+        turns = 0
+
+        while len(served.conversations) < len(crowd):
+            turns += 1
+            await asyncio.sleep(0)
+
+        assert turns < 100
+        for peer in crowd:
+            peer.close()
+        await served.server.close()
+
+    run(loop, scenario)
+
+
+@each_loop
+def test_without_descriptors_the_others_are_served_and_newcomers_later(loop: str) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        newcomer = socket.socket()
+
+        with all_taken():
+            newcomer.connect(served.server.address)
+            writer.write(framed(b"word"))
+            assert await reader.readexactly(6) == framed(b"word")
+            assert len(served.conversations) == 1
+        await until(lambda: len(served.conversations) == 2)
+
+        newcomer.close()
+        writer.close()
+        await served.server.close()
+
+    run(loop, scenario)

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
+from mainstem.heads.accepting import Acceptor
 from mainstem.heads.inflow import Inflow
 from mainstem.heads.outflow import Outflow
 from mainstem.heads.shape import Answer, Conversation, Later, ProtocolError
@@ -31,6 +32,8 @@ _logger = logging.getLogger("mainstem.heads")
 READ_BYTES = 256 * 1024
 KEPT_BYTES = 32 * 1024
 """Of a frame up to this size what came is put before the next read, which may bring many more."""
+AHEAD_BYTES = 1280 * 1024
+"""Room for a frame of which little has come: the largest batches of most clients are 1 MB."""
 LEAST_READ_BYTES = 4096
 """While there is no room for frames that are not whole."""
 UNFINISHED_BYTES = 32 * 1024 * 1024
@@ -277,8 +280,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _grow(self, came: memoryview) -> None:
         """Keep what came of a frame, with room for more if there is any."""
-        # No more than what came is allocated ahead, whatever the length says will come.
-        size = min(max(2 * len(came), READ_BYTES), self._wanted)
+        # A peer's word is not enough for more than twice what came; but a batch of the usual size
+        # is given its place at once, as moving it costs more than all the rest of its way.
+        ahead = AHEAD_BYTES if len(came) >= KEPT_BYTES else READ_BYTES
+        size = min(max(2 * len(came), ahead), self._wanted)
         self._has_room = self._inflow.hold(self, size)
         self._partial = bytearray(size if self._has_room else len(came))
         self._partial[: len(came)] = came
@@ -388,18 +393,12 @@ class Connection(asyncio.BufferedProtocol):
 class Server:
     """A listening socket of a head, and its connections."""
 
-    def __init__(
-        self, server: asyncio.Server, connections: set[Connection], traffic: Traffic
-    ) -> None:
+    def __init__(self, acceptor: Acceptor, connections: set[Connection], traffic: Traffic) -> None:
         self.traffic = traffic
-        self._server = server
-        self._connections = connections
-
-    @property
-    def address(self) -> tuple[str, int]:
+        self.address = acceptor.address
         """Where it listens."""
-        host, port, *_ = self._server.sockets[0].getsockname()
-        return str(host), int(port)
+        self._acceptor = acceptor
+        self._connections = connections
 
     @property
     def connections(self) -> int:
@@ -408,7 +407,7 @@ class Server:
 
     async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
         """Stop listening, and let every peer go once it has its answers, while there is time."""
-        self._server.close()
+        self._acceptor.close()
         until = time.monotonic() + within_s
         quiet_until = time.monotonic() + GOODBYE_S
         while self._connections and time.monotonic() < until and not hurry.is_set():
@@ -425,7 +424,7 @@ class Server:
 
     async def close(self) -> None:
         """Stop listening and close every connection; peers that do not read are not waited for."""
-        self._server.close()
+        self._acceptor.close()
         for connection in list(self._connections):
             connection.close()
         until = time.monotonic() + LINGER_S
@@ -453,7 +452,7 @@ def peer_of(transport: asyncio.BaseTransport) -> str:
     return f"{host}:{port}"
 
 
-async def serve(
+def serve(
     listener: socket.socket,
     converse: Callable[[Connection], Conversation],
     *,
@@ -472,9 +471,7 @@ async def serve(
             return _Refusal(traffic.open)
         return Connection(converse, scratch, inflow, connections, traffic)
 
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(connect, sock=listener, backlog=BACKLOG)
-    return Server(server, connections, traffic)
+    return Server(Acceptor(listener, connect), connections, traffic)
 
 
 class _Refusal(asyncio.Protocol):

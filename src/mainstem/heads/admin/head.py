@@ -101,4 +101,4 @@ async def listen(
     def converse(connection: Connection) -> AdminConversation:
         return AdminConversation(connection, making, chosen)
 
-    return await serve(listener, converse, max_connections=chosen.max_connections)
+    return serve(listener, converse, max_connections=chosen.max_connections)

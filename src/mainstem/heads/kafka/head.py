@@ -104,7 +104,7 @@ async def listen(service: Service, listener: socket.socket) -> KafkaHead:
         return KafkaConversation(service, connection.peer)
 
     limit = service.settings.max_connections
-    server = await serve(listener, converse, max_connections=limit)
+    server = serve(listener, converse, max_connections=limit)
     service.host, service.port = server.address
     # What a crash left open has its deadlines, too.
     service.look_at_deadlines()
