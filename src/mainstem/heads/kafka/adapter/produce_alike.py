@@ -100,12 +100,14 @@ _Waiting = tuple[Later, bytes, _Shape, int]
 class ProduceAlike:
     """What is known of the produce requests of one conversation."""
 
+    __slots__ = ("_durable", "_gathered", "_last", "_service", "_shape")
+
     def __init__(self, service: Service) -> None:
         self._service = service
         self._last: tuple[int, str | None, str, bytes] | None = None
         self._shape: _Shape | None = None
         self._durable: Durable | None = None
-        self._gathered: list[_Waiting] = []
+        self._gathered: list[_Waiting] | None = None
         """What is answered when that is decided."""
 
     def learn(self, header: RequestHeader, request: ProduceRequest) -> None:
@@ -169,17 +171,20 @@ class ProduceAlike:
 
     def _later(self, shape: _Shape, durable: Durable, answer: bytes, partition: int) -> Later:
         """Answer when the batch is durable, with all others that become so at the same time."""
-        if durable is not self._durable:
-            gathered: list[_Waiting] = []
+        gathered = self._gathered
+        if gathered is None or durable is not self._durable:
+            gathered = []
             self._durable, self._gathered = durable, gathered
-
-            def decided(error: MainstemError | None) -> None:
-                self._service.on_loop(lambda: self._settle(gathered, error))
-
-            durable.then(decided)
+            self._await(durable, gathered)
         later = Later()
-        self._gathered.append((later, answer, shape, partition))
+        gathered.append((later, answer, shape, partition))
         return later
+
+    def _await(self, durable: Durable, gathered: list[_Waiting]) -> None:
+        def decided(error: MainstemError | None) -> None:
+            self._service.on_loop(lambda: self._settle(gathered, error))
+
+        durable.then(decided)
 
     def _settle(self, gathered: list[_Waiting], error: MainstemError | None) -> None:
         for later, answer, shape, partition in gathered:
@@ -188,6 +193,7 @@ class ProduceAlike:
             else:
                 (correlation_id,) = _INT32.unpack_from(answer, 4)
                 later.settle(self._refused(shape, correlation_id, partition, error))
+        gathered.clear()
 
     def _refused(
         self, shape: _Shape, correlation_id: int, partition: int, error: MainstemError

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import secrets
-import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -69,7 +68,6 @@ class Service:
         self.host, self.port = "127.0.0.1", 0
         """Where clients are told to connect; known once the head listens."""
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
         self.fetch_sessions = FetchSessions(
             settings.max_fetch_sessions,
             settings.max_session_partitions,
@@ -121,10 +119,7 @@ class Service:
         if not self._woken:
             self._woken = True
             try:
-                if threading.get_ident() == self._thread:
-                    self._loop.call_soon(self._make_calls)
-                else:
-                    self._loop.call_soon_threadsafe(self._make_calls)
+                self._loop.call_soon_threadsafe(self._make_calls)
             except RuntimeError:
                 # The loop is closed, and with it everybody who waits.
                 self._calls.clear()
