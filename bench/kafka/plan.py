@@ -16,7 +16,7 @@ SMALL_BATCHES = Way("batches of 16 KB", {"batch.size": 16384}, 0.6)
 JAVA = Way("batches of 16 KB, idempotent", {"batch.size": 16384, "enable.idempotence": True}, 0.2)
 SINGLE = Way("one event per request", {"batch.num.messages": 1}, 0.2)
 ROUND_TRIPS = Way(
-    "one event per request, one in flight", {"batch.num.messages": 1, "max.in.flight": 1}, 0.01
+    "one event per request, one in flight", {"batch.num.messages": 1, "max.in.flight": 1}, 0.008
 )
 WAYS = (DEFAULTS, SMALL_BATCHES, JAVA, SINGLE, ROUND_TRIPS)
 # librdkafka otherwise stays with one partition for 10 ms, and the others have nothing to do.
