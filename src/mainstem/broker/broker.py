@@ -21,6 +21,7 @@ from mainstem.broker.producers import Producers
 from mainstem.broker.producing import Producing
 from mainstem.broker.publishing import Published, Run, check_batch, runs
 from mainstem.broker.state import OpenTopic, State
+from mainstem.broker.subscriptions import Subscriptions
 from mainstem.broker.topics import Topic
 from mainstem.broker.transactions import Transactions
 from mainstem.core.errors import (
@@ -78,6 +79,9 @@ class Broker:
             self._state, self.producers, self.classic, now_ms, limits=limits.transactions
         )
         self._producing = Producing(self._state, self.producers, self.transactions, now_ms)
+        self.subscriptions = Subscriptions(
+            self._state, self.transactions, self.create_topic, now_ms, self._monotonic_ms
+        )
 
     # Topics
 
@@ -106,6 +110,7 @@ class Broker:
             calls += self._state.make_room(was.partitions)
             done = TopicDone(self._state.topics.get(name), durable)
         _call(calls)
+        self.subscriptions.topic_changed(was.id)
         return done
 
     def delete_topic(self, name: str) -> Durable:
@@ -114,6 +119,7 @@ class Broker:
         with self._state.lock:
             changes = self._state.topics.delete(name)
             gone = self._state.topics.get(name).partitions
+            topic_id = self._state.topics.get(name).id
             calls = self._state.make_room(gone)
             durable = self._state.change_topics(changes, now_ms)
             self._state.change_cursors(self._state.cursors.forget(gone), now_ms)
@@ -122,6 +128,7 @@ class Broker:
             self._state.finish_deletions(now_ms)
             calls += self._state.groups.topic_changed(name, now_ms)
         _call(calls)
+        self.subscriptions.topic_changed(topic_id)
         return durable
 
     def topic(self, name: str) -> Topic:
@@ -350,6 +357,7 @@ class Broker:
         self.classic.tick()
         self.producers.tick()
         self.transactions.tick()
+        self.subscriptions.tick()
 
     def wait_ms(self) -> int | None:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""
@@ -362,6 +370,8 @@ class Broker:
             )
             if due_ms is not None
         ]
+        if (wait_ms := self.subscriptions.next_wait_ms()) is not None:
+            waits.append(wait_ms)
         return max(0, min(waits)) if waits else None
 
     def _open(self, topic: str) -> OpenTopic:
@@ -422,6 +432,8 @@ class Broker:
                 self.transactions.cut(at)
             calls = self._state.make_room((at,))
         _call(calls)
+        if end is not None:
+            self.subscriptions.cut(at)
         return bounds
 
     def _move(

@@ -23,12 +23,14 @@ CURSORS = "__mainstem_cursors"
 GENERATIONS = "__mainstem_generations"
 PRODUCERS = "__mainstem_producers"
 TRANSACTIONS = "__mainstem_transactions"
+SUBSCRIPTIONS = "__mainstem_subscriptions"
 IDS = {
     TOPICS: f"{0x10:032x}",
     CURSORS: f"{0x11:032x}",
     GENERATIONS: f"{0x12:032x}",
     PRODUCERS: f"{0x13:032x}",
     TRANSACTIONS: f"{0x14:032x}",
+    SUBSCRIPTIONS: f"{0x15:032x}",
 }
 """Fixed, so that the state can be found before anything is known."""
 SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)

@@ -265,7 +265,10 @@ class Transactions:
 
     def read_committed(self, topic: str, partition: int, offset: int, max_bytes: int) -> Committed:
         """Return whole record batches before the stable offset, and what is aborted in them."""
-        at = self._state.at(topic, partition)
+        return self.read_committed_at(self._state.at(topic, partition), offset, max_bytes)
+
+    def read_committed_at(self, at: PartitionId, offset: int, max_bytes: int) -> Committed:
+        """Return the same of a partition by its id, which is never that of another topic."""
         data = self._state.log.read(at, offset, max_bytes)
         with self._state.lock:
             return self._view.view(at, offset, data)

@@ -58,6 +58,27 @@ class GroupIsLive(MainstemError):
         self.group = group
 
 
+class UnknownSubscription(MainstemError):
+    """Nobody has subscribed to the topic under that name."""
+
+    def __init__(self, topic: str, name: str) -> None:
+        super().__init__(
+            f"topic {topic!r} has no subscription {name!r}; list what exists (mainstem queue ls)"
+        )
+        self.topic, self.name = topic, name
+
+
+class StaleDelivery(MainstemError):
+    """The delivery is not out any more with whoever wants to settle it."""
+
+    def __init__(self, place: str, owner: str, reason: str) -> None:
+        super().__init__(
+            f"{place} is not out with {owner!r:.300}: {reason}; nothing was changed, "
+            "and if it has to be done again it will be delivered again"
+        )
+        self.place, self.owner = place, owner
+
+
 class InvalidName(MainstemError):
     """A topic or group name that is not allowed."""
 

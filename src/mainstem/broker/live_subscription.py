@@ -1,0 +1,189 @@
+"""A subscription while the broker runs: its windows, what it reads, and who waits for it."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from mainstem.broker.backlog import Backlog
+from mainstem.broker.subscription import Order, SubscriptionKey, SubscriptionSettings
+from mainstem.broker.subscription_fold import SubscriptionFold
+from mainstem.broker.topics import Topic
+from mainstem.broker.transactions import Transactions
+from mainstem.broker.window import Window
+from mainstem.core.errors import MainstemError, OffsetOutOfRange
+from mainstem.core.event import Event
+from mainstem.log.port import Log, PartitionId
+
+Call = Callable[[], None]
+Chosen = tuple[Window, Event]
+
+
+class LiveSubscription:
+    """Used under the subscriptions' lock."""
+
+    topic: Topic
+
+    def __init__(
+        self,
+        log: Log,
+        transactions: Transactions,
+        key: SubscriptionKey,
+        settings: SubscriptionSettings,
+    ) -> None:
+        self._log = log
+        self._transactions = transactions
+        self.key = key
+        self.settings = settings
+        self.windows: dict[int, Window] = {}
+        self._backlogs: dict[int, Backlog] = {}
+        self._waiting: dict[int, Call] = {}
+        self._watches = 0
+        self._turn = 0
+
+    def grow(self, topic: Topic, fold: SubscriptionFold) -> None:
+        """Take in the partitions of the topic that are not known yet."""
+        self.topic = topic
+        keyed, most = self.settings.order is Order.KEY, self.settings.max_deliveries
+        for at in topic.partitions[len(self.windows) :]:
+            window = Window(fold.window(self.key, at.number), most, keyed=keyed)
+            self.windows[at.number] = window
+            self._backlogs[at.number] = Backlog(
+                self._log, self._transactions, topic.name, at, window.next
+            )
+
+    def alter(self, settings: SubscriptionSettings) -> list[Call]:
+        """Take other settings; return whom to wake."""
+        if settings == self.settings:
+            return []
+        self.settings = settings
+        for window in self.windows.values():
+            window.alter(settings.max_deliveries, keyed=settings.order is Order.KEY)
+        return self.take_waiting()
+
+    def out_with(self, owner: str) -> int:
+        """Return how many events are out with an owner."""
+        return sum(window.owners.get(owner, 0) for window in self.windows.values())
+
+    def choose(self, max_events: int, max_bytes: int) -> Iterator[Chosen]:
+        """Return events that may be given out now; whoever takes one must give it at once.
+
+        Partitions have turns, so that none waits for ever behind another.
+        """
+        numbers = list(self.windows)
+        self._turn = (self._turn + 1) % max(1, len(numbers))
+        for number in numbers[self._turn :] + numbers[: self._turn]:
+            for window, event in self._choose_in(number, max_events):
+                yield window, event
+                max_events -= 1
+                max_bytes -= len(event.value or b"") + len(event.key or b"")
+                if max_events <= 0 or max_bytes <= 0:
+                    return
+
+    def again(self, number: int, offsets: Iterable[int]) -> dict[int, Event]:
+        """Return events that were delivered before, those that are still there."""
+        return self._backlogs[number].again(offsets)
+
+    def begin(self, number: int) -> None:
+        """Read from where the window is, as it was moved."""
+        self._backlogs[number].begin(self.windows[number].next)
+
+    def expire(self, monotonic_ms: int, now_ms: int) -> bool:
+        """Take back what is out for too long, and let go what has waited; return whether any."""
+        is_changed = False
+        for window in self.windows.values():
+            if window.entries:
+                back = window.expired(monotonic_ms)
+                window.apply(back)
+                is_changed = window.due(now_ms) or bool(back) or is_changed
+        return is_changed
+
+    def wait_ms(self, monotonic_ms: int, now_ms: int) -> int | None:
+        """Return when something will expire or be due, None if nothing will."""
+        waits = []
+        for window in self.windows.values():
+            if (until := window.locks.next()) is not None:
+                waits.append(until - monotonic_ms)
+            if (until := window.delays.next()) is not None:
+                waits.append(until - now_ms)
+        return max(0, min(waits)) if waits else None
+
+    def watch(self, wake: Call) -> Call:
+        """Wake when something is given back, and where all was read, when there is more."""
+        self._watches += 1
+        token = self._watches
+        self._waiting[token] = wake
+        takes_back = [
+            self._log.watch(PartitionId(self.key.topic_id, number), window.seen, wake)
+            for number, window in self.windows.items()
+            if window.seen is not None
+        ]
+
+        def unwatch() -> None:
+            self._waiting.pop(token, None)
+            for take_back in takes_back:
+                take_back()
+
+        return unwatch
+
+    def take_waiting(self) -> list[Call]:
+        """Take out those who wait, to be woken without the lock."""
+        waiting, self._waiting = self._waiting, {}
+        return list(waiting.values())
+
+    def _choose_in(self, number: int, limit: int) -> Iterator[Chosen]:
+        window, backlog = self.windows[number], self._backlogs[number]
+        self._keep_within(number)
+        if window.lacks_keys:
+            found = backlog.again(window.entries)
+            window.know_keys({at: event.key for at, event in found.items()})
+        batch: dict[int, Event] = {}
+        while limit > 0 and (offset := window.ready()) is not None:
+            if offset not in batch:
+                try:
+                    batch = backlog.batch_at(offset)
+                except MainstemError:
+                    window.put_back(offset)
+                    raise
+            event = batch.get(offset)
+            if event is None:
+                # Compaction took it away: a later event of its key says all there is to say.
+                window.apply({offset: None})
+                continue
+            limit -= 1
+            yield window, event
+        while limit > 0:
+            fresh = self._fresh(number)
+            if fresh is None:
+                return
+            if window.add(fresh.offset, fresh.key):
+                limit -= 1
+                yield window, fresh
+
+    def _fresh(self, number: int) -> Event | None:
+        """Return the next event that was never delivered, None if there is none or no room."""
+        window, backlog = self.windows[number], self._backlogs[number]
+        window.seen = None
+        if len(window.entries) >= self.settings.max_unsettled:
+            return None
+        tail = self._log.bounds(PartitionId(self.key.topic_id, number)).tail
+        try:
+            event = backlog.take()
+        except OffsetOutOfRange as error:
+            if error.offset > error.tail:
+                raise
+            window.lost(error.start)
+            backlog.begin(window.next)
+            event = backlog.take()
+        if event is None:
+            window.next = max(window.next, backlog.offset)
+            # What is there belongs to a transaction that is still going on: its end is appended.
+            window.seen = max(tail, window.next)
+        return event
+
+    def _keep_within(self, number: int) -> None:
+        """Count what was deleted before it was settled."""
+        window = self.windows[number]
+        start = self._log.bounds(PartitionId(self.key.topic_id, number)).start
+        if start > window.start:
+            was = window.next
+            window.lost(start)
+            if window.next != was:
+                self.begin(number)

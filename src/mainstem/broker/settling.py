@@ -1,0 +1,191 @@
+"""Settling deliveries: planned, appended together with their dead letters, and then made true."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from mainstem.broker.journal import Journal
+from mainstem.broker.live_subscription import LiveSubscription
+from mainstem.broker.state import State
+from mainstem.broker.subscription import (
+    Key,
+    Outcome,
+    Settlement,
+    SubscriptionChange,
+    Value,
+    WindowKey,
+)
+from mainstem.broker.subscription_fold import SubscriptionFold
+from mainstem.broker.topics import Topic
+from mainstem.broker.window import Back, Window
+from mainstem.core.dead_letters import buried, topic_of
+from mainstem.core.errors import (
+    StaleDelivery,
+    StorageFull,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
+from mainstem.core.event import Event
+from mainstem.core.partitioner import partition_for
+from mainstem.core.policies import TopicSettings
+from mainstem.core.records import build
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable, PartitionId, WritableBatch
+
+CreateTopic = Callable[[str, TopicSettings], object]
+
+_LETTER_BYTES = 64 * 1024
+"""What the story of a dead letter may add to the largest event."""
+_NEVER_SETTLED = "it was delivered that often and not settled in time"
+
+
+class Plan:
+    """What a request would change in a subscription, until it has been appended."""
+
+    def __init__(self) -> None:
+        self.changes: dict[int, dict[int, Back | None]] = {}
+        """By partition and offset; None is settled."""
+        self.reasons: dict[int, dict[int, str]] = {}
+        self.letters: list[Event] = []
+
+    def set(self, partition: int, offset: int, change: Back | None, reason: str = "") -> None:
+        """Plan to settle an event, or to give it back."""
+        self.changes.setdefault(partition, {})[offset] = change
+        self.reasons.setdefault(partition, {})[offset] = reason
+
+
+class Settling:
+    """Used under the subscriptions' lock."""
+
+    def __init__(
+        self,
+        state: State,
+        journal: Journal[Key, Value],
+        fold: SubscriptionFold,
+        create_topic: CreateTopic,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._fold = fold
+        self._create_topic = create_topic
+        self._now_ms = now_ms
+
+    def held(self, live: LiveSubscription, owner: str, each: Settlement) -> Window:
+        """Return the window of a delivery; StaleDelivery unless it is out with this owner."""
+        window = live.windows.get(each.partition)
+        if window is None:
+            raise UnknownPartition(live.topic.name, each.partition, len(live.windows))
+        entry = window.entries.get(each.offset)
+        if entry is not None and entry.owner == owner and each.lease in (None, entry.lease):
+            return window
+        if entry is not None:
+            reason = "it was given back, or was not settled in time"
+        elif each.offset < window.next:
+            reason = "it is settled"
+        else:
+            reason = "it was never delivered"
+        raise StaleDelivery(_place(live, each), owner, reason)
+
+    def decide(self, live: LiveSubscription, owner: str, each: Settlement, plan: Plan) -> None:
+        """Plan what an owner says of a delivery; StaleDelivery if it has nothing to say."""
+        window = self.held(live, owner, each)
+        if each.offset in plan.changes.get(each.partition, ()):
+            raise StaleDelivery(_place(live, each), owner, "the same request settles it already")
+        count, most = window.entries[each.offset].deliveries, live.settings.max_deliveries
+        match each.outcome:
+            case Outcome.ACK:
+                plan.set(each.partition, each.offset, None)
+            case Outcome.RELEASE:
+                plan.set(each.partition, each.offset, Back(count - 1))
+            case Outcome.NACK if most is None or count < most:
+                due_ms = self._now_ms() + each.delay_ms if each.delay_ms > 0 else 0
+                plan.set(each.partition, each.offset, Back(count, due_ms), each.reason)
+            case _:
+                reason = each.reason or f"it was {each.outcome}ed"
+                self._bury(live, each.partition, {each.offset: reason}, plan)
+
+    def bury_spent(self, live: LiveSubscription) -> bool:
+        """Make dead letters of what was delivered too often; return whether there was any."""
+        plan = Plan()
+        for number, window in live.windows.items():
+            reasons = {at: window.entries[at].reason or _NEVER_SETTLED for at in window.spent}
+            self._bury(live, number, dict(sorted(reasons.items())), plan)
+        # They are buried later if there is no room now.
+        with suppress(StorageFull):
+            self.carry_out(live, plan)
+        return bool(plan.changes)
+
+    def carry_out(self, live: LiveSubscription, plan: Plan) -> Durable:
+        """Append what was planned, all or nothing, and make it true; StorageFull changes nothing.
+
+        The dead letters are part of the same append: an event is settled if its letter is there.
+        """
+        if not plan.changes:
+            return AT_ONCE
+        records = [
+            SubscriptionChange(
+                WindowKey(live.key.name, live.key.topic_id, number),
+                live.windows[number].record(changes),
+            )
+            for number, changes in plan.changes.items()
+        ]
+        durable = self.write(records, self._letters(live.topic, plan.letters))
+        for number, changes in plan.changes.items():
+            live.windows[number].apply(changes, plan.reasons[number])
+        return durable
+
+    def write(
+        self,
+        changes: Sequence[SubscriptionChange],
+        letters: Sequence[tuple[PartitionId, WritableBatch]] = (),
+    ) -> Durable:
+        """Append changes of the fold, dead letters first, and apply them."""
+        batches = [*letters, *self._journal.batches(changes, self._now_ms())]
+        durable = self._state.log.append(batches).durable if batches else AT_ONCE
+        self._fold.apply(changes)
+        return durable
+
+    def _bury(
+        self, live: LiveSubscription, partition: int, reasons: Mapping[int, str], plan: Plan
+    ) -> None:
+        """Plan to settle events as dead letters; one that is not there any more is only settled."""
+        window = live.windows[partition]
+        found = live.again(partition, reasons) if live.settings.dead_letters else {}
+        for offset, reason in reasons.items():
+            plan.set(partition, offset, None)
+            if offset in found:
+                count = window.entries[offset].deliveries
+                plan.letters.append(buried(found[offset], live.key.name, count, reason))
+
+    def _letters(
+        self, topic: Topic, letters: Sequence[Event]
+    ) -> list[tuple[PartitionId, WritableBatch]]:
+        if not letters:
+            return []
+        dead, now_ms = self._dead_topic(topic).partitions, self._now_ms()
+        return [
+            (
+                dead[0 if each.key is None else partition_for(each.key, len(dead))],
+                build((each,), now_ms=now_ms),
+            )
+            for each in letters
+        ]
+
+    def _dead_topic(self, topic: Topic) -> Topic:
+        name, settings = topic_of(topic.name), topic.settings
+        if self._state.topics.find(name) is None:
+            most = settings.max_batch_bytes + _LETTER_BYTES
+            # Somebody else may have been quicker.
+            with suppress(TopicExists):
+                self._create_topic(
+                    name, TopicSettings(durability=settings.durability, max_batch_bytes=most)
+                )
+        found = self._state.topics.find(name)
+        if found is None:
+            raise UnknownTopic(name)
+        return found
+
+
+def _place(live: LiveSubscription, each: Settlement) -> str:
+    return f"{live.topic.name}[{each.partition}]@{each.offset} of {live.key.name!r}"

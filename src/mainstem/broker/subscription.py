@@ -1,0 +1,148 @@
+"""What a subscription is: its settings, and the records in which its state is written down.
+
+A subscription belongs to one topic and spans all its partitions. In each it has a window: all
+events below ``next`` are settled, except those in ``left``, which are out with a consumer or have
+to be delivered again. Events that compaction or an aborted transaction took away are simply not
+in ``left``, so offsets need not be dense.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.core.errors import InvalidSetting
+from mainstem.core.event import Event
+from mainstem.log.port import PartitionId
+
+
+class Order(StrEnum):
+    """In which order events are delivered."""
+
+    NONE = "none"
+    """By offset, as far as redelivery allows."""
+    KEY = "key"
+    """An event waits until all earlier ones of its key are settled."""
+
+
+class SubscriptionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a subscription promises, chosen when it is created."""
+
+    lock_ms: int = 30_000
+    """How long a consumer may hold a delivery before it goes to another."""
+    max_deliveries: int | None = 5
+    """After this many failed deliveries an event becomes a dead letter; none tries for ever."""
+    dead_letters: bool = True
+    """Whether such events go to the topic ``<topic>.dead``; else they are settled and gone."""
+    max_unsettled: int = 2_000
+    """Events per partition that are out, wait to be delivered again, or wait for their key."""
+    order: Order = Order.NONE
+
+    def check(self) -> None:
+        """Refuse values that mean nothing."""
+        for name, value, least, most in (
+            ("lock_ms", self.lock_ms, 1, 86_400_000),
+            ("max_deliveries", self.max_deliveries, 1, 1_000_000),
+            ("max_unsettled", self.max_unsettled, 1, 100_000),
+        ):
+            if value is not None and not least <= value <= most:
+                raise InvalidSetting(f"{name} must be {least} to {most}, not {value}")
+
+
+class SubscriptionKey(msgspec.Struct, frozen=True, array_like=True, tag="subscription"):
+    """What compaction keeps the latest of: a subscription's name on a topic."""
+
+    name: str
+    topic_id: str
+
+
+class WindowKey(msgspec.Struct, frozen=True, array_like=True, tag="window"):
+    """What compaction keeps the latest of: a subscription's window on a partition."""
+
+    name: str
+    topic_id: str
+    partition: int
+
+    @property
+    def at(self) -> PartitionId:
+        """The partition."""
+        return PartitionId(self.topic_id, self.partition)
+
+
+class SubscriptionSet(msgspec.Struct, frozen=True, tag_field="kind", tag="subscription/1"):
+    """The subscription exists, with these settings."""
+
+    settings: SubscriptionSettings
+    created_ms: int
+
+
+class Left(NamedTuple):
+    """Neighbouring events that are not settled: how often each was delivered, and when it is due.
+
+    Those that are out count the delivery that is under way.
+    """
+
+    first: int
+    last: int
+    deliveries: int
+    due_ms: int = 0
+
+
+class WindowSet(msgspec.Struct, frozen=True, tag_field="kind", tag="window/1", omit_defaults=True):
+    """How far a subscription has got in a partition."""
+
+    next: int
+    left: tuple[Left, ...] = ()
+    """By offset, without overlap, all below ``next``."""
+    missed: int = 0
+    """Offsets that were deleted before they were settled."""
+
+
+Key = SubscriptionKey | WindowKey
+Value = SubscriptionSet | WindowSet
+
+
+class SubscriptionChange(NamedTuple):
+    """One record of the fold."""
+
+    key: Key
+    value: Value | None
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """One event handed to one owner."""
+
+    event: Event
+    count: int
+    """How often the event has been delivered, this time included."""
+    lease: int
+    """Tells this delivery from all others of the same event."""
+    until_ms: int
+    """When it goes to another owner, on the broker's monotonic clock, unless it is renewed."""
+
+
+class Outcome(StrEnum):
+    """How an owner settles a delivery, or gives it back."""
+
+    ACK = "ack"
+    """Done: it never comes again."""
+    NACK = "nack"
+    """Failed: it comes again, or becomes a dead letter if that was the last delivery allowed."""
+    RELEASE = "release"
+    """Not tried: it comes again, and this delivery does not count."""
+    REJECT = "reject"
+    """Will never work: a dead letter at once."""
+
+
+class Settlement(NamedTuple):
+    """What an owner says of one delivery."""
+
+    partition: int
+    offset: int
+    outcome: Outcome = Outcome.ACK
+    lease: int | None = None
+    """None: whichever delivery of the event is out with the owner."""
+    delay_ms: int = 0
+    """How long a nacked event waits before it comes again."""
+    reason: str = ""
+    """Why, for the dead letter."""

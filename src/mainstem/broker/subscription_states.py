@@ -1,0 +1,59 @@
+"""How subscriptions stand: in each partition, and as a whole."""
+
+import msgspec
+
+from mainstem.broker.live_subscription import LiveSubscription
+from mainstem.broker.subscription import SubscriptionSettings
+from mainstem.log.port import Log, PartitionId
+
+
+class WindowState(msgspec.Struct, frozen=True):
+    """How a subscription stands in one partition."""
+
+    partition: int
+    start: int
+    """Everything below is settled."""
+    next: int
+    """Nothing from here on has been delivered."""
+    tail: int
+    out: int
+    waiting: int
+    """Events that were read and are not out: to be delivered again, or waiting for their key."""
+    missed: int
+
+    @property
+    def unsettled(self) -> int:
+        """Offsets that are still to be settled."""
+        return max(0, self.tail - self.next) + self.out + self.waiting
+
+
+class SubscriptionState(msgspec.Struct, frozen=True):
+    """A subscription: its settings, and how it stands."""
+
+    topic: str
+    name: str
+    settings: SubscriptionSettings
+    windows: tuple[WindowState, ...]
+    owners: dict[str, int]
+    """How many events are out with each owner."""
+
+
+def described(live: LiveSubscription, log: Log) -> SubscriptionState:
+    """Return how a subscription stands now."""
+    owners: dict[str, int] = {}
+    for window in live.windows.values():
+        for owner, count in window.owners.items():
+            owners[owner] = owners.get(owner, 0) + count
+    windows = tuple(
+        WindowState(
+            number,
+            window.start,
+            window.next,
+            log.bounds(PartitionId(live.key.topic_id, number)).tail,
+            window.out,
+            len(window.entries) - window.out,
+            window.missed,
+        )
+        for number, window in sorted(live.windows.items())
+    )
+    return SubscriptionState(live.topic.name, live.key.name, live.settings, windows, owners)

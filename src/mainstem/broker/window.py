@@ -1,0 +1,255 @@
+"""A subscription's window on one partition: what is out, what comes again, what was never read.
+
+How this works: every event below ``next`` that is not settled has an entry. An entry is in one of
+these states, and only ``out`` has an owner:
+
+    fresh ──▶ out ── nack, release, expire ──▶ ready ──▶ out …        ack: the entry is gone
+                                    └─ delay ─▶ later ──▶ ready
+                                    └─ too often ▶ spent ──▶ dead letter, the entry is gone
+    fresh, but its key has an earlier entry ──▶ behind ──▶ ready when it is the first of its key
+
+Entries are made in the order of their offsets and never made again, so the first one of the dict
+is always the lowest. Nothing here reads the log or writes it: whoever calls has decided, has
+appended ``record``, and then calls ``apply``.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+from mainstem.broker.deadlines import Deadlines
+from mainstem.broker.subscription import Left, WindowSet
+
+_LONG_KEY = 64
+
+
+class Back(NamedTuple):
+    """An event that is given back: how often it was delivered, and when it is due again."""
+
+    deliveries: int
+    due_ms: int = 0
+
+
+class Entry:
+    """An event that is not settled."""
+
+    __slots__ = ("deliveries", "due_ms", "key", "lease", "owner", "reason")
+
+    def __init__(self, deliveries: int = 0, due_ms: int = 0, key: bytes | None = None) -> None:
+        self.deliveries = deliveries
+        self.due_ms = due_ms
+        self.owner: str | None = None
+        self.lease = 0
+        self.key = key
+        self.reason = ""
+        """Why it failed last."""
+
+
+class Window:
+    """What a subscription knows of one partition; used under the subscriptions' lock."""
+
+    def __init__(self, at: WindowSet, max_deliveries: int | None, *, keyed: bool) -> None:
+        self.next = at.next
+        """Where fresh events begin."""
+        self.missed = at.missed
+        self.max_deliveries = max_deliveries
+        self.entries: dict[int, Entry] = {}
+        self.locks: Deadlines[int] = Deadlines()
+        """When what is out comes back; on the monotonic clock."""
+        self.owners: dict[str, int] = {}
+        """How many events are out with each owner."""
+        self.delays: Deadlines[int] = Deadlines()
+        """When what waits is due; on the time of day, as it is written down."""
+        self.spent: set[int] = set()
+        """Delivered too often, to become dead letters."""
+        self.lines: dict[bytes, list[int]] | None = {} if keyed and not at.left else None
+        """The entries of each key, lowest first; None if keys do not matter or are not known."""
+        self.keyed = keyed
+        self.seen: int | None = None
+        """The tail when there was nothing more to read; None if there was."""
+        self._ready: list[int] = []
+        for left in at.left:
+            for offset in range(left.first, left.last + 1):
+                self.entries[offset] = Entry(left.deliveries, left.due_ms)
+                self._wait(offset, self.entries[offset])
+
+    @property
+    def start(self) -> int:
+        """Everything below is settled."""
+        return next(iter(self.entries), self.next)
+
+    @property
+    def out(self) -> int:
+        """How many events are out."""
+        return len(self.locks)
+
+    @property
+    def lacks_keys(self) -> bool:
+        """Whether the keys of entries must be told (``know_keys``) before anything is taken."""
+        return self.keyed and self.lines is None
+
+    def record(self, changes: Mapping[int, Back | None] = {}) -> WindowSet:
+        """Return what is to be written down, as it will be after changes; None is settled."""
+        runs: list[Left] = []
+        first, last, count, due_ms = -1, -2, 0, 0
+        for offset, entry in self.entries.items():
+            change = changes.get(offset, entry)
+            if change is None:
+                continue
+            if offset == last + 1 and change.deliveries == count and change.due_ms == due_ms:
+                last = offset
+                continue
+            if first >= 0:
+                runs.append(Left(first, last, count, due_ms))
+            first = last = offset
+            count, due_ms = change.deliveries, change.due_ms
+        if first >= 0:
+            runs.append(Left(first, last, count, due_ms))
+        return WindowSet(self.next, tuple(runs), self.missed)
+
+    def apply(self, changes: Mapping[int, Back | None], reasons: Mapping[int, str] = {}) -> None:
+        """Make changes true: events are settled, or given back."""
+        for offset, change in changes.items():
+            entry = self.entries[offset]
+            self._take_back(offset, entry)
+            if change is None:
+                self._settle(offset, entry)
+            else:
+                entry.deliveries, entry.due_ms = change
+                entry.reason = reasons.get(offset, "")
+                self._wait(offset, entry)
+
+    def add(self, offset: int, key: bytes | None) -> bool:
+        """Take in a fresh event; return whether it may be given out now."""
+        entry = self.entries[offset] = Entry(key=_short(key))
+        self.next = offset + 1
+        return self._line_up(offset, entry)
+
+    def give(self, offset: int, owner: str, lease: int, until_ms: int) -> Entry:
+        """Let an event be out with an owner until a time."""
+        entry = self.entries[offset]
+        entry.owner, entry.lease = owner, lease
+        entry.deliveries += 1
+        self.owners[owner] = self.owners.get(owner, 0) + 1
+        self.locks.set(offset, until_ms)
+        return entry
+
+    def ready(self) -> int | None:
+        """Take out the lowest offset that is to be delivered again; it must be given now."""
+        while self._ready:
+            offset = heapq.heappop(self._ready)
+            entry = self.entries.get(offset)
+            # Places in the heap are not cleared when their event is settled or has to wait.
+            if entry is not None and self._may_go(offset, entry):
+                return offset
+        return None
+
+    def put_back(self, offset: int) -> None:
+        """Put back what was taken out and could not be given."""
+        heapq.heappush(self._ready, offset)
+
+    def due(self, now_ms: int) -> bool:
+        """Make ready what has waited until now; return whether there was any."""
+        is_any = False
+        while (offset := self.delays.take(now_ms)) is not None:
+            self.entries[offset].due_ms = 0
+            self._wait(offset, self.entries[offset])
+            is_any = True
+        return is_any
+
+    def expired(self, monotonic_ms: int) -> dict[int, Back]:
+        """Return what was out for too long, to be applied."""
+        found: dict[int, Back] = {}
+        while (offset := self.locks.take(monotonic_ms)) is not None:
+            found[offset] = Back(self.entries[offset].deliveries)
+        return found
+
+    def lost(self, start: int) -> None:
+        """Count what was deleted before it was settled; what is out may still be settled."""
+        gone = [at for at, entry in self.entries.items() if at < start and entry.owner is None]
+        self.missed += len(gone)
+        self.apply(dict.fromkeys(gone))
+        if self.next < start:
+            self.missed += start - self.next
+            self.next = start
+
+    def cut(self, end: int) -> None:
+        """Forget what is at an offset or after: the end of the log was taken back."""
+        self.apply(dict.fromkeys([at for at in self.entries if at >= end]))
+        self.next = min(self.next, end)
+        self.seen = None
+
+    def know_keys(self, keys: Mapping[int, bytes | None]) -> None:
+        """Take in the keys of all entries; an event that is not there any more is settled."""
+        self.lines = {}
+        self.apply(dict.fromkeys([at for at in self.entries if at not in keys]))
+        for offset, entry in self.entries.items():
+            entry.key = _short(keys[offset])
+            self._line_up(offset, entry)
+
+    def alter(self, max_deliveries: int | None, *, keyed: bool) -> None:
+        """Take other settings."""
+        self.max_deliveries = max_deliveries
+        self.keyed, self.lines = keyed, None if self.entries or not keyed else {}
+        self.spent.clear()
+        for offset, entry in self.entries.items():
+            if entry.owner is None:
+                self._wait(offset, entry)
+
+    def held_by(self, owner: str) -> Iterator[int]:
+        """Return what is out with an owner."""
+        if owner not in self.owners:
+            return iter(())
+        return (offset for offset, entry in self.entries.items() if entry.owner == owner)
+
+    def _take_back(self, offset: int, entry: Entry) -> None:
+        if entry.owner is not None:
+            self.locks.clear(offset)
+            self.owners[entry.owner] -= 1
+            if not self.owners[entry.owner]:
+                del self.owners[entry.owner]
+            entry.owner = None
+
+    def _may_go(self, offset: int, entry: Entry) -> bool:
+        if entry.owner is not None or entry.due_ms or offset in self.spent:
+            return False
+        return entry.key is None or self.lines is None or self.lines[entry.key][0] == offset
+
+    def _wait(self, offset: int, entry: Entry) -> None:
+        """Put an entry where it waits: to be buried, for its time, or for its turn."""
+        if self.max_deliveries is not None and entry.deliveries >= self.max_deliveries:
+            self.spent.add(offset)
+        elif entry.due_ms:
+            self.delays.set(offset, entry.due_ms)
+        else:
+            heapq.heappush(self._ready, offset)
+
+    def _line_up(self, offset: int, entry: Entry) -> bool:
+        if entry.key is None or self.lines is None:
+            return True
+        line = self.lines.setdefault(entry.key, [])
+        heapq.heappush(line, offset)
+        return line[0] == offset
+
+    def _settle(self, offset: int, entry: Entry) -> None:
+        del self.entries[offset]
+        self.delays.clear(offset)
+        self.spent.discard(offset)
+        if entry.key is None or self.lines is None:
+            return
+        line = self.lines[entry.key]
+        line.remove(offset)
+        if not line:
+            del self.lines[entry.key]
+            return
+        heapq.heapify(line)
+        # Who is first of its key now may go, unless it waits for something else.
+        heapq.heappush(self._ready, line[0])
+
+
+def _short(key: bytes | None) -> bytes | None:
+    """Return what stands for a key: long ones would make the window as large as the events."""
+    if key is None or len(key) <= _LONG_KEY:
+        return key
+    return blake2b(key, digest_size=_LONG_KEY).digest()

@@ -1,0 +1,528 @@
+"""Subscriptions: events are shared one by one, each is settled once, and what fails comes again."""
+
+import pytest
+from tests.broker.brokers import LateLog, publish, read_all, values
+from tests.broker.queues import LOCK_MS, Desk
+from tests.broker.transactors import Bank
+
+from mainstem.broker.subscription import Order, Outcome, Settlement, SubscriptionSettings
+from mainstem.core.dead_letters import origin_of, revived
+from mainstem.core.errors import (
+    InvalidName,
+    InvalidSetting,
+    StaleDelivery,
+    UnknownPartition,
+    UnknownSubscription,
+    UnknownTopic,
+)
+from mainstem.core.event import Event
+from mainstem.core.policies import TopicSettings
+from mainstem.log.port import PartitionId
+
+
+def test_owners_share_the_events_one_by_one() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2", b"3")
+
+    assert desk.values(1, "ann") == [b"1"]
+    assert desk.values(1, "bob") == [b"2"]
+    assert desk.values(5, "ann") == [b"3"]
+    assert desk.values(5, "bob") == []
+
+
+def test_what_is_acked_never_comes_again_and_what_is_nacked_comes_first() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2", b"3")
+    first, second = desk.acquire(2)
+
+    desk.ack(second)
+    desk.nack(first)
+
+    assert desk.values() == [b"1", b"3"]
+
+
+def test_deliveries_are_counted() -> None:
+    desk = Desk()
+    desk.publish(b"1")
+
+    counts = []
+    for _ in range(3):
+        (delivery,) = desk.acquire()
+        counts.append(delivery.count)
+        desk.nack(delivery)
+
+    assert counts == [1, 2, 3]
+
+
+def test_a_release_does_not_count() -> None:
+    desk = Desk(max_deliveries=1)
+    desk.publish(b"1")
+
+    for _ in range(3):
+        (delivery,) = desk.acquire()
+        assert delivery.count == 1
+        desk.settle(Outcome.RELEASE, delivery)
+
+
+def test_what_is_not_settled_in_time_goes_to_another() -> None:
+    desk = Desk()
+    desk.publish(b"1")
+    (late,) = desk.acquire(owner="ann")
+
+    desk.clock.now_ms += LOCK_MS - 1
+    assert desk.values(owner="bob") == []
+    desk.clock.now_ms += 1
+    (again,) = desk.acquire(owner="bob")
+
+    assert again.count == 2
+    with pytest.raises(StaleDelivery, match="not settled in time"):
+        desk.ack(late, owner="ann")
+    desk.ack(again, owner="bob")
+
+
+def test_a_renewed_delivery_is_kept() -> None:
+    desk = Desk()
+    desk.publish(b"1")
+    (delivery,) = desk.acquire()
+    place = Settlement(0, 0, lease=delivery.lease)
+
+    desk.clock.now_ms += LOCK_MS - 1
+    assert desk.subscriptions.renew("orders", "emails", "ann", [place]) == {}
+    desk.clock.now_ms += LOCK_MS - 1
+
+    assert desk.values(owner="bob") == []
+    desk.clock.now_ms += 1
+    refused = desk.subscriptions.renew("orders", "emails", "ann", [place])
+    assert isinstance(refused[0], StaleDelivery)
+
+
+def test_a_delivery_is_settled_once() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2")
+    first, second = desk.acquire(2)
+    desk.ack(first)
+
+    with pytest.raises(StaleDelivery, match="it is settled"):
+        desk.ack(first)
+    with pytest.raises(StaleDelivery, match="orders"):
+        desk.ack(second, owner="bob")
+    with pytest.raises(StaleDelivery, match="already"):
+        desk.ack(second, second)
+
+
+def test_an_old_delivery_of_the_same_owner_is_told_from_the_new_one() -> None:
+    desk = Desk()
+    desk.publish(b"1")
+    (old,) = desk.acquire()
+    desk.settle(Outcome.RELEASE, old)
+    (new,) = desk.acquire()
+
+    with pytest.raises(StaleDelivery):
+        desk.ack(old)
+    desk.ack(new)
+
+
+def test_what_is_refused_does_not_keep_the_rest_from_being_settled() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2")
+    desk.acquire(2)
+
+    settled = desk.subscriptions.settle(
+        "orders", "emails", "ann", [Settlement(0, 0), Settlement(0, 7), Settlement(0, 1)]
+    )
+
+    assert [type(error) for error in settled.refused.values()] == [StaleDelivery]
+    assert list(settled.refused) == [1]
+    assert desk.subscriptions.show("orders", "emails").windows[0].start == 2
+    with pytest.raises(UnknownPartition):
+        desk.subscriptions.settle("orders", "emails", "ann", [Settlement(7, 0)])
+
+
+def test_a_nack_can_wait() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2")
+    first, _ = desk.acquire(2)
+
+    desk.nack(first, delay_ms=500)
+    assert desk.values() == []
+    assert desk.subscriptions.wait_ms("orders", "emails") == 500
+
+    desk.clock.now_ms += 500
+    assert desk.values() == [b"1"]
+
+
+def test_after_the_last_delivery_an_event_is_a_dead_letter_with_its_story() -> None:
+    desk = Desk(max_deliveries=2)
+    desk.broker.publish("orders", [Event(b"bad", b"k", (("own", b"1"),), 77), Event(b"good")], 0)
+    for _ in range(2):
+        (delivery,) = desk.acquire()
+        desk.nack(delivery, reason="it does not add up")
+
+    (letter,) = read_all(desk.broker, "orders.dead")
+
+    assert (letter.value, letter.key) == (b"bad", b"k")
+    assert revived(letter) == Event(b"bad", b"k", (("own", b"1"),))
+    origin = origin_of(letter)
+    assert origin is not None
+    assert (origin.topic, origin.partition, origin.offset) == ("orders", 0, 0)
+    assert (origin.subscription, origin.deliveries) == ("emails", 2)
+    assert (origin.reason, origin.timestamp_ms) == ("it does not add up", 77)
+    assert desk.values() == [b"good"]
+
+
+def test_an_event_that_nobody_settles_in_time_is_a_dead_letter_in_the_end() -> None:
+    desk = Desk(max_deliveries=2)
+    desk.publish(b"slow")
+    for _ in range(2):
+        assert desk.values() == [b"slow"]
+        desk.clock.now_ms += LOCK_MS
+
+    desk.broker.tick()
+
+    assert values(read_all(desk.broker, "orders.dead")) == [b"slow"]
+    assert desk.values() == []
+
+
+def test_a_rejected_event_is_a_dead_letter_at_once() -> None:
+    desk = Desk()
+    desk.publish(b"bad")
+
+    desk.settle(Outcome.REJECT, *desk.acquire(), reason="no such customer")
+
+    (letter,) = read_all(desk.broker, "orders.dead")
+    origin = origin_of(letter)
+    assert origin is not None
+    assert origin.reason == "no such customer"
+
+
+def test_without_dead_letters_such_an_event_is_gone() -> None:
+    desk = Desk(max_deliveries=1, dead_letters=False)
+    desk.publish(b"bad")
+
+    desk.nack(*desk.acquire())
+
+    assert desk.values() == []
+    with pytest.raises(UnknownTopic):
+        desk.broker.topic("orders.dead")
+
+
+def test_a_dead_letter_and_its_settlement_are_one_append() -> None:
+    log = LateLog()
+    desk = Desk(log, max_deliveries=1)
+    desk.publish(b"bad")
+    desk.nack(*desk.acquire())
+    desk.publish(b"worse")
+    log.late = True
+
+    desk.nack(*desk.acquire())
+
+    assert len(log.commits) == 1
+
+
+def test_no_more_is_out_than_the_cap_and_the_credit_allow() -> None:
+    desk = Desk(partitions=2, max_unsettled=3)
+    for partition in (0, 1):
+        desk.publish(*(b"%d" % number for number in range(9)), partition=partition)
+
+    assert len(desk.acquire(100, "ann", credit=2)) == 2
+    assert desk.acquire(100, "ann", credit=2) == []
+    taken = desk.acquire(100, "bob")
+    assert len(taken) == 4
+    assert desk.acquire(100, "bob") == []
+
+    desk.ack(taken[0], owner="bob")
+    assert len(desk.acquire(100, "bob")) == 1
+
+
+def test_bytes_bound_what_is_acquired_but_never_keep_an_event_back() -> None:
+    desk = Desk()
+    desk.publish(b"x" * 10, b"y" * 10, b"z" * 10)
+
+    assert len(desk.acquire(9, max_bytes=1)) == 1
+    assert len(desk.acquire(9, max_bytes=20)) == 2
+
+
+def test_an_event_waits_for_the_earlier_ones_of_its_key() -> None:
+    desk = Desk(order=Order.KEY)
+    desk.publish(b"a1", b"a2", key=b"a")
+    desk.publish(b"b1", key=b"b")
+    desk.publish(b"n1", b"n2")
+    desk.publish(b"a3", key=b"a")
+
+    taken = desk.acquire(100)
+    assert [each.event.value for each in taken] == [b"a1", b"b1", b"n1", b"n2"]
+    desk.nack(taken[0])
+    (again,) = desk.acquire(100)
+    assert again.event.value == b"a1"
+    desk.ack(again)
+
+    assert desk.values() == [b"a2"]
+
+
+def test_the_order_of_keys_survives_a_crash() -> None:
+    desk = Desk(order=Order.KEY)
+    desk.publish(b"a1", b"a2", key=b"a" * 1_000)
+    desk.publish(b"b1", key=b"b")
+    desk.ack(desk.acquire(100)[1])
+
+    again = desk.restarted()
+
+    (first,) = again.acquire(100)
+    assert (first.event.value, first.count) == (b"a1", 2)
+    again.ack(first)
+    assert again.values() == [b"a2"]
+
+
+def test_after_a_crash_what_was_out_comes_again_and_nothing_else() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2", b"3", b"4", b"5")
+    first, second, third = desk.acquire(3)
+    desk.ack(second)
+    desk.nack(third, delay_ms=500)
+
+    again = desk.restarted()
+
+    assert again.subscriptions.fold == desk.subscriptions.fold
+    with pytest.raises(StaleDelivery):
+        again.ack(first)
+    taken = again.acquire(100)
+    assert [(each.event.value, each.count) for each in taken] == [
+        (b"1", 2),
+        (b"4", 1),
+        (b"5", 1),
+    ]
+    again.clock.now_ms += 500
+    assert again.values() == [b"3"]
+
+
+def test_reading_writes_nothing_and_many_settlements_write_once() -> None:
+    desk = Desk()
+    desk.publish(*(b"%d" % number for number in range(100)))
+    journal = PartitionId(desk.broker.topic("__mainstem_subscriptions").id, 0)
+    before = desk.log.bounds(journal).end
+
+    taken = desk.acquire(100)
+    assert desk.log.bounds(journal).end == before
+    desk.ack(*taken[::2])
+
+    assert desk.log.bounds(journal).end == before + 1
+
+
+def test_subscriptions_and_groups_stand_side_by_side() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2")
+    desk.subscriptions.create("orders", "audit")
+    desk.ack(*desk.acquire(2))
+
+    assert desk.values(name="audit") == [b"1", b"2"]
+    assert desk.broker.groups() == []
+
+
+def test_a_subscription_begins_where_it_is_told() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2", b"3")
+
+    desk.subscriptions.create("orders", "late", starts={0: 2})
+    desk.subscriptions.create("orders", "late", starts={0: 0})
+
+    assert desk.values(name="late") == [b"3"]
+
+
+def test_partitions_that_come_later_are_read_from_their_beginning() -> None:
+    desk = Desk()
+    desk.values()
+    woken: list[None] = []
+    desk.subscriptions.watch("orders", "emails", lambda: woken.append(None))
+
+    desk.broker.alter_topic("orders", partitions=2)
+    desk.publish(b"new", partition=1)
+
+    assert woken
+    assert desk.values() == [b"new"]
+
+
+def test_events_of_a_transaction_are_delivered_when_it_has_committed() -> None:
+    bank = Bank()
+    bank.broker.subscriptions.create("t", "s")
+
+    def taken() -> list[bytes | None]:
+        found = bank.broker.subscriptions.acquire("t", "s", "ann", max_events=100)
+        return [each.event.value for each in found]
+
+    for committed in (True, False):
+        teller = bank.begin()
+        teller.add(0)
+        teller.write(b"in it")
+        publish(bank.broker, "t", b"after", partition=0)
+        assert taken() == []
+        teller.end(committed=committed)
+        assert taken() == ([b"in it", b"after"] if committed else [b"after"])
+
+    (window, _) = bank.broker.subscriptions.show("t", "s").windows
+    assert window.next == window.tail
+
+
+def test_what_retention_deletes_before_it_is_settled_is_counted_as_missed() -> None:
+    desk = Desk()
+    desk.publish(*(b"%d" % number for number in range(10)))
+    held, given_back = desk.acquire(2)
+    desk.settle(Outcome.RELEASE, given_back)
+
+    desk.broker.trim("orders", 0, 5)
+
+    assert desk.values(1) == [b"5"]
+    assert desk.subscriptions.show("orders", "emails").windows[0].missed == 4
+    desk.nack(held)
+    assert desk.values(1) == [b"6"]
+    assert desk.subscriptions.show("orders", "emails").windows[0].missed == 5
+
+
+def test_what_compaction_took_away_is_settled() -> None:
+    desk = Desk()
+    desk.broker.create_topic("table", TopicSettings(compact=True, segment_bytes=1024))
+    desk.subscriptions.create("table", "s")
+    desk.broker.publish("table", [Event(b"first", b"k")])
+    (first,) = desk.subscriptions.acquire("table", "s", "ann")
+
+    for number in range(100):
+        desk.broker.publish("table", [Event(b"%d" % number * 30, b"k")])
+    desk.log.upkeep()  # type: ignore[attr-defined]
+    desk.subscriptions.leave("table", "s", "ann")
+    rest = desk.subscriptions.acquire("table", "s", "ann", max_events=1_000)
+
+    assert first.event.offset == 0
+    assert 0 < rest[0].event.offset < rest[-1].event.offset == 100
+    assert desk.subscriptions.show("table", "s").windows[0].missed == 0
+
+
+def test_events_that_were_taken_back_are_not_taken_for_settled() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2", b"3")
+    desk.ack(*desk.acquire(3))
+
+    desk.broker.truncate("orders", 0, 1)
+    desk.publish(b"other")
+
+    assert desk.values() == [b"other"]
+
+
+def test_closing_gives_back_what_is_out_without_counting_it() -> None:
+    desk = Desk(max_deliveries=1)
+    desk.publish(b"1", b"2")
+    desk.acquire(2, "ann")
+
+    desk.subscriptions.leave("orders", "emails", "ann")
+
+    assert [each.count for each in desk.acquire(2, "bob")] == [1, 1]
+
+
+def test_who_waits_is_woken_by_what_is_published_and_by_what_is_given_back() -> None:
+    desk = Desk()
+    woken: list[str] = []
+    desk.values()
+    unwatch = desk.subscriptions.watch("orders", "emails", lambda: woken.append("more"))
+    desk.publish(b"1")
+    unwatch()
+    assert woken == ["more"]
+
+    (delivery,) = desk.acquire()
+    desk.values()
+    desk.subscriptions.watch("orders", "emails", lambda: woken.append("again"))
+    desk.nack(delivery)
+
+    assert woken == ["more", "again"]
+
+
+def test_a_watch_can_be_taken_back() -> None:
+    desk = Desk()
+    woken: list[None] = []
+    desk.values()
+
+    desk.subscriptions.watch("orders", "emails", lambda: woken.append(None))()
+    desk.publish(b"1")
+
+    assert woken == []
+
+
+def test_who_waits_is_woken_when_time_gives_something_back() -> None:
+    desk = Desk()
+    desk.publish(b"1")
+    desk.values()
+    woken: list[None] = []
+    desk.subscriptions.watch("orders", "emails", lambda: woken.append(None))
+
+    assert desk.broker.wait_ms() == LOCK_MS
+    desk.clock.now_ms += LOCK_MS
+    desk.broker.tick()
+
+    assert woken == [None]
+
+
+def test_a_subscription_goes_with_its_topic() -> None:
+    desk = Desk()
+    desk.publish(b"1")
+    desk.acquire()
+
+    desk.broker.delete_topic("orders")
+
+    assert desk.subscriptions.every() == []
+    desk.broker.create_topic("orders")
+    with pytest.raises(UnknownSubscription):
+        desk.acquire()
+    assert desk.restarted().subscriptions.fold == desk.subscriptions.fold
+
+
+def test_a_subscription_can_be_deleted_and_begun_anew() -> None:
+    desk = Desk()
+    desk.publish(b"1")
+    desk.ack(*desk.acquire())
+
+    desk.subscriptions.delete("orders", "emails")
+
+    with pytest.raises(UnknownSubscription):
+        desk.acquire()
+    desk.subscriptions.create("orders", "emails")
+    assert desk.values() == [b"1"]
+
+
+def test_settings_can_be_changed_while_events_are_out() -> None:
+    desk = Desk()
+    desk.publish(b"1")
+    (delivery,) = desk.acquire()
+
+    desk.subscriptions.create("orders", "emails", SubscriptionSettings(max_deliveries=1))
+    desk.nack(delivery)
+
+    assert values(read_all(desk.broker, "orders.dead")) == [b"1"]
+    assert desk.restarted().subscriptions.settings("orders", "emails") == SubscriptionSettings(
+        max_deliveries=1
+    )
+
+
+def test_what_means_nothing_is_refused() -> None:
+    desk = Desk()
+
+    with pytest.raises(InvalidSetting, match="lock_ms"):
+        desk.subscriptions.create("orders", "x", SubscriptionSettings(lock_ms=0))
+    with pytest.raises(InvalidName):
+        desk.subscriptions.create("orders", "")
+    with pytest.raises(UnknownTopic):
+        desk.subscriptions.create("nothing", "x")
+    long = "x" * 249
+    desk.broker.create_topic(long)
+    with pytest.raises(InvalidName, match="254"):
+        desk.subscriptions.create(long, "no room for its dead letters")
+
+
+def test_how_it_stands_is_shown() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2", b"3", b"4")
+    _, second, _ = desk.acquire(3)
+    desk.ack(second)
+
+    state = desk.subscriptions.show("orders", "emails")
+
+    assert (state.topic, state.name, state.owners) == ("orders", "emails", {"ann": 2})
+    (window,) = state.windows
+    assert (window.start, window.next, window.tail, window.out) == (0, 3, 4, 2)
+    assert window.unsettled == 3
