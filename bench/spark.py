@@ -12,6 +12,7 @@ each against its neighbour. The connector is measured if its jars are in .cache/
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import tempfile
@@ -44,18 +45,24 @@ Read = Callable[[], DataFrame]
 
 
 class Figure(msgspec.Struct):
-    """Seconds that each round took."""
+    """Seconds that each round took: of the clock, and of processors in Spark and its Python."""
 
     source: str
     partitions: int
     kind: str
     rows: int
     seconds: list[float]
+    cpu_s: list[float]
 
     @property
     def rate(self) -> float:
         """Rows per second, in the median."""
         return self.rows / statistics.median(self.seconds)
+
+    @property
+    def cpu_rate(self) -> float:
+        """Rows per second of processor time, in the median."""
+        return self.rows / statistics.median(self.cpu_s)
 
 
 class Delay(msgspec.Struct):
@@ -128,13 +135,17 @@ class Bench:
         for stream in (False, True):
             cases = list(self.cases(stream=stream))
             kind = "stream" if stream else "batch"
-            found = [Figure(name, n, kind, self.rows, []) for name, n, _ in cases]
+            found = [Figure(name, n, kind, self.rows, [], []) for name, n, _ in cases]
             for number in range(rounds + 1):
                 for figure, (_, _, read) in zip(found, cases, strict=True):
+                    before_s = cpu_s()
                     seconds = self._stream(read()) if stream else _batch(read())
+                    taken_s = cpu_s() - before_s
                     if number:
                         figure.seconds.append(seconds)
-                    say(f"{kind} {figure.source} {figure.partitions}: {seconds:.2f} s")
+                        figure.cpu_s.append(taken_s)
+                    words = f"{kind} {figure.source} {figure.partitions}"
+                    say(f"{words}: {seconds:.2f} s, {taken_s:.2f} s of processors")
             figures += found
         return figures
 
@@ -193,6 +204,21 @@ def _batch(frame: DataFrame) -> float:
     return time.perf_counter() - began
 
 
+def cpu_s() -> float:
+    """Return the processor seconds of this process and all that it started, ended ones too."""
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        stats[int(path.parent.name)] = (int(fields[1]), sum(map(int, fields[11:15])))
+    ours = {os.getpid()}
+    while more := {pid for pid, (parent, _) in stats.items() if parent in ours} - ours:
+        ours |= more
+    return sum(stats[pid][1] for pid in ours) / os.sysconf("SC_CLK_TCK")
+
+
 def fill(address: str, topic: str, partitions: int, rows: int) -> None:
     """Make a topic of so many rows, in batches of the size that busy producers send."""
     from confluent_kafka.admin import AdminClient, NewTopic  # noqa: PLC0415
@@ -205,7 +231,7 @@ def fill(address: str, topic: str, partitions: int, rows: int) -> None:
     )
     for number in range(rows):
         value = f"{number:0{VALUE_BYTES}}"
-        producer.produce(topic, value, f"{number % 1000:08}", number * partitions // rows)
+        producer.produce(topic, value, f"{number % 1000:08}", number % partitions)
         if not number % 10_000:
             producer.poll(0)
     producer.flush(60)
@@ -226,7 +252,14 @@ def publish(address: str, topic: str, seconds: float) -> None:
 def page(figures: list[Figure], delays: list[Delay], rounds: int) -> str:
     """Return what docs/benchmarks/spark.md says."""
     rows = [
-        [each.kind, str(each.partitions), each.source, f"{each.rate:,.0f}", _share(each, figures)]
+        [
+            each.kind,
+            str(each.partitions),
+            each.source,
+            f"{each.rate:,.0f}",
+            _share(each, figures),
+            f"{each.cpu_rate:,.0f}",
+        ]
         for each in figures
     ]
     latency = [
@@ -252,7 +285,7 @@ Aims: as quick as the connector or quicker, 500,000 rows/s for each core, p50 un
 
 ![Rows per second as shares of the connector's](spark.svg)
 
-{table(["", "partitions", "source", "rows/s", "of the connector"], rows)}
+{table(["", "partitions", "source", "rows/s", "of the connector", "rows/s of CPU"], rows)}
 
 From publishing an event to `foreachBatch` having it, one event every {EVERY_S * 1000:.0f} ms, and \
 how long such a small batch takes:

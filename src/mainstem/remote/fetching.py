@@ -85,15 +85,11 @@ def fetch(link: Link, place: Place, start: int, end: int) -> Iterator[Fetched]:
         leaders.close()
 
 
-def bytes_per_offset(link: Link, place: Place, start: int) -> float:
+def bytes_per_offset(leaders: Leaders, link: Link, place: Place, start: int) -> float:
     """Return how large events are from an offset on, as stored, by a look at the first few."""
-    leaders = Leaders(link)
-    try:
-        wire = leaders.wire(place)
-        _ask(wire, place, start, _SAMPLE_BYTES)
-        answered = _answer(wire.receive(), link, place, start)
-    finally:
-        leaders.close()
+    wire = leaders.wire(place)
+    _ask(wire, place, start, _SAMPLE_BYTES)
+    answered = _answer(wire.receive(), link, place, start)
     batches = list(_whole(answered.records))
     if not batches:
         return 0.0

@@ -60,6 +60,7 @@ def drain(reader: StreamReader, start: Json, limit: int = 10**9) -> tuple[list[l
     while True:
         end = reader.latestOffset(start, ReadMaxRows(limit))
         if end == start:
+            reader.stop()
             return batches, end
         batches.append(values(reader, reader.partitions(start, end)))
         reader.commit(end)
@@ -381,6 +382,8 @@ def test_a_skewed_backlog_is_admitted_by_time(make: Make) -> None:
 
     first = by_time.latestOffset(start, ReadMaxRows(100))["offsets"][topic.name]
     other = evenly.latestOffset(start, ReadMaxRows(100))["offsets"][topic.name]
+    by_time.stop()
+    evenly.stop()
 
     assert isinstance(first, dict)
     assert first["0"] == first["1"] >= 25
@@ -429,6 +432,7 @@ def test_a_batch_that_was_planned_is_read_the_same_again(make: Make) -> None:
     again = stream(topic)
 
     once = rows(planner, planner.partitions(start, end))
+    planner.stop()
     assert rows(again, again.partitions(start, end)) == once
     assert len(once) <= 60
 

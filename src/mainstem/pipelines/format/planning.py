@@ -19,8 +19,8 @@ Positions = Mapping[Place, int]
 AtTime = Callable[[int], Positions]
 """Tells the first offset at or after a time (in ms) in every partition, or its end."""
 
-_FULL_ENOUGH = 0.5
-_FIRST_STEP_MS = 60_000
+_FULL_ENOUGH, _AIM = 0.8, 0.92
+_FIRST_STEP_MS = 1000
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -53,36 +53,60 @@ class Admission:
 
         if rows_between(start, tails) <= max_rows:
             return dict(tails)
-        low, high, over = self._around(start, max_rows, ends, now_ms)
-        best = ends(low)
+        low, best, high, over = self._around(start, tails, max_rows, ends, now_ms)
+        halve = False
         while high - low > 1 and rows_between(start, best) < max_rows * _FULL_ENOUGH:
-            middle = (low + high) // 2
+            few, many = rows_between(start, best), rows_between(start, over)
+            # Events are spread evenly, as a rule; where they are not, halving finds them.
+            part = 0.5 if halve else (max_rows * _AIM - few) / max(1, many - few)
+            middle = min(max(low + int((high - low) * part), low + 1), high - 1)
+            halve = not halve
             found = ends(middle)
             if rows_between(start, found) <= max_rows:
                 low, best = middle, found
             else:
                 high, over = middle, found
-        self._step_ms = max(1, low - self._until_ms)
+        if self._until_ms:
+            self._step_ms = max(1, low - self._until_ms)
         self._until_ms = low
         if rows_between(start, best) > 0:
-            return best
+            return dict(best)
         # More in one millisecond than a batch may hold, or nothing but times yet to come.
         return evenly(start, over, max_rows)
 
     def _around(
-        self, start: Positions, max_rows: int, ends: AtTime, now_ms: int
-    ) -> tuple[int, int, Positions]:
-        """Return a moment that is not too late, one that is, and the ends at that one."""
+        self, start: Positions, tails: Positions, max_rows: int, ends: AtTime, now_ms: int
+    ) -> tuple[int, Positions, int, Positions]:
+        """Return a moment that is not too late and one that is, each with the ends there."""
+        last = now_ms + 1
+        over = ends(last)
+        if rows_between(start, over) <= max_rows:
+            return last, over, last, tails
         low = self._until_ms
-        if rows_between(start, ends(low)) > max_rows:
-            low = 0
-        step = self._step_ms if low else now_ms
+        best = ends(low) if low else over
+        if rows_between(start, best) > max_rows:
+            return _backward(start, max_rows, ends, last, over)
+        step = self._step_ms
         while True:
-            high = low + step
+            high = min(low + step, last)
             found = ends(high)
-            if rows_between(start, found) > max_rows or high > now_ms:
-                return low, high, found
-            low, step = high, step * 2
+            if rows_between(start, found) > max_rows:
+                return low, best, high, found
+            low, best, step = high, found, step * 2
+
+
+def _backward(
+    start: Positions, max_rows: int, ends: AtTime, last: int, over: Positions
+) -> tuple[int, Positions, int, Positions]:
+    """Look for a moment that is not too late, in ever longer steps from the last one."""
+    high, step = last, _FIRST_STEP_MS
+    while step < last:
+        low = last - step
+        best = ends(low)
+        if rows_between(start, best) <= max_rows:
+            return low, best, high, over
+        high, over, step = low, best, step * 4
+    return 0, start, high, over
 
 
 def evenly(start: Positions, tails: Positions, max_rows: int) -> dict[Place, int]:

@@ -122,6 +122,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # The checkpoint is what counts.
             _log.warning("the cursors of group %r at %s: %s", group, link.address, error)
 
+    def stop(self) -> None:
+        """Let go of connections: the query has ended."""
+        if self._kept_survey is not None:
+            self._kept_survey.close()
+            self._kept_survey = None
+
     def _ends(self, *, fresh: bool = False) -> Positions:
         if self._target is not None:
             return self._target

@@ -18,6 +18,7 @@ from mainstem.remote.administering import (
     out_of_range,
 )
 from mainstem.remote.fetching import bytes_per_offset
+from mainstem.remote.leaders import Leaders
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class Survey:
         self._link = options.server.link()
         self._link.knock()
         self.administration = Administration(self._link)
+        self._leaders = Leaders(self._link)
         self._topics: tuple[float, dict[str, Described]] = (float("-inf"), {})
         self._bounds: tuple[float, dict[Place, Bounds]] = (float("-inf"), {})
 
@@ -96,8 +98,17 @@ class Survey:
         if not self._link.is_plain or sum(waiting.values()) * _LARGE_BYTES <= max_bytes:
             return max_bytes
         most = sorted(waiting, key=lambda place: waiting[place])[-_LOOKS:]
-        sizes = [bytes_per_offset(self._link, place, begin[place]) for place in most]
+        sizes = [self._size(place, begin[place]) for place in most]
         return max(1, int(max_bytes / max(1.0, *sizes)))
+
+    def _size(self, place: Place, offset: int) -> float:
+        try:
+            return bytes_per_offset(self._leaders, self._link, place, offset)
+        except Unreachable:
+            # The server was restarted since the last look, or another leads the partition.
+            self._leaders.close()
+            self._leaders = Leaders(self._link)
+            return bytes_per_offset(self._leaders, self._link, place, offset)
 
     def edge(self, edge: Edge, bounds: Mapping[Place, Bounds], *, unnamed: str) -> dict[Place, int]:
         """Return the offset at which reading begins or ends in every partition."""
@@ -121,6 +132,10 @@ class Survey:
             if unnamed == "earliest" and offset > bounds[place].tail:
                 raise out_of_range(place, offset, bounds[place])
         return found
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._leaders.close()
 
     def _of_all(
         self,
