@@ -1,6 +1,9 @@
 """Consumers that share events one by one, as tests play them."""
 
-from tests.broker.brokers import Clock, new_broker
+from collections.abc import Iterator
+from itertools import count
+
+from tests.broker.brokers import Clock
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.subscription import Delivery, Outcome, Settlement, SubscriptionSettings
@@ -21,11 +24,14 @@ class Desk:
         log: Log | None = None,
         clock: Clock | None = None,
         partitions: int = 1,
+        ids: Iterator[int] | None = None,
         **settings: object,
     ) -> None:
         self.clock = clock or Clock()
         self.log = log or MemoryLog()
-        self.broker: Broker = new_broker(self.log, self.clock)
+        # After a restart other topics must not get the ids of those that are there.
+        self.ids = ids or count(1)
+        self.broker = Broker(self.log, self.clock, new_id=lambda: f"a{next(self.ids):031x}")
         self.subscriptions = self.broker.subscriptions
         if not self.broker.topics("orders"):
             self.broker.create_topic("orders", TopicSettings(partitions=partitions))
@@ -34,7 +40,7 @@ class Desk:
 
     def restarted(self) -> "Desk":
         """Return the same desk after a crash."""
-        return Desk(self.log, self.clock)
+        return Desk(self.log, self.clock, ids=self.ids)
 
     def publish(self, *values: bytes, key: bytes | None = None, partition: int = 0) -> None:
         """Publish one event per value."""
