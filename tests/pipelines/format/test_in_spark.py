@@ -82,6 +82,15 @@ def test_a_topic_is_a_table(spark: SparkSession, make: Make) -> None:
     assert [tuple(row) for row in found] == [(f"w{n}", topic.name, n) for n in range(90, 100)]
 
 
+def test_a_session_that_nobody_told_knows_the_format(spark: SparkSession, make: Make) -> None:
+    topic = make("in")
+    topic.fill(["a", "b"], 0)
+
+    table = spark.newSession().read.format("mainstem").option("address", topic.address)
+
+    assert table.load(topic.name).count() == 2
+
+
 def test_a_stream_goes_on_from_its_checkpoint_into_a_topic(
     spark: SparkSession, make: Make, tmp_path: Path
 ) -> None:

@@ -491,6 +491,35 @@ def test_a_topic_that_was_made_again_is_an_error_or_read_anew(make: Make) -> Non
     assert drain(stream(topic), after) == ([], after)
 
 
+def test_a_topic_made_again_after_a_batch_was_planned_does_not_stop_it(make: Make) -> None:
+    topic = make()
+    topic.fill(numbers(10))
+    start = stream(topic).initialOffset()
+    planned = stream(topic).latestOffset(start, ALL)
+    topic.delete()
+    topic.make()
+
+    strict, lenient = stream(topic), stream(topic, failOnDataLoss="false")
+
+    with pytest.raises(DataLoss, match="made again"):
+        strict.partitions(start, planned)
+    assert list(lenient.partitions(start, planned)) == []
+
+
+def test_a_partition_that_nobody_tells_of_keeps_its_offset(make: Make) -> None:
+    topic = make(2)
+    topic.fill(numbers(10), 1)
+    reader = stream(topic)
+    _, end = drain(reader, reader.initialOffset())
+    topic.fill(numbers(10, 10), 0)
+    # As when what was there at the beginning was fixed without it.
+    reader._target = {(topic.name, 0): 10}
+
+    after = reader.latestOffset(end, ALL)
+
+    assert after["offsets"][topic.name] == {"0": 10, "1": 10}
+
+
 def test_a_topic_that_is_gone_is_an_error_or_left_out(make: Make, kafka: str) -> None:
     topic = make()
     topic.fill(numbers(10))

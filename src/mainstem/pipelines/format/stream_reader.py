@@ -78,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(limit, ReadAllAvailable):
             ends = self._admitted(begin, ends, limit)
         ids = kept.ids | {topic: topics[topic].id for topic, _ in ends}
-        return Offsets(_unasked(kept, topics) | ends, ids).json()
+        return Offsets(_others(kept, topics) | ends, ids).json()
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
         """Return where the partitions end, for the progress of the query."""
@@ -95,9 +95,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             topics, bounds = survey.topics(fresh=True), survey.bounds(fresh=True)
         begin = self._resumed(first, topics, bounds)
         ranges = [
-            Range(*place, begin[place], offset)
+            Range(*place, begin[place], min(offset, bounds[place].tail))
             for place, offset in sorted(last.places.items())
-            if survey.wants(place[0]) and self._is_there(place, begin)
+            if survey.wants(place[0]) and self._is_there(place, last, topics, bounds)
         ]
         pieces = split(
             ranges,
@@ -155,13 +155,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         asked = kept.of(topic for topic in kept.ids if self._survey.wants(topic))
         return self._losses.resumed(asked, topics, bounds)
 
-    def _is_there(self, place: Place, begin: Positions) -> bool:
+    def _is_there(
+        self,
+        place: Place,
+        end: Offsets,
+        topics: Mapping[str, Described],
+        bounds: Mapping[Place, Bounds],
+    ) -> bool:
         """Tell whether a partition of a batch that was planned can still be read."""
-        if place not in begin:
-            self._losses.tell(f"partition {place[1]} of topic {place[0]!r} is gone")
-        return place in begin
+        topic, where = place[0], f"partition {place[1]} of topic {place[0]!r}"
+        if place not in bounds:
+            self._losses.tell(f"{where} is gone")
+            return False
+        if topics[topic].id != end.ids.get(topic):
+            self._losses.tell(f"{where} was deleted and made again after it was to be read")
+            return False
+        if bounds[place].tail < end.places[place]:
+            self._losses.tell(
+                f"{where} was to be read up to offset {end.places[place]}, and ends at "
+                f"{bounds[place].tail}: its end was lost"
+            )
+        return True
 
 
-def _unasked(kept: Offsets, topics: Mapping[str, Described]) -> dict[Place, int]:
-    """Return the offsets of topics that are not there any more: they stay as they were."""
-    return {place: offset for place, offset in kept.places.items() if place[0] not in topics}
+def _others(kept: Offsets, topics: Mapping[str, Described]) -> dict[Place, int]:
+    """Return the offsets that stay as they were, unless there is more to read.
+
+    A partition once read never gets lost from them, or it would be read from its start again.
+    """
+    return {
+        place: offset
+        for place, offset in kept.places.items()
+        if place[0] not in topics or topics[place[0]].id == kept.ids.get(place[0])
+    }
