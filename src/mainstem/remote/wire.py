@@ -7,6 +7,7 @@ every broker since Kafka 2.1 knows.
 import socket
 from collections.abc import Callable, Iterable
 from struct import Struct
+from struct import error as StructError  # noqa: N812
 from typing import TypeVar
 
 from mainstem.core.errors import Unreachable
@@ -47,7 +48,7 @@ class Wire:
         (size,) = INT32.unpack(self._exactly(INT32.size))
         if not INT32.size <= size <= _LARGEST:
             raise Unreachable(self.address, f"an answer of {size} bytes is none of a Kafka broker")
-        answer = Answer(self._exactly(size))
+        answer = Answer(self._exactly(size), self.address)
         number = answer.int32()
         if number != self._answered:
             raise Unreachable(self.address, f"answer {number} came, not {self._answered}")
@@ -83,8 +84,9 @@ class Wire:
 class Answer:
     """The bytes of an answer, read field by field."""
 
-    def __init__(self, data: bytearray) -> None:
+    def __init__(self, data: bytearray, address: str) -> None:
         self._view = memoryview(data)
+        self._address = address
         self._at = 0
 
     def int8(self) -> int:
@@ -105,7 +107,7 @@ class Answer:
 
     def string(self) -> str:
         """Read a text; an absent one is empty."""
-        return str(self._bytes(self.int16()), "utf-8")
+        return str(self._bytes(self.int16()), "utf-8", "replace")
 
     def data(self) -> memoryview:
         """Read bytes; absent ones are empty."""
@@ -116,7 +118,10 @@ class Answer:
         return [read() for _ in range(self.int32())]
 
     def _number(self, form: Struct) -> int:
-        (found,) = form.unpack_from(self._view, self._at)
+        try:
+            (found,) = form.unpack_from(self._view, self._at)
+        except StructError:
+            raise Unreachable(self._address, "its answer is cut off") from None
         self._at += form.size
         return int(found)
 

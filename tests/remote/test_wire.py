@@ -1,0 +1,63 @@
+"""A connection to something that is no broker, or one that hangs up, is Unreachable."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mainstem.core.errors import Unreachable
+from mainstem.remote.leaders import Leaders
+from mainstem.remote.link import Link
+from mainstem.remote.wire import Wire
+
+
+@contextmanager
+def answering(data: bytes) -> Iterator[int]:
+    """Listen, and answer the first request with bytes; yields the port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        peer, _ = listener.accept()
+        with peer:
+            peer.recv(1000)
+            peer.sendall(data)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield listener.getsockname()[1]
+    thread.join()
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "closed"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "none of a Kafka broker"),
+        (b"\xff\xff\xff\xff", "none of a Kafka broker"),
+        (b"\0\0\0\x08\0\0\0\x63abcd", "answer 99 came"),
+        (b"\0\0\0\x10\0\0\0\0", "closed"),
+    ],
+)
+def test_what_is_no_answer_is_said(data: bytes, says: str) -> None:
+    with answering(data) as port:
+        wire = Wire("127.0.0.1", port, 10)
+
+        with pytest.raises(Unreachable, match=says):
+            wire.ask(3, 4, b"")
+        wire.close()
+
+
+def test_an_answer_that_is_cut_off_is_said() -> None:
+    with answering(b"\0\0\0\x0c\0\0\0\0\0\0\0\0\x7f\xff\xff\xff") as port:
+        leaders = Leaders(Link(f"127.0.0.1:{port}", timeout_s=10, settings={}))
+
+        with pytest.raises(Unreachable, match="cut off"):
+            leaders.wire(("orders", 0))
+
+
+def test_nobody_there_is_said() -> None:
+    with pytest.raises(Unreachable, match="refused"):
+        Wire("127.0.0.1", 1, 10)
