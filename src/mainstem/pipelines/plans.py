@@ -10,6 +10,8 @@ windows, and is filtered out right after it. The plan is the same whether or not
 a checkpoint demands.
 """
 
+import json
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -141,8 +143,8 @@ class Planning:
             "address": self._address,
             "subscribe": source.name,
             "group": group_of(self._pipeline, table, self._into),
-            **self._bounds.starting,
-            **self._bounds.ending,
+            **_of_topic(self._bounds.starting, source.name),
+            **_of_topic(self._bounds.ending, source.name),
         }
         if self._bounds.max_rows:
             options["maxRowsPerTrigger"] = str(self._bounds.max_rows)
@@ -160,6 +162,18 @@ class Planning:
                 for field in rows.schema
             )
         )
+
+
+def _of_topic(edge: dict[str, str], topic: str) -> dict[str, str]:
+    """Return where to begin or end in one topic; where none of it is named, at its own edge."""
+    found = dict(edge)
+    for name in ("startingOffsets", "endingOffsets"):
+        if name in edge:
+            offsets = json.loads(edge[name])
+            del found[name]
+            if topic in offsets:
+                found[name] = json.dumps({topic: offsets[topic]})
+    return found
 
 
 def observation(number: int) -> str:
@@ -183,7 +197,13 @@ def group_of(pipeline: Pipeline, table: Table, into: str | None) -> str:
     return ".".join(filter(None, (pipeline.name, table.name, into)))
 
 
+_PYTHONS = re.compile(r"^\s*(?:mainstem\.[\w.]+|[\w.]*(?:Error|Exception)): (.+)$", re.MULTILINE)
+"""The last line of a stack trace of Python's."""
+
+
 def short(error: PySparkException) -> str:
     """Return what went wrong without Spark's plans and stack traces."""
-    text = str(error).split("\nJVM stacktrace")[0].split("=== Streaming Query")[0].split(";\n")[0]
+    text = str(error).split("\nJVM stacktrace")[0].split("=== Streaming Query")[0]
+    inner = _PYTHONS.findall(text) if "Traceback (most recent call last)" in text else []
+    text = inner[-1] if inner else text.split(";\n")[0]
     return " ".join(text.split())[:1000]
