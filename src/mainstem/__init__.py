@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from mainstem.client.connected import ConnectedStem, connect
     from mainstem.client.embedded import EmbeddedStem, open_stem
     from mainstem.client.local_broker import LocalBroker
+    from mainstem.client.queues import Delivery, Queue, QueueInfo
     from mainstem.client.stem import GroupInfo, Lag, Stem, Subscription, TopicInfo
     from mainstem.core.errors import MainstemError
     from mainstem.core.event import Event, Position
@@ -20,10 +21,13 @@ _PLACES = {
     "open": "mainstem.client.embedded:open_stem",
     "connect": "mainstem.client.connected:connect",
     "ConnectedStem": "mainstem.client.connected:ConnectedStem",
+    "Delivery": "mainstem.client.queues:Delivery",
     "EmbeddedStem": "mainstem.client.embedded:EmbeddedStem",
     "GroupInfo": "mainstem.client.stem:GroupInfo",
     "Lag": "mainstem.client.stem:Lag",
     "LocalBroker": "mainstem.client.local_broker:LocalBroker",
+    "Queue": "mainstem.client.queues:Queue",
+    "QueueInfo": "mainstem.client.queues:QueueInfo",
     "Stem": "mainstem.client.stem:Stem",
     "Subscription": "mainstem.client.stem:Subscription",
     "TopicInfo": "mainstem.client.stem:TopicInfo",
@@ -40,6 +44,7 @@ _PLACES = {
 
 __all__ = [
     "ConnectedStem",
+    "Delivery",
     "Durability",
     "EmbeddedStem",
     "Event",
@@ -49,6 +54,8 @@ __all__ = [
     "MainstemError",
     "Overload",
     "Position",
+    "Queue",
+    "QueueInfo",
     "Stem",
     "Subscription",
     "TopicInfo",

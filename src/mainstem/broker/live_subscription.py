@@ -1,6 +1,7 @@
 """A subscription while the broker runs: its windows, what it reads, and who waits for it."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from mainstem.broker.backlog import Backlog
 from mainstem.broker.subscription import Order, SubscriptionKey, SubscriptionSettings
@@ -14,6 +15,14 @@ from mainstem.log.port import Log, PartitionId
 
 Call = Callable[[], None]
 Chosen = tuple[Window, Event]
+
+
+class Unsettled(NamedTuple):
+    """An event that is not settled, how often it was delivered, and who has it."""
+
+    event: Event
+    deliveries: int = 0
+    owner: str | None = None
 
 
 class LiveSubscription:
@@ -76,6 +85,21 @@ class LiveSubscription:
                 max_bytes -= len(event.value or b"") + len(event.key or b"")
                 if max_events <= 0 or max_bytes <= 0:
                     return
+
+    def peek(self, limit: int) -> list[Unsettled]:
+        """Return the first events that are not settled, at most ``limit``."""
+        found: list[Unsettled] = []
+        for number, window in self.windows.items():
+            self._keep_within(number)
+            chosen = list(window.entries)[: limit - len(found)]
+            for offset, event in self.again(number, chosen).items():
+                entry = window.entries[offset]
+                found.append(Unsettled(event, entry.deliveries, entry.owner))
+            at = PartitionId(self.key.topic_id, number)
+            ahead = Backlog(self._log, self._transactions, self.topic.name, at, window.next)
+            while len(found) < limit and (fresh := ahead.take()) is not None:
+                found.append(Unsettled(fresh))
+        return found
 
     def again(self, number: int, offsets: Iterable[int]) -> dict[int, Event]:
         """Return events that were delivered before, those that are still there."""

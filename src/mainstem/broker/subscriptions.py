@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.broker.journal import SUBSCRIPTIONS, Journal
-from mainstem.broker.live_subscription import LiveSubscription
+from mainstem.broker.live_subscription import LiveSubscription, Unsettled
 from mainstem.broker.settling import CreateTopic, Plan, Settling
 from mainstem.broker.state import State
 from mainstem.broker.subscription import (
@@ -140,6 +140,13 @@ class Subscriptions:
             found = [(self._state.topics.by_id(key.topic_id), key.name) for key in self.fold]
             names = sorted((topic.name, name) for topic, name in found if topic is not None)
             return [described(self._opened(*each), self._state.log) for each in names]
+
+    def peek(self, topic: str, name: str, limit: int) -> list[Unsettled]:
+        """Return the first events of each partition that are not settled, and give none out."""
+        with self._lock:
+            live = self._opened(topic, name)
+            self._expire(live)
+            return live.peek(limit)
 
     # Deliveries
 

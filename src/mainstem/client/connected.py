@@ -3,22 +3,28 @@
 import atexit
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, NoReturn, Self
 from weakref import WeakSet
 
 from mainstem.client.abandoned import Abandoned
 from mainstem.client.connected_groups import ConnectedGroups
 from mainstem.client.connected_subscription import ConnectedSubscription
 from mainstem.client.connected_topics import ConnectedTopics
+from mainstem.client.queues import Order
 from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.values import make_event, value_bytes
 from mainstem.client.wish import Wish
-from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic
+from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic, Unsupported
 from mainstem.core.event import Event, Position
 from mainstem.remote.administering import Administration
 from mainstem.remote.link import Link, Setting
 from mainstem.remote.producers import Producers
 from mainstem.remote.producing import Deliveries, Delivery
+
+_NO_QUEUES = (
+    "queues are not served over the network yet: open the data directory itself "
+    "(mainstem.open) where no server runs on it, or share partitions in a group (subscribe)"
+)
 
 
 def connect(address: str, *, timeout_s: float = 5.0, **settings: Setting) -> "ConnectedStem":
@@ -62,6 +68,11 @@ class ConnectedStem:
     def groups(self) -> ConnectedGroups:
         """List, show, seek, delete."""
         return self._groups
+
+    @property
+    def queues(self) -> NoReturn:
+        """Refuse: queues are not served over the network yet."""
+        raise Unsupported(_NO_QUEUES)
 
     def publish(
         self,
@@ -142,6 +153,20 @@ class ConnectedStem:
         self._abandoned.start()
         self._subscriptions.add(made)
         return made
+
+    def queue(
+        self,
+        topic: str,
+        *,
+        name: str,
+        start: Start = "earliest",
+        max_deliveries: int | None = None,
+        lock_s: float | None = None,
+        order: Order | None = None,
+        follow: bool = True,
+    ) -> NoReturn:
+        """Refuse: queues are not served over the network yet."""
+        raise Unsupported(_NO_QUEUES)
 
     def close(self) -> None:
         """Finish what is under way and let go of the connection."""

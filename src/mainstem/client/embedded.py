@@ -11,9 +11,12 @@ from weakref import WeakSet
 from mainstem.broker.overload import Held
 from mainstem.broker.publishing import Published
 from mainstem.client.abandoned import Abandoned
+from mainstem.client.embedded_queue import EmbeddedQueue
+from mainstem.client.embedded_queues import EmbeddedQueues
 from mainstem.client.feed import Feed
 from mainstem.client.groups import EmbeddedGroups
 from mainstem.client.publishing import Bulk, Wait, event_of
+from mainstem.client.queues import Order
 from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.subscription import EmbeddedSubscription
 from mainstem.client.topics import EmbeddedTopics
@@ -61,6 +64,8 @@ class EmbeddedStem:
         self._closed: str | None = None
         self._topics = EmbeddedTopics(node.broker, node.defaults, self.check_open)
         self._groups = EmbeddedGroups(node.broker, self._settle_groups)
+        self._queues = EmbeddedQueues(node.broker, self.check_open)
+        self._consumers: WeakSet[EmbeddedQueue] = WeakSet()
         self._abandoned = Abandoned()
         self._subscriptions: WeakSet[Adopted] = WeakSet()
         # Looked up once, and replaced when closed: publishing asks nothing else.
@@ -79,6 +84,11 @@ class EmbeddedStem:
     def groups(self) -> EmbeddedGroups:
         """List, show, seek, delete."""
         return self._groups
+
+    @property
+    def queues(self) -> EmbeddedQueues:
+        """List, show, peek, delete."""
+        return self._queues
 
     @property
     def config(self) -> Config:
@@ -150,6 +160,40 @@ class EmbeddedStem:
         wish = self.wish(topics, group, start, follow, commit, partitions)
         made = EmbeddedSubscription(self._broker, wish, self.node.now_ms, self._abandoned)
         self.adopt(made)
+        return made
+
+    def queue(
+        self,
+        topic: str,
+        *,
+        name: str,
+        start: Start = "earliest",
+        max_deliveries: int | None = None,
+        lock_s: float | None = None,
+        order: Order | None = None,
+        follow: bool = True,
+    ) -> EmbeddedQueue:
+        """Share the events of a topic one by one with the other consumers of a queue.
+
+        The first one makes the queue, and ``start`` holds for it. An event that is not settled in
+        ``lock_s`` seconds (30) goes to another consumer; after ``max_deliveries`` failures (5;
+        0: never) it becomes a dead letter in ``<topic>.dead``. With order ``key`` an event waits
+        until all earlier ones of its key are settled. What is given changes the queue for all.
+        Without ``follow`` it ends when there is nothing to be had.
+        """
+        self.check_open()
+        if not self._broker.topics(topic):
+            self.create_unknown(topic)
+        made = self._queues.open(
+            topic,
+            name,
+            start=start,
+            max_deliveries=max_deliveries,
+            lock_s=lock_s,
+            order=order,
+            follow=follow,
+        )
+        self._consumers.add(made)
         return made
 
     def close(self) -> None:
@@ -263,6 +307,11 @@ class EmbeddedStem:
         _open_stems.discard(self)
         self._abandoned.stop()
         refused: MainstemError | None = None
+        for consumer in list(self._consumers):
+            try:
+                consumer.close()
+            except MainstemError as error:
+                refused = error
         for each in list(self._subscriptions):
             try:
                 each.stem_closes(failed=failed)
@@ -285,6 +334,8 @@ class EmbeddedStem:
         self._refuse("the stem was opened before a fork; open another directory in this process")
         for each in list(self._subscriptions):
             each.feed.abandon()
+        for consumer in list(self._consumers):
+            consumer.forget("the queue was opened before a fork; open another one")
 
 
 def _forget_after_fork() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, Self
 
 import msgspec
 
+from mainstem.client.queues import Order, Queue, Queues
 from mainstem.core.event import Event, Position
 from mainstem.core.policies import TopicSettings
 
@@ -194,6 +195,10 @@ class Stem(Protocol):
     def groups(self) -> Groups:
         """List, show, seek, delete."""
 
+    @property
+    def queues(self) -> Queues:
+        """List, show, peek, delete."""
+
     def publish(
         self,
         topic: str,
@@ -224,6 +229,25 @@ class Stem(Protocol):
 
         With a group: members share the partitions and go on from the group's cursors; ``start``
         holds where there is no cursor yet. Without: everything, from ``start``, nothing stored.
+        """
+
+    def queue(
+        self,
+        topic: str,
+        *,
+        name: str,
+        start: Start = "earliest",
+        max_deliveries: int | None = None,
+        lock_s: float | None = None,
+        order: Order | None = None,
+        follow: bool = True,
+    ) -> Queue:
+        """Share the events of a topic one by one with the other consumers of a queue.
+
+        The first one makes the queue, and ``start`` holds for it. An event that is not settled in
+        ``lock_s`` seconds (30) goes to another consumer; after ``max_deliveries`` failures (5;
+        0: never) it becomes a dead letter in ``<topic>.dead``. With order ``key`` an event waits
+        until all earlier ones of its key are settled. What is given changes the queue for all.
         """
 
     def close(self) -> None:

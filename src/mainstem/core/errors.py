@@ -79,6 +79,10 @@ class StaleDelivery(MainstemError):
         self.place, self.owner = place, owner
 
 
+class Unsupported(MainstemError):
+    """What was asked for cannot be had in this way, or not yet."""
+
+
 class InvalidName(MainstemError):
     """A topic or group name that is not allowed."""
 

@@ -1,0 +1,114 @@
+"""Queues of the embedded log: open, list, show, peek, delete."""
+
+import uuid
+from collections.abc import Callable
+
+import msgspec
+
+from mainstem.broker.broker import Broker
+from mainstem.broker.subscription import SubscriptionSettings
+from mainstem.broker.subscription_states import SubscriptionState
+from mainstem.client.embedded_queue import EmbeddedQueue
+from mainstem.client.queues import Order, QueuedEvent, QueueInfo, QueuePartition
+from mainstem.client.starts import check_start, offset_of
+from mainstem.client.stem import Start
+from mainstem.core.errors import InvalidSetting
+
+
+class EmbeddedQueues:
+    """Implements ``Queues`` on the broker of this process."""
+
+    def __init__(self, broker: Broker, check_open: Callable[[], None]) -> None:
+        self._broker = broker
+        self._check_open = check_open
+
+    def open(
+        self,
+        topic: str,
+        name: str,
+        *,
+        start: Start,
+        max_deliveries: int | None,
+        lock_s: float | None,
+        order: Order | None,
+        follow: bool,
+    ) -> EmbeddedQueue:
+        """Join a queue, made if it is not there; what is given of its settings is changed."""
+        check_start(start)
+        was = self._broker.subscriptions.settings(topic, name)
+        settings = _altered(was or SubscriptionSettings(), max_deliveries, lock_s, order)
+        if settings != was:
+            numbers = range(len(self._broker.topic(topic).partitions))
+            starts = (
+                {} if was else {at: offset_of(self._broker, topic, at, start) for at in numbers}
+            )
+            self._broker.subscriptions.create(topic, name, settings, starts).wait()
+        consumer = f"{name}-{uuid.uuid4().hex[:12]}"
+        return EmbeddedQueue(self._broker, topic, name, consumer, follow=follow)
+
+    def list(self) -> tuple[QueueInfo, ...]:
+        """Return every queue, by topic and name."""
+        self._check_open()
+        return tuple(_info(each) for each in self._broker.subscriptions.every())
+
+    def show(self, topic: str, name: str) -> QueueInfo:
+        """Return one queue."""
+        self._check_open()
+        return _info(self._broker.subscriptions.show(topic, name))
+
+    def peek(self, topic: str, name: str, limit: int = 10) -> tuple[QueuedEvent, ...]:
+        """Return the first events that are not settled, and take none."""
+        self._check_open()
+        found = self._broker.subscriptions.peek(topic, name, limit)
+        return tuple(QueuedEvent(*each) for each in found)
+
+    def delete(self, topic: str, name: str) -> None:
+        """Forget a queue; the events stay in the topic."""
+        self._check_open()
+        self._broker.subscriptions.delete(topic, name).wait()
+
+
+def _altered(
+    was: SubscriptionSettings,
+    max_deliveries: int | None,
+    lock_s: float | None,
+    order: Order | None,
+) -> SubscriptionSettings:
+    changes: dict[str, object] = {}
+    if max_deliveries is not None:
+        changes["max_deliveries"] = max_deliveries or None
+    if lock_s is not None:
+        changes["lock_ms"] = round(lock_s * 1000)
+    if order is not None:
+        changes["order"] = order
+    merged = {name: getattr(was, name) for name in was.__struct_fields__} | changes
+    try:
+        settings = msgspec.convert(merged, SubscriptionSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidSetting(f"a queue cannot be like this: {error}") from None
+    settings.check()
+    return settings
+
+
+def _info(state: SubscriptionState) -> QueueInfo:
+    settings = state.settings
+    return QueueInfo(
+        state.topic,
+        state.name,
+        settings.lock_ms / 1000,
+        settings.max_deliveries or 0,
+        settings.order.value,
+        state.owners,
+        tuple(
+            QueuePartition(
+                each.partition,
+                each.start,
+                each.next,
+                each.tail,
+                each.out,
+                each.waiting,
+                each.missed,
+            )
+            for each in state.windows
+        ),
+    )
