@@ -20,13 +20,13 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.long import LONG
 
 from mainstem.broker.broker import Broker
 from mainstem.node.config import Config
 from mainstem.node.node import open_node
 
 PATIENCE_S = 30
-LONG = bool(os.environ.get("MAINSTEM_LONG"))
 
 QUICK: dict[str, str | int | bool] = {
     "reconnect.backoff.ms": 5,

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from tests.faults.fuzz_seeds import seeds
 from tests.faults.fuzz_targets import TARGETS
+from tests.long import LONG
 
 ROOT = Path(__file__).parents[2]
-LONG = bool(os.environ.get("MAINSTEM_LONG"))
 SECONDS = 900 if LONG else 15
 BOUNDS = ("-max_len=4096", "-rss_limit_mb=1024", "-timeout=20", "-seed=1")
 RUNS = 300_000

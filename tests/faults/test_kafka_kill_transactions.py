@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from tests.broker.transactors import committed
 from tests.faults.mortal import (
-    LONG,
     PATIENCE_S,
     QUICK,
     Mortal,
@@ -20,6 +19,7 @@ from tests.faults.mortal import (
     read,
     reader,
 )
+from tests.long import LONG
 
 from mainstem.broker.broker import Broker
 
