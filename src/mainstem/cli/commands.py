@@ -19,6 +19,8 @@ COMMANDS = {
     "sub": ("mainstem.cli.sub:sub", "Print events, and wait for more."),
     "topic": ("mainstem.cli.topic:topic", "List, create, show, alter, remove and trim topics."),
     "group": ("mainstem.cli.group:group", "List, show, seek and remove groups; their lag."),
+    "queue": ("mainstem.cli.queue:queue", "List, show and look into queues."),
+    "dead": ("mainstem.cli.dead:dead", "Look at dead letters, and put them back to work."),
     "pipeline": ("mainstem.cli.pipeline:pipeline", "Run data pipelines on Spark; how they stand."),
     "serve": ("mainstem.cli.serve:serve", "Let Kafka clients connect."),
     "verify": ("mainstem.cli.offline:verify", "Check every byte of a data directory."),

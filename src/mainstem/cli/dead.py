@@ -1,0 +1,209 @@
+"""``mainstem dead``: dead letters, why they are, and back into work with them.
+
+How this works: those who redrive are consumers of a queue on the dead letters. A letter is settled
+after its event has been published again, so an interruption makes it come twice and never lost.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+import click
+
+from mainstem.cli.asking import confirm, yes_option
+from mainstem.cli.exits import NotFound, Refused, say
+from mainstem.cli.help import Group
+from mainstem.cli.queue import event_row
+from mainstem.cli.rows import Format, Row, format_option, print_rows
+from mainstem.cli.target import at_option, open_target
+from mainstem.client.queues import Delivery, QueueInfo
+from mainstem.client.stem import Stem
+from mainstem.core.dead_letters import SUFFIX, origin_of, revived, topic_of
+from mainstem.core.errors import UnknownSubscription
+from mainstem.core.event import Event
+
+QUEUE = "mainstem.redrive"
+"""The queue on dead letters that knows which ones have been dealt with."""
+
+
+@click.group(
+    cls=Group,
+    epilog="""
+    mainstem dead ls
+    mainstem dead show orders
+    mainstem dead redrive orders --dry-run
+    mainstem dead redrive orders --rate 100
+    """,
+)
+def dead() -> None:
+    """Look at dead letters, put them back to work, or drop them.
+
+    The dead letters of orders are in the topic orders.dead; either name will do.
+    """
+
+
+@dead.command(
+    "ls",
+    epilog="""
+    mainstem dead ls
+    mainstem dead ls | jq 'select(.letters > 0)'
+    """,
+)
+@format_option
+@at_option
+def list_letters(form: Format | None, at: str | None) -> None:
+    """List the topics of dead letters, and how many letters nobody has dealt with."""
+    with open_target(at) as stem:
+        rows = [
+            {"topic": info.name, "letters": _left(stem, info.name), "of": info.events}
+            for info in stem.topics.list(f"*{SUFFIX}")
+        ]
+    print_rows(rows, form, empty="no dead letters here")
+
+
+@dead.command(
+    epilog="""
+    mainstem dead show orders
+    mainstem dead show orders -n 100 | jq .reason
+    """,
+)
+@click.argument("topic")
+@click.option("--count", "-n", type=click.IntRange(1), default=10, show_default=True)
+@format_option
+@at_option
+def show(topic: str, count: int, form: Format | None, at: str | None) -> None:
+    """Show the first dead letters that nobody has dealt with, and why they are dead."""
+    with open_target(at) as stem:
+        letters = list(islice(_letters(stem, _dead(stem, topic)), count))
+    rows = [_row(letter, form) for letter in letters]
+    print_rows(rows, form, empty="no dead letters here that nobody has dealt with")
+
+
+@dead.command(
+    epilog="""
+    mainstem dead redrive orders --dry-run
+    mainstem dead redrive orders
+    mainstem dead redrive orders --to orders.retry --rate 100
+    """,
+)
+@click.argument("topic")
+@click.option("--to", metavar="TOPIC", help="Publish there.  [default: where each came from]")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would go where; publish nothing.")
+@format_option
+@at_option
+def redrive(
+    *,
+    topic: str,
+    to: str | None,
+    rate: float | None,
+    dry_run: bool,
+    form: Format | None,
+    at: str | None,
+) -> None:
+    """Publish the events of dead letters again, as they were, to where they came from.
+
+    Every reader of that topic sees them again. Interrupted, it goes on where it was; at most one
+    event is published twice, and none is lost.
+    """
+    counts: Counter[str] = Counter()
+    with open_target(at) as stem:
+        name = _dead(stem, topic)
+        if dry_run:
+            counts.update(_target(letter, to) for letter in _letters(stem, name))
+            say("dry run: nothing was published")
+        else:
+            for delivery in _paced(_taken(stem, name), rate):
+                with delivery as letter:
+                    target, event = _target(letter, to), revived(letter)
+                    stem.publish(target, event.value, key=event.key, headers=event.headers)
+                    counts[target] += 1
+    rows = [{"to": target, "letters": count} for target, count in sorted(counts.items())]
+    print_rows(rows, form, empty="no dead letters here that nobody has dealt with")
+
+
+@dead.command(epilog="mainstem dead drop orders --yes")
+@click.argument("topic")
+@yes_option
+@at_option
+def drop(topic: str, yes: bool, at: str | None) -> None:
+    """Delete all dead letters of a topic, those that were redriven, too."""
+    with open_target(at) as stem:
+        name = _dead(stem, topic)
+        confirm(f"delete {_left(stem, name):,} dead letters that nobody has dealt with", yes=yes)
+        for delivery in _taken(stem, name):
+            with delivery:
+                pass
+        stem.topics.trim(name, "latest")
+
+
+def _dead(stem: Stem, topic: str) -> str:
+    """Return the topic of dead letters that is meant."""
+    name = topic if topic.endswith(SUFFIX) else topic_of(topic)
+    if not stem.topics.list(name):
+        raise NotFound(f"there are no dead letters of {topic}: no topic {name}")
+    return name
+
+
+def _left(stem: Stem, name: str) -> int:
+    info = _queue(stem, name)
+    return stem.topics.show(name).events if info is None else info.ready + info.out
+
+
+def _queue(stem: Stem, name: str) -> QueueInfo | None:
+    try:
+        return stem.queues.show(name, QUEUE)
+    except UnknownSubscription:
+        return None
+
+
+def _letters(stem: Stem, name: str) -> Iterator[Event]:
+    """Return the letters that nobody has dealt with, and take none."""
+    info = _queue(stem, name)
+    if info is not None:
+        left = info.ready + info.out
+        return (each.event for each in stem.queues.peek(name, QUEUE, max(1, left)))
+    return iter(stem.subscribe(name, follow=False))
+
+
+def _taken(stem: Stem, name: str) -> Iterator[Delivery]:
+    """Take the letters one by one, those that are there now: more may come while they are."""
+    tails = {each.partition: each.tail for each in stem.topics.show(name).partitions}
+    with stem.queue(name, name=QUEUE, max_deliveries=0, follow=False) as queue:
+        for delivery in queue:
+            if delivery.event.offset < tails[delivery.event.partition]:
+                yield delivery
+
+
+def _paced(deliveries: Iterator[Delivery], rate: float | None) -> Iterator[Delivery]:
+    begun = time.monotonic()
+    for number, delivery in enumerate(deliveries):
+        if rate is not None:
+            time.sleep(max(0.0, begun + number / rate - time.monotonic()))
+        yield delivery
+
+
+def _target(letter: Event, to: str | None) -> str:
+    origin = origin_of(letter)
+    if to is None and origin is None:
+        raise Refused(
+            f"the dead letter at {letter.partition}@{letter.offset} of {letter.topic} does not "
+            "say where it came from; say where it is to go with --to"
+        )
+    return to or (origin.topic if origin is not None else "")
+
+
+def _row(letter: Event, form: Format | None) -> Row:
+    origin = origin_of(letter)
+    if origin is None:
+        story = dict.fromkeys(("from", "queue", "deliveries", "reason"))
+        return event_row(letter, form) | story
+    return event_row(letter, form) | {
+        "from": f"{origin.topic}[{origin.partition}]@{origin.offset}",
+        "queue": origin.subscription,
+        "deliveries": origin.deliveries,
+        "reason": origin.reason,
+    }

@@ -1,0 +1,139 @@
+"""Queues and dead letters from the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+import mainstem
+from mainstem.cli.exits import Exit
+
+
+@pytest.fixture
+def directory(own_directory: Path) -> Path:
+    """A directory with a queue of three events, one of them dead and one that failed once."""
+    path = own_directory / "mainstem-data"
+    with mainstem.open(path) as stem:
+        stem.publish_many("orders", ["bad", "once", "good"])
+        with stem.queue("orders", name="emails") as queue:
+            bad, once, _ = queue.poll_many(3)
+            bad.reject("no such customer")
+            once.nack()
+    return path
+
+
+@pytest.mark.usefixtures("directory")
+def test_queues_are_listed(run: Run) -> None:
+    (row,) = (json.loads(line) for line in run("queue", "ls").lines)
+
+    assert (row["topic"], row["queue"], row["ready"], row["out"]) == ("orders", "emails", 2, 0)
+    assert run("queue", "ls", terminal=True).lines[1].split()[:4] == ["orders", "emails", "2", "0"]
+
+
+@pytest.mark.usefixtures("directory")
+def test_a_queue_is_shown(run: Run) -> None:
+    shown = json.loads(run("queue", "show", "orders", "emails").out)
+
+    assert (shown["lock_ms"], shown["max_deliveries"], shown["order"]) == (30_000, 5, "none")
+    assert shown["partitions"][0]["start"] == 1
+    assert run("queue", "show", "orders", "emails", terminal=True).lines[0] == (
+        "emails of orders: 2 ready, 0 out; locked for 30 s, 5 deliveries, order none"
+    )
+    assert run("queue", "show", "orders", "nobody").code == Exit.NOT_FOUND
+    assert run("queue", "show", "nothing", "emails").code == Exit.NOT_FOUND
+
+
+@pytest.mark.usefixtures("directory")
+def test_looking_into_a_queue_takes_nothing(run: Run) -> None:
+    for _ in range(2):
+        rows = [json.loads(line) for line in run("queue", "peek", "orders", "emails").lines]
+
+        assert [(row["payload"], row["deliveries"]) for row in rows] == [("once", 1), ("good", 0)]
+    assert len(run("queue", "peek", "orders", "emails", "-n", "1").lines) == 1
+    assert "once" in run("queue", "peek", "orders", "emails", terminal=True).lines[1]
+
+
+@pytest.mark.usefixtures("directory")
+def test_a_queue_is_forgotten(run: Run) -> None:
+    assert run("queue", "rm", "orders", "emails").code == Exit.REFUSED
+    assert run("queue", "rm", "orders", "emails", "--yes").code == 0
+    assert run("queue", "ls").out == b""
+
+
+@pytest.mark.usefixtures("directory")
+def test_dead_letters_are_listed_and_shown_with_their_story(run: Run) -> None:
+    (row,) = (json.loads(line) for line in run("dead", "ls").lines)
+    assert row == {"topic": "orders.dead", "letters": 1, "of": 1}
+
+    (letter,) = (json.loads(line) for line in run("dead", "show", "orders").lines)
+    assert (letter["payload"], letter["reason"]) == ("bad", "no such customer")
+    assert (letter["from"], letter["queue"], letter["deliveries"]) == ("orders[0]@0", "emails", 1)
+    assert run("dead", "show", "nothing").code == Exit.NOT_FOUND
+
+
+@pytest.mark.usefixtures("directory")
+def test_redriving_publishes_the_event_as_it_was_and_only_once(run: Run) -> None:
+    dry = run("dead", "redrive", "orders", "--dry-run")
+    assert json.loads(dry.out) == {"to": "orders", "letters": 1}
+    assert json.loads(run("dead", "ls").out)["letters"] == 1
+
+    done = run("dead", "redrive", "orders.dead", "--rate", "1000")
+    assert json.loads(done.out) == {"to": "orders", "letters": 1}
+    assert run("dead", "redrive", "orders").out == b""
+
+    assert json.loads(run("dead", "ls").out)["letters"] == 0
+    last = json.loads(run("sub", "orders", "-e", "-J").lines[-1])
+    assert (last["payload"], last["headers"]) == ("bad", [])
+
+
+@pytest.mark.usefixtures("directory")
+def test_redriving_elsewhere(run: Run) -> None:
+    assert run("dead", "redrive", "orders", "--to", "later").code == 0
+
+    assert run("sub", "later", "-e").lines == ["bad"]
+
+
+def test_an_interrupted_redrive_loses_nothing(
+    directory: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mainstem.open(directory) as stem:
+        for delivery in stem.queue("orders", name="emails", follow=False):
+            delivery.reject("no")
+
+    publish = mainstem.EmbeddedStem.publish
+    published: list[object] = []
+
+    def interrupted(self: mainstem.EmbeddedStem, topic: str, value: str, **rest: object) -> object:
+        if len(published) == 1:
+            raise KeyboardInterrupt
+        published.append(publish(self, topic, value, **rest))  # type: ignore[arg-type]
+        return published[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mainstem.EmbeddedStem, "publish", interrupted)
+        assert run("dead", "redrive", "orders", "--to", "again").code == 130
+
+    assert json.loads(run("dead", "ls").out)["letters"] == 2
+    run("dead", "redrive", "orders", "--to", "again")
+    assert sorted(run("sub", "again", "-e").lines) == ["bad", "good", "once"]
+
+
+@pytest.mark.usefixtures("directory")
+def test_dead_letters_are_dropped_when_asked_for(run: Run) -> None:
+    assert run("dead", "drop", "orders").code == Exit.REFUSED
+    assert run("dead", "drop", "orders", "--yes").code == 0
+
+    assert json.loads(run("dead", "ls").out) == {"topic": "orders.dead", "letters": 0, "of": 0}
+
+
+@pytest.mark.usefixtures("directory")
+def test_a_letter_that_does_not_say_where_it_came_from_needs_to(run: Run) -> None:
+    run("pub", "other.dead", "x")
+
+    refused = run("dead", "redrive", "other")
+
+    assert refused.code == Exit.REFUSED
+    assert "--to" in refused.err
+    assert json.loads(run("dead", "show", "other").out)["reason"] is None
+    assert run("dead", "redrive", "other", "--to", "orders").code == 0
