@@ -22,7 +22,7 @@ from mainstem.pipelines.definitions import Pipeline
 from mainstem.pipelines.standing import Standing
 
 DOZEN = Path(__file__).with_name("dozen.py")
-FEW = ("minutes", "once")
+FEW = ("minutes", "unpaid")
 
 
 def some_tables(names: tuple[str, ...]) -> Pipeline:

@@ -6,8 +6,10 @@ with each batch how many events there were, how many bad, and the earliest time,
 
 A source with a watermark is joined by a second, tiny stream: the files of the directory ``end``.
 A file there becomes one row at the end of time. It passes the watermark, which so moves past all
-windows, and is filtered out right after it. The plan is the same whether or not it ever comes, as
-a checkpoint demands.
+windows, and is filtered out right after it. Spark would push filters of the query below the
+watermark, where they would take that row away (it is null but for its time); so an observation
+stands between, through which nothing is pushed. The plan is the same whether or not the row ever
+comes, as a checkpoint demands.
 """
 
 import json
@@ -130,6 +132,7 @@ class Planning:
         return (
             rows.unionByName(self._end(rows, column, place))
             .withWatermark(column, delay)
+            .observe(f"watermark{number}", F.count(F.lit(1)).alias("rows"))
             .where(at < F.lit(END_OF_TIME).cast("timestamp"))
         )
 

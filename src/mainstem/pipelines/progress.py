@@ -56,6 +56,7 @@ def batch_of(progress: StreamingQueryProgress) -> Batch | None:
         seen={
             name: Seen(each["events"], each.get("bad", 0), each.get("earliest_ms"))
             for name, each in report.get("observedMetrics", {}).items()
+            if "events" in each
         },
         starts=starts,
         ends=ends,
