@@ -5,11 +5,14 @@ from tests.broker.brokers import LateLog, publish, read_all, values
 from tests.broker.queues import LOCK_MS, Desk
 from tests.broker.transactors import Bank
 
+from mainstem.broker.overload import Held
+from mainstem.broker.publishing import Published
 from mainstem.broker.subscription import Order, Outcome, Settlement, SubscriptionSettings
 from mainstem.core.dead_letters import origin_of, revived
 from mainstem.core.errors import (
     InvalidName,
     InvalidSetting,
+    Overloaded,
     StaleDelivery,
     UnknownPartition,
     UnknownSubscription,
@@ -526,3 +529,49 @@ def test_how_it_stands_is_shown() -> None:
     (window,) = state.windows
     assert (window.start, window.next, window.tail, window.out) == (0, 3, 4, 2)
     assert window.unsettled == 3
+
+
+def test_a_topic_that_limits_its_backlog_waits_for_its_subscriptions() -> None:
+    desk = Desk()
+    limits = {"max_backlog": 2, "overload": "drop=newest"}
+    desk.publish(b"1", b"2")
+    desk.broker.alter_topic("orders", **limits)
+    with pytest.raises(Overloaded):
+        desk.publish(b"3")
+
+    desk.ack(*desk.acquire(1))
+    desk.publish(b"3")
+
+    again = desk.restarted()
+    with pytest.raises(Overloaded):
+        again.publish(b"4")
+    again.ack(*again.acquire(1))
+    again.publish(b"4")
+
+
+def test_a_producer_that_is_held_goes_on_when_something_is_settled() -> None:
+    desk = Desk()
+    desk.broker.alter_topic("orders", max_backlog=1, overload="backpressure")
+    desk.publish(b"1")
+    held = desk.broker.try_publish("orders", [Event(b"2")])
+    assert isinstance(held, Held)
+
+    desk.ack(*desk.acquire(1))
+
+    assert held.room.done
+    assert isinstance(desk.broker.try_publish("orders", [Event(b"2")], held=held), Published)
+
+
+def test_a_subscription_that_is_deleted_holds_nobody_up() -> None:
+    desk = Desk()
+    desk.subscriptions.create("orders", "fast")
+    desk.broker.alter_topic("orders", max_backlog=1, overload="drop=newest")
+    desk.publish(b"1")
+    (delivery,) = desk.acquire(name="fast")
+    desk.subscriptions.settle("orders", "fast", "ann", [Settlement(0, delivery.event.offset)])
+    with pytest.raises(Overloaded):
+        desk.publish(b"2")
+
+    desk.subscriptions.delete("orders", "emails")
+
+    desk.publish(b"2")

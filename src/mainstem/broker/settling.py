@@ -1,8 +1,9 @@
 """Settling deliveries: planned, appended together with their dead letters, and then made true."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from mainstem.broker.cursors import Cursor
 from mainstem.broker.journal import Journal
 from mainstem.broker.live_subscription import LiveSubscription
 from mainstem.broker.state import State
@@ -11,8 +12,10 @@ from mainstem.broker.subscription import (
     Outcome,
     Settlement,
     SubscriptionChange,
+    SubscriptionKey,
     Value,
     WindowKey,
+    WindowSet,
 )
 from mainstem.broker.subscription_fold import SubscriptionFold
 from mainstem.broker.topics import Topic
@@ -32,6 +35,7 @@ from mainstem.core.records import build
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
 
+Call = Callable[[], None]
 CreateTopic = Callable[[str, TopicSettings], object]
 
 _LETTER_BYTES = 64 * 1024
@@ -70,6 +74,8 @@ class Settling:
         self._fold = fold
         self._create_topic = create_topic
         self._now_ms = now_ms
+        self.calls: list[Call] = []
+        """Whom to tell what, without the lock."""
 
     def held(self, live: LiveSubscription, owner: str, each: Settlement) -> Window:
         """Return the window of a delivery; StaleDelivery unless it is out with this owner."""
@@ -144,7 +150,21 @@ class Settling:
         batches = [*letters, *self._journal.batches(changes, self._now_ms())]
         durable = self._state.log.append(batches).durable if batches else AT_ONCE
         self._fold.apply(changes)
+        if self._state.gates:
+            self.tell_gates(changes)
         return durable
+
+    def tell_gates(self, changes: Iterable[SubscriptionChange]) -> None:
+        """Let topics that limit their backlog know how far it is settled."""
+        now_ms = self._now_ms()
+        with self._state.lock:
+            for key, value in changes:
+                gate = self._state.gates.get(key.topic_id)
+                if gate is None or isinstance(key, SubscriptionKey):
+                    continue
+                cursor = Cursor(value.start, now_ms) if isinstance(value, WindowSet) else None
+                gate.subscription_at(key.name, key.at, cursor)
+                self.calls += gate.make_room()
 
     def _bury(
         self, live: LiveSubscription, partition: int, reasons: Mapping[int, str], plan: Plan

@@ -97,6 +97,11 @@ class WindowSet(msgspec.Struct, frozen=True, tag_field="kind", tag="window/1", o
     missed: int = 0
     """Offsets that were deleted before they were settled."""
 
+    @property
+    def start(self) -> int:
+        """Everything below is settled."""
+        return self.left[0].first if self.left else self.next
+
 
 Key = SubscriptionKey | WindowKey
 Value = SubscriptionSet | WindowSet

@@ -46,6 +46,13 @@ class SubscriptionFold:
         """Return how far a subscription has got; a partition that came later is read from 0."""
         return self._windows.get(key, {}).get(partition, _BEGINNING)
 
+    def windows(self, key: SubscriptionKey) -> list[SubscriptionChange]:
+        """Return what has been written down of a subscription's windows."""
+        return [
+            SubscriptionChange(WindowKey(key.name, key.topic_id, number), window)
+            for number, window in self._windows.get(key, {}).items()
+        ]
+
     def set(
         self,
         key: SubscriptionKey,

@@ -11,14 +11,15 @@ and unpacking events under it makes no group or transaction wait.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
 
 from mainstem.broker.journal import SUBSCRIPTIONS, Journal
 from mainstem.broker.live_subscription import LiveSubscription, Unsettled
-from mainstem.broker.settling import CreateTopic, Plan, Settling
+from mainstem.broker.settling import Call, CreateTopic, Plan, Settling
 from mainstem.broker.state import State
 from mainstem.broker.subscription import (
     Delivery,
@@ -47,7 +48,6 @@ from mainstem.core.errors import (
 from mainstem.core.names import check_topic
 from mainstem.log.port import Durable, PartitionId
 
-Call = Callable[[], None]
 DEFAULTS = SubscriptionSettings()
 MAX_BYTES = 1024 * 1024
 
@@ -107,21 +107,20 @@ class Subscriptions:
         begins = {at.number: self._state.log.bounds(at).start for at in found.partitions}
         begins |= starts or {}
         key = SubscriptionKey(name, found.id)
-        with self._lock:
+        with self._turn():
             changes = self.fold.set(key, settings, begins, self._now_ms())
             durable = self._settling.write(changes)
             live = self._live.get(key)
-            calls = [] if live is None else live.alter(settings)
-        _call(calls)
+            self._settling.calls += [] if live is None else live.alter(settings)
         return durable
 
     def delete(self, topic: str, name: str) -> Durable:
         """Forget a subscription; what was out cannot be settled any more."""
-        with self._lock:
+        with self._turn():
             key = self._known(topic, name)
             durable = self._settling.write(self.fold.remove(key))
             live = self._live.pop(key, None)
-        _call([] if live is None else live.take_waiting())
+            self._settling.calls += [] if live is None else live.take_waiting()
         return durable
 
     def settings(self, topic: str, name: str) -> SubscriptionSettings | None:
@@ -143,7 +142,7 @@ class Subscriptions:
 
     def peek(self, topic: str, name: str, limit: int) -> list[Unsettled]:
         """Return the first events of each partition that are not settled, and give none out."""
-        with self._lock:
+        with self._turn():
             live = self._opened(topic, name)
             self._expire(live)
             return live.peek(limit)
@@ -164,7 +163,7 @@ class Subscriptions:
 
         ``credit``: how many may be out with this owner at most, these included.
         """
-        with self._lock:
+        with self._turn():
             live = self._opened(topic, name)
             self._expire(live)
             if credit is not None:
@@ -191,7 +190,7 @@ class Subscriptions:
 
         Raises StorageFull with nothing changed.
         """
-        with self._lock:
+        with self._turn():
             live = self._opened(topic, name)
             plan, refused = Plan(), dict[int, MainstemError]()
             for place, each in enumerate(settlements):
@@ -200,8 +199,7 @@ class Subscriptions:
                 except StaleDelivery as error:
                     refused[place] = error
             durable = self._settling.carry_out(live, plan)
-            calls = live.take_waiting() if plan.changes else []
-        _call(calls)
+            self._settling.calls += live.take_waiting() if plan.changes else []
         return Settled(durable, refused)
 
     def renew(
@@ -212,7 +210,7 @@ class Subscriptions:
         Nothing is written: only partition, offset and lease of the settlements are looked at.
         """
         refused: dict[int, MainstemError] = {}
-        with self._lock:
+        with self._turn():
             live = self._opened(topic, name)
             self._expire(live)
             for place, each in enumerate(deliveries):
@@ -226,15 +224,14 @@ class Subscriptions:
 
     def leave(self, topic: str, name: str, owner: str) -> Durable:
         """Release everything that is out with an owner."""
-        with self._lock:
+        with self._turn():
             live = self._opened(topic, name)
             plan = Plan()
             for number, window in live.windows.items():
                 for offset in list(window.held_by(owner)):
                     plan.set(number, offset, Back(window.entries[offset].deliveries - 1))
             durable = self._settling.carry_out(live, plan)
-            calls = live.take_waiting() if plan.changes else []
-        _call(calls)
+            self._settling.calls += live.take_waiting() if plan.changes else []
         return durable
 
     def watch(self, topic: str, name: str, wake: Call) -> Call:
@@ -258,12 +255,10 @@ class Subscriptions:
 
     def tick(self) -> None:
         """Take back what is out for too long, and bury what was delivered too often."""
-        calls: list[Call] = []
-        with self._lock:
+        with self._turn():
             for live in self._live.values():
                 if self._expire(live):
-                    calls += live.take_waiting()
-        _call(calls)
+                    self._settling.calls += live.take_waiting()
 
     def next_wait_ms(self) -> int | None:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""
@@ -273,22 +268,36 @@ class Subscriptions:
         return min((wait for wait in waits if wait is not None), default=None)
 
     def topic_changed(self, topic_id: str) -> None:
-        """Take note that a topic has more partitions, or is gone."""
-        calls: list[Call] = []
-        with self._lock:
+        """Take note that a topic has more partitions or other settings, or is gone."""
+        with self._turn():
             is_gone = self._state.topics.by_id(topic_id) is None
             for key in [each for each in self.fold if each.topic_id == topic_id]:
                 live = self._live.get(key)
-                calls += [] if live is None else live.take_waiting()
+                self._settling.calls += [] if live is None else live.take_waiting()
                 if is_gone:
                     self._settling.write(self.fold.remove(key))
                     self._live.pop(key, None)
-        _call(calls)
+                else:
+                    self._settling.tell_gates(self.fold.windows(key))
 
     def cut(self, partition: PartitionId) -> None:
         """Take note that the end of a partition was taken back, before anything is appended."""
-        with self._lock:
+        with self._turn():
             self._cut(partition.topic_id)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Take the lock, and make the calls that were decided on without it."""
+        calls: list[Call] = []
+        try:
+            with self._lock:
+                try:
+                    yield
+                finally:
+                    calls, self._settling.calls = self._settling.calls, []
+        finally:
+            for call in calls:
+                call()
 
     # Parts of decisions, under the lock
 
@@ -323,6 +332,8 @@ class Subscriptions:
             self._settling.write(self.fold.remove(key))
         for topic_id in {key.topic_id for key in self.fold}:
             self._cut(topic_id)
+        for key in self.fold:
+            self._settling.tell_gates(self.fold.windows(key))
 
     def _cut(self, topic_id: str) -> None:
         """Take back windows that are past the end of their partition.
@@ -347,8 +358,3 @@ class Subscriptions:
                 if live is not None and at.number in live.windows:
                     # What was read ahead may be what was taken back.
                     live.begin(at.number)
-
-
-def _call(calls: Iterable[Call]) -> None:
-    for call in calls:
-        call()
