@@ -25,7 +25,7 @@ from mainstem.pipelines.format.loss import Losses
 from mainstem.pipelines.format.offsets import Json, Offsets, from_json
 from mainstem.pipelines.format.options import SourceOptions
 from mainstem.pipelines.format.planning import Admission, Positions, Range, evenly, split
-from mainstem.pipelines.format.survey import Survey
+from mainstem.pipelines.format.survey import TOPICS_KEPT_S, Survey
 from mainstem.pipelines.format.tasks import Task, read_task
 from mainstem.remote.administering import Bounds, Described, Place
 from mainstem.remote.cursors import Cursors
@@ -83,14 +83,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Json:  # noqa: N802
         """Return where the partitions end, for the progress of the query."""
         ids = {name: each.id for name, each in self._survey.topics().items()}
-        places = {place: each.tail for place, each in self._survey.bounds().items()}
+        bounds = self._survey.bounds(kept_s=TOPICS_KEPT_S)
+        places = {place: each.tail for place, each in bounds.items()}
         return Offsets(places, ids).json()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """Return the tasks that read from start to end."""
         first, last = from_json(start), from_json(end)
         survey = self._survey
-        topics, bounds = survey.topics(), survey.bounds()
+        # The end was just found; what is lost in between is found by reading.
+        topics, bounds = survey.topics(), survey.bounds(kept_s=TOPICS_KEPT_S)
         if any(place not in bounds for place in last.places):
             topics, bounds = survey.topics(fresh=True), survey.bounds(fresh=True)
         begin = self._resumed(first, topics, bounds)

@@ -63,11 +63,11 @@ class Survey:
                 raise UnknownTopic(name)
         return found
 
-    def bounds(self, *, fresh: bool = False) -> dict[Place, Bounds]:
+    def bounds(self, *, fresh: bool = False, kept_s: float = BOUNDS_KEPT_S) -> dict[Place, Bounds]:
         """Return where the committed part of every partition begins and ends."""
         asked_at, known = self._bounds
         now = self._now()
-        if fresh or now - asked_at >= BOUNDS_KEPT_S:
+        if fresh or now - asked_at >= kept_s:
             known = self._of_all(
                 self.places, lambda all_: self.administration.bounds(all_, committed=True)
             )
