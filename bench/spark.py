@@ -281,6 +281,8 @@ writes this page. Machine: {machine()}.
 nothing, after a hash of every row; server and Spark on the same machine. Median of {rounds} rounds
 in which the sources took turns, after one to warm up; streams in batches of
 {figures[0].rows // BATCHES:,} rows, without the first. On a shared machine read ratios, not rates.
+Processor time is that of the JVM and its Python; in a stream it includes the start of the query,
+which for our source is the start of two Python processes, about 2 s.
 Aims: as quick as the connector or quicker, 500,000 rows/s for each core, p50 under 300 ms.
 
 ![Rows per second as shares of the connector's](spark.svg)
