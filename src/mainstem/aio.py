@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypeVar
 
 from mainstem.broker.overload import Held
 from mainstem.client.async_administration import AsyncGroups, AsyncTopics
+from mainstem.client.async_queue import AsyncDelivery, AsyncQueue
 from mainstem.client.async_subscription import AsyncSubscription
 from mainstem.client.embedded import EmbeddedStem, open_stem
 from mainstem.client.loops import until_durable
 from mainstem.client.publishing import Wait, event_of
+from mainstem.client.queues import Order
 from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.values import make_event
 from mainstem.core.event import Event, Position
@@ -25,7 +27,16 @@ if TYPE_CHECKING:
     from mainstem.client.async_connected import AsyncConnectedStem
     from mainstem.remote.link import Setting
 
-__all__ = ["AsyncGroups", "AsyncStem", "AsyncSubscription", "AsyncTopics", "connect", "open"]
+__all__ = [
+    "AsyncDelivery",
+    "AsyncGroups",
+    "AsyncQueue",
+    "AsyncStem",
+    "AsyncSubscription",
+    "AsyncTopics",
+    "connect",
+    "open",
+]
 
 
 def open(path: str | os.PathLike[str], **config: object) -> "Opening[AsyncStem]":  # noqa: A001 - as in gzip
@@ -157,6 +168,21 @@ class AsyncStem:
         )
         self._stem.adopt(made)
         return made
+
+    def queue(
+        self,
+        topic: str,
+        *,
+        name: str,
+        start: Start = "earliest",
+        max_deliveries: int | None = None,
+        lock_s: float | None = None,
+        order: Order | None = None,
+        follow: bool = True,
+    ) -> AsyncQueue:
+        """Share the events of a topic one by one; the rules are those of ``Stem.queue``."""
+        seat = self._stem.sit_down(topic, name, start, max_deliveries, lock_s, order)
+        return AsyncQueue(seat, follow=follow)
 
     async def close(self) -> None:
         """Finish what is under way and let go of the directory."""

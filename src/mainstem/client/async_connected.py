@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Literal, NoReturn, Self, TypeVar
 
 from mainstem.client.async_administration import AsyncGroups, AsyncTopics
 from mainstem.client.async_connected_subscription import AsyncConnectedSubscription
 from mainstem.client.connected import ConnectedStem
 from mainstem.client.loops import Bell
+from mainstem.client.queues import Order
 from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.values import make_event
 from mainstem.core.errors import Closed, UnknownPartition, UnknownTopic
@@ -112,6 +113,20 @@ class AsyncConnectedStem:
             ),
             has_cursors=group is not None,
         )
+
+    def queue(
+        self,
+        topic: str,
+        *,
+        name: str,
+        start: Start = "earliest",
+        max_deliveries: int | None = None,
+        lock_s: float | None = None,
+        order: Order | None = None,
+        follow: bool = True,
+    ) -> NoReturn:
+        """Refuse: queues are not served over the network yet."""
+        self._stem.queue(topic, name=name)
 
     async def close(self) -> None:
         """Finish what is under way and let go of the connection."""

@@ -17,6 +17,7 @@ from mainstem.client.feed import Feed
 from mainstem.client.groups import EmbeddedGroups
 from mainstem.client.publishing import Bulk, Wait, event_of
 from mainstem.client.queues import Order
+from mainstem.client.seat import Seat
 from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.subscription import EmbeddedSubscription
 from mainstem.client.topics import EmbeddedTopics
@@ -65,7 +66,7 @@ class EmbeddedStem:
         self._topics = EmbeddedTopics(node.broker, node.defaults, self.check_open)
         self._groups = EmbeddedGroups(node.broker, self._settle_groups)
         self._queues = EmbeddedQueues(node.broker, self.check_open)
-        self._consumers: WeakSet[EmbeddedQueue] = WeakSet()
+        self._seats: WeakSet[Seat] = WeakSet()
         self._abandoned = Abandoned()
         self._subscriptions: WeakSet[Adopted] = WeakSet()
         # Looked up once, and replaced when closed: publishing asks nothing else.
@@ -181,20 +182,8 @@ class EmbeddedStem:
         until all earlier ones of its key are settled. What is given changes the queue for all.
         Without ``follow`` it ends when there is nothing to be had.
         """
-        self.check_open()
-        if not self._broker.topics(topic):
-            self.create_unknown(topic)
-        made = self._queues.open(
-            topic,
-            name,
-            start=start,
-            max_deliveries=max_deliveries,
-            lock_s=lock_s,
-            order=order,
-            follow=follow,
-        )
-        self._consumers.add(made)
-        return made
+        seat = self.sit_down(topic, name, start, max_deliveries, lock_s, order)
+        return EmbeddedQueue(seat, follow=follow)
 
     def close(self) -> None:
         """Finish what is under way and let go of the directory."""
@@ -272,6 +261,25 @@ class EmbeddedStem:
             commit_s=self.config.commit_ms / 1000,
         )
 
+    def sit_down(
+        self,
+        topic: str,
+        name: str,
+        start: Start,
+        max_deliveries: int | None,
+        lock_s: float | None,
+        order: Order | None,
+    ) -> Seat:
+        """Take a place at a queue, to be left when the stem is closed."""
+        self.check_open()
+        if not self._broker.topics(topic):
+            self.create_unknown(topic)
+        seat = self._queues.open(
+            topic, name, start=start, max_deliveries=max_deliveries, lock_s=lock_s, order=order
+        )
+        self._seats.add(seat)
+        return seat
+
     def adopt(self, subscription: Adopted) -> None:
         """Take a subscription in, to be closed with the stem, or when it is abandoned."""
         self._abandoned.start()
@@ -307,9 +315,9 @@ class EmbeddedStem:
         _open_stems.discard(self)
         self._abandoned.stop()
         refused: MainstemError | None = None
-        for consumer in list(self._consumers):
+        for seat in list(self._seats):
             try:
-                consumer.close()
+                seat.leave().wait()
             except MainstemError as error:
                 refused = error
         for each in list(self._subscriptions):
@@ -334,8 +342,8 @@ class EmbeddedStem:
         self._refuse("the stem was opened before a fork; open another directory in this process")
         for each in list(self._subscriptions):
             each.feed.abandon()
-        for consumer in list(self._consumers):
-            consumer.forget("the queue was opened before a fork; open another one")
+        for seat in list(self._seats):
+            seat.forget("the queue was opened before a fork; open another one")
 
 
 def _forget_after_fork() -> None:

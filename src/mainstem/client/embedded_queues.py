@@ -8,8 +8,8 @@ import msgspec
 from mainstem.broker.broker import Broker
 from mainstem.broker.subscription import SubscriptionSettings
 from mainstem.broker.subscription_states import SubscriptionState
-from mainstem.client.embedded_queue import EmbeddedQueue
 from mainstem.client.queues import Order, QueuedEvent, QueueInfo, QueuePartition
+from mainstem.client.seat import Seat
 from mainstem.client.starts import check_start, offset_of
 from mainstem.client.stem import Start
 from mainstem.core.errors import InvalidSetting
@@ -31,8 +31,7 @@ class EmbeddedQueues:
         max_deliveries: int | None,
         lock_s: float | None,
         order: Order | None,
-        follow: bool,
-    ) -> EmbeddedQueue:
+    ) -> Seat:
         """Join a queue, made if it is not there; what is given of its settings is changed."""
         check_start(start)
         was = self._broker.subscriptions.settings(topic, name)
@@ -44,7 +43,7 @@ class EmbeddedQueues:
             )
             self._broker.subscriptions.create(topic, name, settings, starts).wait()
         consumer = f"{name}-{uuid.uuid4().hex[:12]}"
-        return EmbeddedQueue(self._broker, topic, name, consumer, follow=follow)
+        return Seat(self._broker, topic, name, consumer)
 
     def list(self) -> tuple[QueueInfo, ...]:
         """Return every queue, by topic and name."""
