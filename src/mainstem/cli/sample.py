@@ -30,7 +30,7 @@ from mainstem.pipelines.definitions import Pipeline, load
 from mainstem.pipelines.needs import MissingJava, MissingSpark, find_java, find_spark
 from mainstem.pipelines.standing import Standing, standings
 
-_TABLES = Path(__file__).with_name("sample_tables.py")
+_TABLES = Path(__file__).with_name("samples") / "tables.py"
 _TURN_S = 0.1
 _PATIENCE_S = 60
 _CATCH_UP_S = 30
@@ -59,9 +59,9 @@ def main(directory: str, seconds: float | None, kafka: str) -> None:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-sample-")))
         address = stack.enter_context(_server(serve))
         generator = Generator(address)
-        stack.enter_context(_pipeline(address, work))
-        _show(generator, work, stop, seconds)
-    sys.exit(Exit.OK if generator.failure is None else Exit.ERROR)
+        runs = stack.enter_context(_pipeline(address, work))
+        ended = _show(generator, work, stop, seconds, runs)
+    sys.exit(ended)
 
 
 def _setting(stop: threading.Event) -> "signal.Handlers":
@@ -135,20 +135,26 @@ class Generator:
 
 
 @contextmanager
-def _pipeline(address: str, work: Path) -> Iterator[None]:
+def _pipeline(address: str, work: Path) -> Iterator["subprocess.Popen[bytes]"]:
     command = [sys.executable, "-m", "mainstem.cli", "--at", address, "pipeline", "run"]
     command += [str(_TABLES), "--name", "sample", "--stream", "--every", "1s"]
     with (work / "pipeline.log").open("w") as said:
         runs = subprocess.Popen(command, cwd=work, stdout=said, stderr=said, start_new_session=True)
         with runs:
             try:
-                yield
+                yield runs
             finally:
                 runs.terminate()
 
 
-def _show(generator: Generator, work: Path, stop: threading.Event, seconds: float | None) -> None:
-    """Show the tables until it is enough, then what there was."""
+def _show(
+    generator: Generator,
+    work: Path,
+    stop: threading.Event,
+    seconds: float | None,
+    runs: "subprocess.Popen[bytes]",
+) -> int:
+    """Show the tables until it is enough, then what there was; returns the exit code."""
     os.chdir(work)
     pipeline = load(_TABLES, "sample")
     until = time.monotonic() + seconds if seconds else float("inf")
@@ -156,18 +162,24 @@ def _show(generator: Generator, work: Path, stop: threading.Event, seconds: floa
     if not live:
         say("tables are shown live on a terminal only; a summary comes in the end")
     try:
-        while not stop.wait(1.0) and time.monotonic() < until and generator.failure is None:
+        while not stop.wait(1.0) and time.monotonic() < until:
+            if generator.failure is not None or runs.poll() is not None:
+                break
             if live:
                 click.echo(f"{_CLEAR}{_picture(generator, pipeline, rows=6)}")
     finally:
         generator.close()
     # What was published in the end is in the tables a moment later.
     until = time.monotonic() + _CATCH_UP_S
-    while _behind(generator, pipeline) and time.monotonic() < until:
+    while _behind(generator, pipeline) and runs.poll() is None and time.monotonic() < until:
         time.sleep(_TURN_S)
     click.echo(f"{_CLEAR * live}{_picture(generator, pipeline, rows=12)}")
     if generator.failure is not None:
         say(str(generator.failure))
+    if runs.poll() is not None:
+        said = Path("pipeline.log").read_text(errors="replace").strip().splitlines()
+        say(f"the pipeline ended by itself: {said[-1] if said else 'without a word'}")
+    return Exit.OK if generator.failure is None and runs.poll() is None else Exit.ERROR
 
 
 def _behind(generator: Generator, pipeline: Pipeline) -> bool:

@@ -191,7 +191,8 @@ def _executed(file: Path) -> _Module:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(file.parent.resolve()))
+    # At the end: what lies beside the file shall not stand before what others import.
+    sys.path.append(str(file.parent.resolve()))
     try:
         spec.loader.exec_module(module)
     except InvalidDefinition as error:

@@ -1,6 +1,6 @@
 """The sample pipeline of ``./run``: three tables from page views, purchases and sensor readings.
 
-It is a pipeline file as any other: mainstem pipeline run .../sample_tables.py --stream
+It is a pipeline file as any other: mainstem pipeline run .../samples/tables.py --stream
 """
 
 from pyspark.sql import Column, DataFrame
