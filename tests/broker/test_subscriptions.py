@@ -12,6 +12,7 @@ from mainstem.core.dead_letters import origin_of, revived
 from mainstem.core.errors import (
     InvalidName,
     InvalidSetting,
+    OffsetOutOfRange,
     Overloaded,
     StaleDelivery,
     UnknownPartition,
@@ -575,3 +576,33 @@ def test_a_subscription_that_is_deleted_holds_nobody_up() -> None:
     desk.subscriptions.delete("orders", "emails")
 
     desk.publish(b"2")
+
+
+def test_a_subscription_can_be_moved_forward_and_back() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2", b"3")
+    first, _ = desk.acquire(2)
+
+    desk.subscriptions.seek("orders", "emails", {0: 2})
+    assert desk.values() == [b"3"]
+    with pytest.raises(StaleDelivery):
+        desk.ack(first)
+
+    desk.subscriptions.seek("orders", "emails", {0: 0})
+    assert desk.restarted().values() == [b"1", b"2", b"3"]
+    with pytest.raises(OffsetOutOfRange):
+        desk.subscriptions.seek("orders", "emails", {0: 4})
+    with pytest.raises(UnknownPartition):
+        desk.subscriptions.seek("orders", "emails", {1: 0})
+
+
+def test_a_partition_without_anything_new_is_not_read_again() -> None:
+    desk = Desk()
+    desk.publish(b"1")
+    (delivery,) = desk.acquire(5)
+    assert desk.values() == []
+
+    desk.settle(Outcome.RELEASE, delivery)
+    assert desk.values() == [b"1"]
+    desk.publish(b"2")
+    assert desk.values() == [b"2"]

@@ -271,3 +271,14 @@ def test_a_connected_stem_says_that_it_has_no_queues_yet(tmp_path: Path) -> None
             stem.queue("orders", name="emails")
         with pytest.raises(Unsupported, match="not served"):
             _ = stem.queues
+
+
+def test_events_that_a_restart_took_away_are_not_taken_for_settled(tmp_path: Path) -> None:
+    with mainstem.open(tmp_path) as stem:
+        stem.topics.create("orders", durability="memory")
+        stem.publish_many("orders", ["1", "2"])
+        assert drained(stem) == ["1", "2"]
+
+    with mainstem.open(tmp_path) as stem:
+        stem.publish("orders", "3")
+        assert drained(stem) == ["3"]

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from mainstem.broker.backlog import Backlog
-from mainstem.broker.subscription import Order, SubscriptionKey, SubscriptionSettings
+from mainstem.broker.subscription import Order, SubscriptionKey, SubscriptionSettings, WindowSet
 from mainstem.broker.subscription_fold import SubscriptionFold
 from mainstem.broker.topics import Topic
 from mainstem.broker.transactions import Transactions
 from mainstem.broker.window import Window
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
 from mainstem.core.event import Event
-from mainstem.log.port import Log, PartitionId
+from mainstem.log.port import Bounds, Log, PartitionId
 
 Call = Callable[[], None]
 Chosen = tuple[Window, Event]
@@ -105,6 +105,12 @@ class LiveSubscription:
         """Return events that were delivered before, those that are still there."""
         return self._backlogs[number].again(offsets)
 
+    def move(self, number: int, at: WindowSet) -> None:
+        """Forget what is out or waits in a partition, and go on from elsewhere."""
+        keyed, most = self.settings.order is Order.KEY, self.settings.max_deliveries
+        self.windows[number] = Window(at, most, keyed=keyed)
+        self.begin(number)
+
     def begin(self, number: int) -> None:
         """Read from where the window is, as it was moved."""
         self._backlogs[number].begin(self.windows[number].next)
@@ -154,7 +160,9 @@ class LiveSubscription:
 
     def _choose_in(self, number: int, limit: int) -> Iterator[Chosen]:
         window, backlog = self.windows[number], self._backlogs[number]
-        self._keep_within(number)
+        bounds = self._keep_within(number)
+        if window.seen is not None and bounds.tail <= window.seen and not window.may_have_ready:
+            return
         if window.lacks_keys:
             found = backlog.again(window.entries)
             window.know_keys({at: event.key for at, event in found.items()})
@@ -202,12 +210,13 @@ class LiveSubscription:
             window.seen = max(tail, window.next)
         return event
 
-    def _keep_within(self, number: int) -> None:
-        """Count what was deleted before it was settled."""
+    def _keep_within(self, number: int) -> Bounds:
+        """Count what was deleted before it was settled; return what the partition holds."""
         window = self.windows[number]
-        start = self._log.bounds(PartitionId(self.key.topic_id, number)).start
-        if start > window.start:
+        bounds = self._log.bounds(PartitionId(self.key.topic_id, number))
+        if bounds.start > window.start:
             was = window.next
-            window.lost(start)
+            window.lost(bounds.start)
             if window.next != was:
                 self.begin(number)
+        return bounds

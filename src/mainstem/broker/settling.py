@@ -115,6 +115,8 @@ class Settling:
         """Make dead letters of what was delivered too often; return whether there was any."""
         plan = Plan()
         for number, window in live.windows.items():
+            if not window.spent:
+                continue
             reasons = {at: window.entries[at].reason or _NEVER_SETTLED for at in window.spent}
             self._bury(live, number, dict(sorted(reasons.items())), plan)
         # They are buried later if there is no room now.

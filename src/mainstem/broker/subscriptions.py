@@ -40,6 +40,7 @@ from mainstem.broker.window import Back, Window
 from mainstem.core.dead_letters import topic_of
 from mainstem.core.errors import (
     MainstemError,
+    OffsetOutOfRange,
     StaleDelivery,
     UnknownPartition,
     UnknownSubscription,
@@ -121,6 +122,28 @@ class Subscriptions:
             durable = self._settling.write(self.fold.remove(key))
             live = self._live.pop(key, None)
             self._settling.calls += [] if live is None else live.take_waiting()
+        return durable
+
+    def seek(self, topic: str, name: str, offsets: Mapping[int, int]) -> Durable:
+        """Go on from other offsets, forward or back; what is out there cannot be settled any more.
+
+        Raises OffsetOutOfRange, UnknownPartition; nothing was moved then.
+        """
+        with self._turn():
+            live = self._opened(topic, name)
+            changes: list[SubscriptionChange] = []
+            for number, offset in offsets.items():
+                start, tail = self._state.log.bounds(self._state.at(topic, number))[:2]
+                if not start <= offset <= tail:
+                    place = f"partition {number} of topic {topic!r}"
+                    raise OffsetOutOfRange(place, offset, start, tail)
+                key = WindowKey(name, live.key.topic_id, number)
+                missed = live.windows[number].missed
+                changes.append(SubscriptionChange(key, WindowSet(offset, missed=missed)))
+            durable = self._settling.write(changes)
+            for number in offsets:
+                live.move(number, self.fold.window(live.key, number))
+            self._settling.calls += live.take_waiting()
         return durable
 
     def settings(self, topic: str, name: str) -> SubscriptionSettings | None:
@@ -238,8 +261,9 @@ class Subscriptions:
         """Call ``wake`` once there may be something to acquire that was not there before.
 
         Acquire before, or else the ends of the partitions are not known, and once more after, as
-        something may have happened in between. Calls come from any thread, perhaps more than one.
-        What time brings does not wake: see ``wait_ms``. Returns what takes the watch back.
+        something may have happened in between. Calls come from any thread, perhaps more than one,
+        and while the lock is held: ``wake`` leaves a note and calls nothing here. What time brings
+        does not wake: see ``wait_ms``. Returns what takes the watch back.
         """
         with self._lock:
             live = self._opened(topic, name)

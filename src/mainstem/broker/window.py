@@ -85,6 +85,11 @@ class Window:
         return len(self.locks)
 
     @property
+    def may_have_ready(self) -> bool:
+        """Whether it is worth asking for what is to be delivered again."""
+        return bool(self._ready)
+
+    @property
     def lacks_keys(self) -> bool:
         """Whether the keys of entries must be told (``know_keys``) before anything is taken."""
         return self.keyed and self.lines is None
