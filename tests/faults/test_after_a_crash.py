@@ -295,3 +295,22 @@ def test_a_recovery_that_was_interrupted_is_not_taken_for_damage(
         found = opened(SimFiles(crash.image))
         assert not [each for each in found.recovery.findings if "is missing" in each], crash.what
         assert found.bounds(A0).tail == 1
+
+
+def test_a_topic_deleted_while_it_is_compacted_leaves_nothing_behind(files: SimFiles) -> None:
+    log = opened(files)
+    log.ensure(C, "compacted", COMPACTED)
+    for number in range(12):
+        log.append([(C, batch(b"%d" % number * 400, key=b"k"))])
+        log.committer.commit()
+
+    def delete_once(kind: str, path: str) -> None:
+        if kind == "sync" and path.endswith("-1.seg"):
+            allow(files)
+            log.delete([C])
+
+    files.before = delete_once
+    log.upkeep.tick()
+
+    assert C not in log._partitions
+    assert not [path for path in (*files.names_of, *files.dirs) if C.topic_id in path]

@@ -56,6 +56,9 @@ class Upkeep:
         self._ticking = threading.Lock()
         self._dirty: dict[PartitionId, DiskPartition] = {}
         self._trash: list[str] = []
+        """Files to remove once it is durable that they are not needed."""
+        self._emptied: list[str] = []
+        """Directories of deleted partitions, to be removed after their files."""
         self._spare: str | None = None
         self._bytes = self._batches = 0
         self._overdue = False
@@ -103,7 +106,7 @@ class Upkeep:
         self._dirty.pop(partition.id, None)
         for segment in partition.segments:
             self._throw_away(segment)
-        self._trash.append(partition.directory)
+        self._emptied.append(partition.directory)
 
     @property
     def due(self) -> bool:
@@ -449,16 +452,23 @@ class Upkeep:
     def _empty_trash(self) -> None:
         """Remove files that the write-ahead log durably says are not needed."""
         with self._lock:
-            if not self._trash:
+            if not self._trash and not self._emptied:
                 return
             self._committer.gather()
             trash, self._trash = self._trash, []
+            emptied, self._emptied = self._emptied, []
         self._committer.commit()
         if self._committer.failed is not None:
             return
         for path in trash:
             self._handles.drop(path)
             self._remove(path)
+        for directory in emptied:
+            # A checkpoint that was under way may have saved an index meanwhile.
+            for name in self._files.names(directory):
+                if name.endswith((".seg", ".idx")):
+                    self._remove(f"{directory}/{name}")
+            self._remove(directory)
 
     def _remove(self, path: str) -> None:
         try:
