@@ -1,5 +1,7 @@
 """Subscriptions: events are shared one by one, each is settled once, and what fails comes again."""
 
+from collections.abc import Sequence
+
 import pytest
 from tests.broker.brokers import LateLog, publish, read_all, values
 from tests.broker.queues import LOCK_MS, Desk
@@ -8,20 +10,22 @@ from tests.broker.transactors import Bank
 from mainstem.broker.overload import Held
 from mainstem.broker.publishing import Published
 from mainstem.broker.subscription import Order, Outcome, Settlement, SubscriptionSettings
-from mainstem.core.dead_letters import origin_of, revived
+from mainstem.core.dead_letters import MAX_REASON, origin_of, revived
 from mainstem.core.errors import (
     InvalidName,
     InvalidSetting,
     OffsetOutOfRange,
     Overloaded,
     StaleDelivery,
+    StorageFull,
     UnknownPartition,
     UnknownSubscription,
     UnknownTopic,
 )
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
-from mainstem.log.port import PartitionId
+from mainstem.log.memory import MemoryLog
+from mainstem.log.port import Appended, PartitionId, WritableBatch
 
 
 def test_owners_share_the_events_one_by_one() -> None:
@@ -221,6 +225,49 @@ def test_a_dead_letter_and_its_settlement_are_one_append() -> None:
     desk.nack(*desk.acquire())
 
     assert len(log.commits) == 1
+
+
+class FullLog(MemoryLog):
+    """A log that may have no room for anything more."""
+
+    is_full = False
+
+    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+        if self.is_full:
+            raise StorageFull("no space is left")
+        return super().append(batches)
+
+
+def test_without_room_for_a_dead_letter_nothing_is_settled() -> None:
+    log = FullLog()
+    desk = Desk(log, max_deliveries=1)
+    desk.publish(b"1", b"2")
+    desk.nack(desk.acquire()[0])
+    (delivery,) = desk.acquire()
+
+    log.is_full = True
+    with pytest.raises(StorageFull):
+        desk.nack(delivery)
+    desk.clock.now_ms += LOCK_MS
+    desk.broker.tick()
+    assert desk.values() == []
+
+    log.is_full = False
+    desk.broker.tick()
+    assert values(read_all(desk.broker, "orders.dead")) == [b"1", b"2"]
+    assert desk.restarted().values() == []
+
+
+def test_a_reason_is_cut_to_what_a_header_should_hold() -> None:
+    desk = Desk()
+    desk.publish(b"bad")
+
+    desk.settle(Outcome.REJECT, *desk.acquire(), reason="\ud800" + "x" * 10_000_000)
+
+    (letter,) = read_all(desk.broker, "orders.dead")
+    origin = origin_of(letter)
+    assert origin is not None
+    assert origin.reason == "?" + "x" * (MAX_REASON - 1)
 
 
 def test_no_more_is_out_than_the_cap_and_the_credit_allow() -> None:

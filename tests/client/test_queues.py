@@ -263,6 +263,14 @@ def test_what_means_nothing_is_refused(memory: mainstem.EmbeddedStem) -> None:
         memory.queue("orders", name="emails", lock_s=0)
     with pytest.raises(InvalidSetting):
         memory.queue("orders", name="emails", start=-1)
+    memory.publish("orders", "1")
+    delivery = next(memory.queue("orders", name="emails"))
+    for seconds in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(InvalidSetting, match="delay_s"):
+            delivery.nack(delay_s=seconds)
+        with pytest.raises(InvalidSetting, match="lock_s"):
+            memory.queue("orders", name="emails", lock_s=seconds)
+    delivery.ack()
 
 
 def test_a_connected_stem_says_that_it_has_no_queues_yet(tmp_path: Path) -> None:

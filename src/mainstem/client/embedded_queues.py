@@ -9,7 +9,7 @@ from mainstem.broker.broker import Broker
 from mainstem.broker.subscription import SubscriptionSettings
 from mainstem.broker.subscription_states import SubscriptionState
 from mainstem.client.queues import Order, QueuedEvent, QueueInfo, QueuePartition
-from mainstem.client.seat import Seat
+from mainstem.client.seat import Seat, milliseconds
 from mainstem.client.starts import check_start, offset_of
 from mainstem.client.stem import Start
 from mainstem.core.errors import InvalidSetting
@@ -77,7 +77,7 @@ def _altered(
     if max_deliveries is not None:
         changes["max_deliveries"] = max_deliveries or None
     if lock_s is not None:
-        changes["lock_ms"] = round(lock_s * 1000)
+        changes["lock_ms"] = milliseconds(lock_s, "lock_s")
     if order is not None:
         changes["order"] = order
     merged = {name: getattr(was, name) for name in was.__struct_fields__} | changes

@@ -5,11 +5,20 @@ from contextlib import suppress
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.subscription import Delivery, Outcome, Settlement
-from mainstem.core.errors import Closed, UnknownSubscription, UnknownTopic
+from mainstem.core.errors import Closed, InvalidSetting, UnknownSubscription, UnknownTopic
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 Call = Callable[[], None]
+
+_MAX_S = 10 * 365 * 86_400
+
+
+def milliseconds(seconds: float, name: str) -> int:
+    """Return a time that a program gave, in milliseconds; refuse what is none."""
+    if not 0 <= seconds <= _MAX_S:
+        raise InvalidSetting(f"{name} must be 0 to {_MAX_S} seconds, not {seconds}")
+    return round(seconds * 1000)
 
 
 class Seat:
@@ -41,7 +50,8 @@ class Seat:
         """Settle a delivery; raises StaleDelivery."""
         self.check_open()
         place = (given.event.partition, given.event.offset)
-        settlement = Settlement(*place, outcome, given.lease, round(delay_s * 1000), reason)
+        delay_ms = milliseconds(delay_s, "delay_s")
+        settlement = Settlement(*place, outcome, given.lease, delay_ms, reason)
         settled = self._subscriptions.settle(*self._place, self.consumer, [settlement])
         for error in settled.refused.values():
             raise error

@@ -7,6 +7,8 @@ from mainstem.core.event import Event
 PREFIX = "mainstem-"
 """How the headers begin that tell of the failure; all others are the event's own."""
 SUFFIX = ".dead"
+MAX_REASON = 1_000
+"""Characters of a reason that are kept: errors may quote whole documents."""
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -35,7 +37,7 @@ def buried(event: Event, subscription: str, deliveries: int, reason: str) -> Eve
         "timestamp-ms": event.timestamp_ms,
         "subscription": subscription,
         "deliveries": deliveries,
-        "reason": reason,
+        "reason": reason[:MAX_REASON],
     }
     told = tuple(
         (PREFIX + name, str(value).encode("utf-8", "replace")) for name, value in ours.items()
