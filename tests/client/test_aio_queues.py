@@ -45,7 +45,7 @@ def test_who_waits_gets_what_is_published_and_what_is_given_back() -> None:
             again = await waiting
             assert again is not None
             again.renew()
-            await again.ack()
+            await other.ack_many([again])
             return [first.count, again.count]
 
     assert asyncio.run(work()) == [1, 2]

@@ -290,3 +290,17 @@ def test_events_that_a_restart_took_away_are_not_taken_for_settled(tmp_path: Pat
     with mainstem.open(tmp_path) as stem:
         stem.publish("orders", "3")
         assert drained(stem) == ["3"]
+
+
+def test_many_are_acked_in_one_write(stem: mainstem.EmbeddedStem) -> None:
+    stem.publish_many("orders", [str(number) for number in range(50)])
+    queue = stem.queue("orders", name="emails")
+    deliveries = queue.poll_many(50)
+    before = stem.topics.show("__mainstem_subscriptions").events
+
+    queue.ack_many(deliveries[:40])
+
+    assert stem.topics.show("__mainstem_subscriptions").events == before + 1
+    with pytest.raises(StaleDelivery):
+        queue.ack_many(deliveries[39:])
+    assert stem.queues.show("orders", "emails").out == 0

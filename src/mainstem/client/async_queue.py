@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -119,6 +119,13 @@ class AsyncQueue:
         """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
         self._seat.check_open()
         return await self._take(max(1, limit), timeout)
+
+    async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
+        """Ack deliveries of this consumer in one write; durable on return.
+
+        Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
+        """
+        await until_durable(self._seat.ack_many(each.event for each in deliveries))
 
     async def close(self) -> None:
         """Give back what was not settled; it comes again at once, and this does not count."""

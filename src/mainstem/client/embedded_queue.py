@@ -1,7 +1,7 @@
 """A queue on the log of this process: deliveries that wait in the thread of their consumer."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -9,6 +9,7 @@ from typing import Self
 
 from mainstem.broker import subscription as broker_side
 from mainstem.broker.subscription import Outcome
+from mainstem.client.queues import Delivery
 from mainstem.client.seat import Seat
 from mainstem.core.errors import Closed, StaleDelivery
 from mainstem.core.event import Event
@@ -116,6 +117,13 @@ class EmbeddedQueue:
         """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
         self._seat.check_open()
         return self._take(max(1, limit), timeout)
+
+    def ack_many(self, deliveries: Iterable[Delivery]) -> None:
+        """Ack deliveries of this consumer in one write; durable on return.
+
+        Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
+        """
+        self._seat.ack_many(each.event for each in deliveries).wait()
 
     def close(self) -> None:
         """Give back what was not settled; it comes again at once, and this does not count."""

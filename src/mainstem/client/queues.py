@@ -4,7 +4,7 @@ A queue is a fine subscription as its consumers see it: they share the events of
 and each delivery is settled once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
@@ -123,6 +123,12 @@ class Queue(Protocol):
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> Sequence[Delivery]:
         """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+
+    def ack_many(self, deliveries: Iterable[Delivery]) -> None:
+        """Ack deliveries of this consumer in one write; durable on return.
+
+        Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
+        """
 
     def close(self) -> None:
         """Give back what was not settled; it comes again at once, and this does not count."""

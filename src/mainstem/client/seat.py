@@ -1,11 +1,12 @@
 """A consumer's place at a queue, however its deliveries are waited for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.subscription import Delivery, Outcome, Settlement
 from mainstem.core.errors import Closed, InvalidSetting, UnknownSubscription, UnknownTopic
+from mainstem.core.event import Event
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
@@ -51,12 +52,12 @@ class Seat:
         self.check_open()
         place = (given.event.partition, given.event.offset)
         delay_ms = milliseconds(delay_s, "delay_s")
-        settlement = Settlement(*place, outcome, given.lease, delay_ms, reason)
-        settled = self._subscriptions.settle(*self._place, self.consumer, [settlement])
-        for error in settled.refused.values():
-            raise error
-        self._last = settled.durable
-        return settled.durable
+        return self._settle([Settlement(*place, outcome, given.lease, delay_ms, reason)])
+
+    def ack_many(self, events: Iterable[Event]) -> Durable:
+        """Ack what is out of these events, in one write; then StaleDelivery if one was not."""
+        self.check_open()
+        return self._settle([Settlement(*event.position) for event in events])
 
     def settle_after(self, given: Delivery, error: BaseException | None) -> None:
         """Settle a delivery as its block ended: with an error, interrupted, or well."""
@@ -101,6 +102,13 @@ class Seat:
                 durable = self._subscriptions.leave(*self._place, self.consumer)
                 self._last = self._last if durable is AT_ONCE else durable
         return self._last
+
+    def _settle(self, settlements: Sequence[Settlement]) -> Durable:
+        settled = self._subscriptions.settle(*self._place, self.consumer, settlements)
+        self._last = settled.durable
+        for error in settled.refused.values():
+            raise error
+        return settled.durable
 
     def forget(self, reason: str) -> None:
         """Be closed without giving anything back."""
