@@ -653,3 +653,19 @@ def test_a_partition_without_anything_new_is_not_read_again() -> None:
     assert desk.values() == [b"1"]
     desk.publish(b"2")
     assert desk.values() == [b"2"]
+
+
+def test_the_order_can_be_changed_while_events_are_out() -> None:
+    desk = Desk(order=Order.KEY)
+    desk.publish(b"1", b"2", b"3", key=b"k")
+    (first,) = desk.acquire(5)
+
+    desk.subscriptions.create("orders", "emails", SubscriptionSettings(order=Order.NONE))
+    second, third = desk.acquire(5)
+    assert [second.event.value, third.event.value] == [b"2", b"3"]
+
+    desk.subscriptions.create("orders", "emails", SubscriptionSettings(order=Order.KEY))
+    desk.nack(second, third)
+    assert desk.values() == []
+    desk.ack(first)
+    assert desk.values() == [b"2"]
