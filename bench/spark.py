@@ -354,7 +354,8 @@ def main() -> None:
     scratch = Path(tempfile.mkdtemp(prefix="mainstem-bench-"))
     server = Mainstem(scratch / "served", "disk")
     server.start()
-    spark = spark_session("local[2]", **{"spark.jars": ",".join(map(str, JARS))})
+    conf = {"spark.jars": ",".join(map(str, JARS))} if JARS else {}
+    spark = spark_session("local[2]", **conf)
     try:
         bench = Bench(spark, server.address, scratch, given.rows)
         bench.fill()

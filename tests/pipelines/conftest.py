@@ -29,6 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """The only session: a JVM takes many seconds to start."""
     scratch = tmp_path_factory.mktemp("spark")
+    jars = sorted(CONNECTOR.glob("*.jar"))
     try:
         session = spark_session(
             "local[2]",
@@ -37,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
                 "spark.sql.warehouse.dir": str(scratch / "warehouse"),
                 "spark.sql.shuffle.partitions": "2",
                 "spark.driver.memory": "1g",
-                "spark.jars": ",".join(map(str, CONNECTOR.glob("*.jar"))),
+                **({"spark.jars": ",".join(map(str, jars))} if jars else {}),
             },
         )
     except (MissingJava, MissingSpark) as missing:
