@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.long import LONG
 from tests.pipelines.worlds import (
     BEGIN_MS,
     MINUTE_MS,
@@ -100,7 +101,7 @@ def test_a_stream_chunks_and_a_replay_give_the_same_tables(
     shown_equal(spark, tmp_path, monkeypatch, some_world(1), FEW)
 
 
-@pytest.mark.peers
+@pytest.mark.skipif(not LONG, reason="takes half an hour: ./test --long")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_dozen_definitions_give_the_same_tables_in_every_way(
