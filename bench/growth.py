@@ -163,7 +163,7 @@ def section(figures: dict[Size, Figures], about: str) -> str:
         "read": "read the newest, events/s",
         "read_oldest": "read the oldest (batches of 1; with gigabytes, of 1,000), events/s",
         "publish_one_spread": "publish, one event, over all topics in turn",
-        "raw_spread": "for comparison: the same bytes written to as many bare files (4,000 at most) in turn",
+        "raw_spread": "for comparison: the same bytes to as many bare files, 4,000 at most",
         "publish_hundred_spread": "publish_many, 100 events, over all topics in turn",
         "read_spread": "subscribe to a topic, read one event, close; of up to 1,000 topics",
     }
