@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.long import LONG
 from tests.serving import serving
 
 import mainstem
 from mainstem import pipelines as p
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.skipif(not LONG, reason="takes half an hour: ./test --long"),
+    pytest.mark.timeout(1800),
+]
 
 DYING = Path(__file__).with_name("dying.py")
 COUNT = 400
