@@ -476,3 +476,23 @@ def test_without_descriptors_the_others_are_served_and_newcomers_later(loop: str
         await served.server.close()
 
     run(loop, scenario)
+
+
+@each_loop
+def test_a_peer_that_has_just_gone_does_not_keep_the_others_from_draining(loop: str) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        gone = socket.create_connection(served.server.address)
+        reader, writer = await served.connect()
+        await until(lambda: len(served.conversations) == 2)
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+        gone.close()
+        await served.server.drain(1, asyncio.Event())
+
+        assert await reader.read() == b""
+        writer.close()
+        await served.server.close()
+
+    run(loop, scenario)

@@ -230,7 +230,11 @@ class Connection(asyncio.BufferedProtocol):
         self._let_go()
         self._read(True)
         # Closing with requests unread would reset the connection, and answers may be lost by that.
-        self._transport.write_eof()
+        try:
+            self._transport.write_eof()
+        except OSError:
+            # The peer has gone already, and we have not been told yet.
+            self.abort()
 
     def abort(self) -> None:
         """Close at once."""
