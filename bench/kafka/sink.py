@@ -26,6 +26,7 @@ from bench.kafka.canned import FETCH, PRODUCE, REQUEST, Fetched, Produced
 READ_BYTES = 256 * 1024
 KEPT_BYTES = 256
 """Of a produce request: more than enough to answer it."""
+EMPTY_AFTER_S = 0.1
 _OFFSET = Struct(">q")
 _LAST_DELTA = Struct(">i")
 
@@ -199,12 +200,18 @@ class Connection(asyncio.BufferedProtocol):
         partition = canned.fetched(0, sink.next_offset, len(records))
         self.transport.write(head + partition + records)
 
-    def _send_stretches(self, fetch: Fetched, correlation_id: int) -> None:
+    def _send_stretches(self, fetch: Fetched, correlation_id: int, waited: bool = False) -> None:
+        if self.transport.is_closing():
+            return
         sink = self._sink
         nothing = (0, 0, 0)
         found = [(each, sink.stretches.get((each, at), nothing)) for each, at in fetch.offsets]
         size = sum(length for _, (_, _, length) in found)
-        if not size:
+        if not size and not waited:
+            # A client asks for some partitions before it asks for all, and for one thing at a time.
+            asyncio.get_running_loop().call_later(
+                EMPTY_AFTER_S, self._send_stretches, fetch, correlation_id, True
+            )
             return
         head = fetch.head(correlation_id, len(found), size)
         socket = self.transport.get_extra_info("socket").fileno()
