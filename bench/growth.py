@@ -185,7 +185,9 @@ def section(figures: dict[Size, Figures], about: str) -> str:
         f"## How cost grows\n\n{about} In brackets the share of "
         "the first column, median of the shares of each round. Events of 100 bytes, topics of one "
         "partition, durability disk, through `mainstem.open`; the files are in the page cache. "
-        "Publishing and reading is done on the topic that holds the gigabytes.\n\n"
+        "Publishing and reading is done on the topic that holds the gigabytes. One event to every "
+        "topic in turn finds neither a topic nor its file in the processor's caches: the row of "
+        "bare files shows how much of that is the file system's part.\n\n"
         "![Rates with growing numbers of topics and gigabytes](growth.svg)\n\n" + "\n".join(lines)
     )
 
