@@ -14,7 +14,8 @@ GROWTH = (
 WIDTH, HEIGHT = 760, 330
 LEFT, TOP, BOTTOM = 60, 56, 262
 HIGHEST = 1.4
-BAR, GAP = 24, 34
+BAR, WIDEST = 24, 160
+"""A bar, and what a cluster with its words takes at most."""
 
 Row = dict[str, float]
 
@@ -48,9 +49,9 @@ def clusters(
         y = height(share)
         parts.append(line(y, "#718096" if share in (0, 1) else "#cbd5e0"))
         parts.append(text(LEFT - 8, y + 4, f"{share:.0%}", anchor="end"))
-    step = min(len(series) * BAR + GAP, (WIDTH - LEFT - 30) / len(bars))
+    step = min(WIDEST, (WIDTH - LEFT - 20) / len(bars))
     for number, each in enumerate(bars):
-        parts += cluster(LEFT + 20 + number * step, series, each)
+        parts += cluster(LEFT + (number + 0.5) * step, series, each)
     for number, (name, colour) in enumerate(series):
         x = LEFT + number * 190
         parts.append(f'<rect x="{x}" y="32" width="11" height="11" fill="{colour}"/>')
@@ -59,8 +60,9 @@ def clusters(
     return "\n".join([*parts, "</svg>\n"])
 
 
-def cluster(x: float, series: Sequence[tuple[str, str]], bars: Bars) -> list[str]:
+def cluster(centre: float, series: Sequence[tuple[str, str]], bars: Bars) -> list[str]:
     parts = []
+    x = centre - len(series) * BAR / 2
     for number, ((_, colour), share) in enumerate(zip(series, bars.shares, strict=True)):
         top = height(min(share, HIGHEST))
         left = x + number * BAR
@@ -70,9 +72,8 @@ def cluster(x: float, series: Sequence[tuple[str, str]], bars: Bars) -> list[str
         )
         middle = left + (BAR - 3) / 2
         parts.append(text(middle, top - 4, f"{share:.0%}", anchor="middle", size=9))
-    centre = x + len(series) * BAR / 2
     for number, words in enumerate(bars.words):
-        parts.append(text(centre, BOTTOM + 16 + 15 * number, words, anchor="middle", size=11))
+        parts.append(text(centre, BOTTOM + 16 + 15 * number, words, anchor="middle", size=10))
     return parts
 
 
