@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from mainstem.broker.classic_groups import ClassicGroups
 from mainstem.broker.cursors import Cursor
+from mainstem.broker.group_configs import GroupConfigs
 from mainstem.broker.groups import HAND_OVER_MS
 from mainstem.broker.lags import GroupState, Lag, group_state, lag
 from mainstem.broker.limits import Limits
@@ -69,6 +70,7 @@ class Broker:
         self._state = State(log, hand_over_ms)
         self._state.load(now_ms())
         self._monotonic_ms = monotonic_ms or now_ms
+        self.group_configs = GroupConfigs(self._state, now_ms)
         self.classic = ClassicGroups(
             self._state, now_ms, monotonic_ms=monotonic_ms, limits=limits.groups
         )

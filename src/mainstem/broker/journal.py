@@ -24,6 +24,7 @@ GENERATIONS = "__mainstem_generations"
 PRODUCERS = "__mainstem_producers"
 TRANSACTIONS = "__mainstem_transactions"
 SUBSCRIPTIONS = "__mainstem_subscriptions"
+GROUP_CONFIGS = "__mainstem_group_configs"
 IDS = {
     TOPICS: f"{0x10:032x}",
     CURSORS: f"{0x11:032x}",
@@ -31,6 +32,7 @@ IDS = {
     PRODUCERS: f"{0x13:032x}",
     TRANSACTIONS: f"{0x14:032x}",
     SUBSCRIPTIONS: f"{0x15:032x}",
+    GROUP_CONFIGS: f"{0x16:032x}",
 }
 """Fixed, so that the state can be found before anything is known."""
 SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)

@@ -1,7 +1,8 @@
-"""DescribeConfigs, AlterConfigs and their like: topic settings under their names."""
+"""DescribeConfigs, AlterConfigs and their like: settings of topics, groups and the broker."""
 
 from collections.abc import Iterable
 
+from mainstem.broker.group_configs import KNOWN as OF_GROUPS
 from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.kafka.adapter import configs
@@ -28,15 +29,16 @@ ALTER_FIRST, ALTER_LAST = 0, 2
 INCREMENTAL_FIRST, INCREMENTAL_LAST = 0, 1
 LIST_FIRST, LIST_LAST = 0, 1
 
-_TOPIC, _BROKER = 2, 4
-_WITHOUT_ANY = frozenset({8, 16, 32})
-"""Loggers of brokers, metrics of clients, and groups: nothing can be set for them here."""
-_OF_TOPIC, _STATIC, _DEFAULT = 1, 4, 5
+_TOPIC, _BROKER, _GROUP = 2, 4, 32
+_WITHOUT_ANY = frozenset({8, 16})
+"""Loggers of brokers and metrics of clients: nothing can be set for them here."""
+_OF_TOPIC, _STATIC, _DEFAULT, _OF_GROUP = 1, 4, 5, 8
+_TEXT, _NUMBER = 2, 3
 _SET, _DELETE = 0, 1
 
 
 def describe(asked: Asked, request: DescribeConfigsRequest, reply: Reply) -> None:
-    """Show the settings of topics and of the broker."""
+    """Show the settings of topics, groups and the broker."""
     results = [_described(asked.service, each) for each in request.resources]
     reply(DescribeConfigsResponse(results=results))
 
@@ -75,11 +77,25 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
                 ("group.initial.rebalance.delay.ms", "0"),
             )
         ]
-    raise InvalidSetting(f"resources of type {kind} have no settings here; topics and brokers do")
+    if kind == _GROUP:
+        return [
+            DescribedConfig(
+                key,
+                value,
+                False,
+                _DEFAULT if default else _OF_GROUP,
+                config_type=_NUMBER if OF_GROUPS[key].is_number else _TEXT,
+                documentation=OF_GROUPS[key].about,
+            )
+            for key, value, default in service.broker.group_configs.shown(name)
+        ]
+    raise InvalidSetting(
+        f"resources of type {kind} have no settings here; topics, groups and brokers do"
+    )
 
 
 def alter(asked: Asked, request: AlterConfigsRequest, reply: Reply) -> None:
-    """Replace all settings of topics: what is not named becomes the default again."""
+    """Replace all settings of topics or groups: what is not named is by default again."""
     responses = [
         _altered(
             asked.service,
@@ -132,8 +148,13 @@ def _altered(
 ) -> AlteredConfigs:
     kind, name = resource
     try:
+        if kind == _GROUP:
+            service.broker.group_configs.alter(
+                name, dict(named), fresh=fresh, validate_only=validate_only
+            )
+            return AlteredConfigs(0, None, kind, name)
         if kind != _TOPIC:
-            raise InvalidSetting("only settings of topics can be changed while it runs")
+            raise InvalidSetting("only settings of topics and groups can be changed while it runs")
         settings = service.broker.topic(name).settings
         changes = configs.changes(named)
         if fresh:
@@ -162,8 +183,8 @@ def list_all(asked: Asked, request: ListConfigResourcesRequest, reply: Reply) ->
     if asked.header.api_version == 0:
         reply(ListConfigResourcesResponse())
         return
-    kinds = set(request.resource_types) or {_TOPIC, _BROKER}
-    if kinds - {_TOPIC, _BROKER} - _WITHOUT_ANY:
+    kinds = set(request.resource_types) or {_TOPIC, _BROKER, _GROUP}
+    if kinds - {_TOPIC, _BROKER, _GROUP} - _WITHOUT_ANY:
         reply(ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION))
         return
     found: list[ConfigResource] = []
@@ -171,4 +192,7 @@ def list_all(asked: Asked, request: ListConfigResourcesRequest, reply: Reply) ->
         found += [ConfigResource(each.name, _TOPIC) for each in service.broker.topics()]
     if _BROKER in kinds:
         found.append(ConfigResource(str(service.settings.node_id), _BROKER))
+    if _GROUP in kinds:
+        names = service.broker.group_configs.names()
+        found += [ConfigResource(each, _GROUP) for each in names]
     reply(ListConfigResourcesResponse(config_resources=found))

@@ -1,0 +1,265 @@
+"""Settings of single groups: a fold over the topic ``__mainstem_group_configs``.
+
+A group has settings whether or not it has members, or ever had any: they hold for whoever joins
+under its name. ``KNOWN`` is every setting there is; whoever adds a kind of group adds its names
+there, each with its default and what it may be. Values are kept as texts, as they were given.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.broker.journal import GROUP_CONFIGS, Journal
+from mainstem.broker.share_starts import check_start
+from mainstem.broker.state import State
+from mainstem.core.errors import InvalidSetting
+from mainstem.core.names import check_group
+from mainstem.log.port import Durable
+
+MAX_GROUPS = 100_000
+"""How many groups may have settings of their own."""
+
+Check = Callable[[str], None]
+
+
+class GroupSetting(msgspec.Struct, frozen=True):
+    """One setting of a group: what it means, what it is unless it is set, and what it may be."""
+
+    about: str
+    default: str
+    check: Check
+    """Raises ValueError, with a reason, for a text that it may not be."""
+    is_number: bool = True
+
+
+def whole(least: int, most: int) -> Check:
+    """Return a check for whole numbers within bounds."""
+
+    def check(text: str) -> None:
+        # int() also takes spaces, underscores, and digits of every script.
+        if not text.isascii() or not text.isdigit() or not least <= int(text[:20]) <= most:
+            raise ValueError(f"it must be a whole number, {least} to {most}")
+
+    return check
+
+
+def one_of(*words: str) -> Check:
+    """Return a check for a choice of words."""
+
+    def check(text: str) -> None:
+        if text not in words:
+            raise ValueError(f"choose {' or '.join(words)}")
+
+    return check
+
+
+CONSUMER_SESSION_TIMEOUT = "consumer.session.timeout.ms"
+CONSUMER_HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+
+KNOWN: dict[str, GroupSetting] = {
+    CONSUMER_SESSION_TIMEOUT: GroupSetting(
+        "How long a member of a consumer group may be silent before it is taken out.",
+        "45000",
+        whole(1_000, 1_800_000),
+    ),
+    CONSUMER_HEARTBEAT_INTERVAL: GroupSetting(
+        "How often members of a consumer group show themselves, and hear of what has changed.",
+        "1000",
+        whole(100, 600_000),
+    ),
+    "share.session.timeout.ms": GroupSetting(
+        "How long a member of a share group may be silent before it is taken out.",
+        "45000",
+        whole(1_000, 1_800_000),
+    ),
+    "share.heartbeat.interval.ms": GroupSetting(
+        "How often members of a share group show themselves, and hear of what has changed.",
+        "5000",
+        whole(100, 600_000),
+    ),
+    "share.record.lock.duration.ms": GroupSetting(
+        "How long a member of a share group may hold an event before it goes to another.",
+        "30000",
+        whole(1_000, 3_600_000),
+    ),
+    "share.delivery.count.limit": GroupSetting(
+        "After how many deliveries an event becomes a dead letter.", "5", whole(2, 1_000)
+    ),
+    "share.partition.max.record.locks": GroupSetting(
+        "How many events of a partition may be unsettled before no more are handed out.",
+        "2000",
+        whole(100, 100_000),
+    ),
+    "share.auto.offset.reset": GroupSetting(
+        "Where a share group begins in a topic that is new to it.",
+        "latest",
+        check_start,
+        is_number=False,
+    ),
+    "share.isolation.level": GroupSetting(
+        "Whether a share group waits for transactions to commit.",
+        "read_uncommitted",
+        one_of("read_uncommitted", "read_committed"),
+        is_number=False,
+    ),
+    "share.renew.acknowledge.enable": GroupSetting(
+        "Whether members may keep an event for longer.",
+        "true",
+        one_of("true", "false"),
+        is_number=False,
+    ),
+}
+"""Every setting that a group can have, by name."""
+
+LONGER_THAN: list[tuple[str, str]] = [
+    (CONSUMER_SESSION_TIMEOUT, CONSUMER_HEARTBEAT_INTERVAL),
+    ("share.session.timeout.ms", "share.heartbeat.interval.ms"),
+]
+"""Pairs of settings of which the first must be greater than the second."""
+
+
+class GroupConfigKey(msgspec.Struct, frozen=True, array_like=True, tag="group-config"):
+    """What compaction keeps the latest of: the group's name."""
+
+    group: str
+
+
+class GroupConfig(msgspec.Struct, frozen=True, tag_field="kind", tag="group-config/1"):
+    """The settings that were set for a group; all others are as by default."""
+
+    settings: dict[str, str]
+
+
+class GroupConfigChange(NamedTuple):
+    """One record of the fold."""
+
+    key: GroupConfigKey
+    value: GroupConfig | None
+
+
+class GroupConfigFold:
+    """The settings of all groups that have any."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, Mapping[str, str]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GroupConfigFold):
+            return NotImplemented
+        return self._groups == other._groups
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._groups))
+
+    def of(self, group: str) -> Mapping[str, str]:
+        """Return what was set for a group."""
+        return self._groups.get(group, {})
+
+    def text(self, group: str, name: str) -> str:
+        """Return what a setting is for a group."""
+        return self.of(group).get(name, KNOWN[name].default)
+
+    def alter(
+        self, group: str, changes: Mapping[str, str | None], *, fresh: bool = False
+    ) -> list[GroupConfigChange]:
+        """Decide to set some settings, None for the default; ``fresh``: all others by default."""
+        check_group(group)
+        was = self.of(group)
+        settings = {} if fresh else dict(was)
+        for name, text in changes.items():
+            _check(name, text)
+            if text is None:
+                settings.pop(name, None)
+            else:
+                settings[name] = text
+        for greater, smaller in LONGER_THAN:
+            most = int(settings.get(greater, KNOWN[greater].default))
+            least = int(settings.get(smaller, KNOWN[smaller].default))
+            if most <= least:
+                raise InvalidSetting(
+                    f"{greater}={most} must be greater than {smaller}={least} of group {group!r}"
+                )
+        if settings == was:
+            return []
+        if not was and len(self._groups) >= MAX_GROUPS:
+            raise InvalidSetting(f"{MAX_GROUPS} groups have settings already; delete some first")
+        value = GroupConfig(settings) if settings else None
+        return [GroupConfigChange(GroupConfigKey(group), value)]
+
+    def apply(self, change: GroupConfigChange) -> None:
+        """Make one change true; the only place where this state changes, live and on replay."""
+        if change.value is None:
+            self._groups.pop(change.key.group, None)
+        else:
+            self._groups[change.key.group] = change.value.settings
+
+
+class GroupConfigs:
+    """The door to the settings of groups; synchronous and thread-safe."""
+
+    def __init__(self, state: State, now_ms: Callable[[], int]) -> None:
+        self._state = state
+        self._now_ms = now_ms
+        self.fold = GroupConfigFold()
+        self._journal = Journal[GroupConfigKey, GroupConfig](
+            state.log,
+            GROUP_CONFIGS,
+            msgspec.json.Decoder(GroupConfigKey).decode,
+            msgspec.json.Decoder(GroupConfig).decode,
+        )
+        apply = self.fold.apply
+        self._journal.replay(lambda key, value: apply(GroupConfigChange(key, value)))
+
+    def names(self) -> list[str]:
+        """Return the groups that have settings of their own."""
+        with self._state.lock:
+            return list(self.fold)
+
+    def text(self, group: str, name: str) -> str:
+        """Return what a setting is for a group; needs no lock."""
+        return self.fold.text(group, name)
+
+    def number(self, group: str, name: str) -> int:
+        """Return what a setting is for a group, if it is a number; needs no lock."""
+        return int(self.fold.text(group, name))
+
+    def shown(self, group: str) -> list[tuple[str, str, bool]]:
+        """Return name, value and whether it is the default, of every setting of a group."""
+        check_group(group)
+        own = self.fold.of(group)
+        return [(name, self.fold.text(group, name), name not in own) for name in KNOWN]
+
+    def alter(
+        self,
+        group: str,
+        changes: Mapping[str, str | None],
+        *,
+        fresh: bool = False,
+        validate_only: bool = False,
+    ) -> Durable | None:
+        """Set some settings of a group, all or nothing, or only see whether that could be done."""
+        now_ms = self._now_ms()
+        with self._state.lock:
+            decided = self.fold.alter(group, changes, fresh=fresh)
+            if validate_only:
+                return None
+            durable = self._journal.append(decided, now_ms)
+            for change in decided:
+                self.fold.apply(change)
+            return durable
+
+
+def _check(name: str, text: str | None) -> None:
+    known = KNOWN.get(name)
+    if known is None:
+        raise InvalidSetting(
+            f"groups have no setting {name!r:.100} here; there are {', '.join(KNOWN)}"
+        )
+    if text is not None:
+        try:
+            known.check(text)
+        except ValueError as error:
+            raise InvalidSetting(f"{name}={text!r:.100}: {error}") from None
