@@ -1,30 +1,38 @@
 """What a subscription reads of a partition: fresh events in order, and old ones again by offset."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from mainstem.broker.committed import Committed, visible
 from mainstem.broker.transactions import Transactions
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
-from mainstem.core.records import events
+from mainstem.core.records import events, keys
 from mainstem.log.port import Log, PartitionId
 
 _READ_BYTES = 64 * 1024
 
 
 class Backlog:
-    """A partition's committed events; what is in memory is one stretch of the log at most."""
+    """A partition's events; what is in memory is one stretch of the log at most."""
 
     def __init__(
-        self, log: Log, transactions: Transactions, topic: str, at: PartitionId, offset: int
+        self,
+        log: Log,
+        transactions: Transactions,
+        topic: str,
+        at: PartitionId,
+        offset: int,
+        *,
+        uncommitted: bool = False,
     ) -> None:
         self._log = log
         self._transactions = transactions
         self._topic = topic
         self._at = at
+        self._uncommitted = uncommitted
         self._events: Iterator[Event] = iter(())
         self.offset = offset
-        """Everything before has been returned, or was no event of a committed transaction."""
+        """Everything before has been returned, or was no event that is to be delivered."""
 
     def begin(self, offset: int) -> None:
         """Go on from another offset."""
@@ -32,15 +40,25 @@ class Backlog:
         self.offset = offset
 
     def take(self) -> Event | None:
-        """Return the next event; None at the end of what is committed. Raises OffsetOutOfRange."""
+        """Return the next event, None if there is none yet. Raises OffsetOutOfRange."""
         while True:
             event = next(self._events, None)
             if event is not None:
                 return event
-            found = self._transactions.read_committed_at(self._at, self.offset, _READ_BYTES)
-            if not found.data.length:
+            found, end = self.read(self.offset, _READ_BYTES)
+            if end == self.offset:
                 return None
-            self._events = self._decoded(found)
+            self._events = self._decoded(found, end)
+
+    def read(self, offset: int, max_bytes: int) -> tuple[list[memoryview], int]:
+        """Return record batches of events to be delivered, and where what was read ends."""
+        if self._uncommitted:
+            found = Committed(self._log.read(self._at, offset, max_bytes), offset)
+        else:
+            found = self._transactions.read_committed_at(self._at, offset, max_bytes)
+        view = memoryview(found.data.tobytes())
+        end = max((read_header(each).last_offset + 1 for each in batches(view)), default=offset)
+        return list(visible(view, found.aborted)), max(offset, end)
 
     def again(self, offsets: Iterable[int]) -> dict[int, Event]:
         """Return events that were taken before, those that are still there."""
@@ -55,24 +73,35 @@ class Backlog:
 
     def batch_at(self, offset: int) -> dict[int, Event]:
         """Return the events of the batch that holds an offset, from that on; none if it is gone."""
-        start, tail = self._log.bounds(self._at)[:2]
-        if not start <= offset < tail:
-            return {}
-        read = self._log.read(self._at, offset, 1).tobytes()
-        batch = next(batches(read), None)
+        batch = self.stored_at(offset)
         return {} if batch is None else {each.offset: each for each in self._of(batch, offset)}
 
-    def _decoded(self, found: Committed) -> Iterator[Event]:
-        view, wanted, position = memoryview(found.data.tobytes()), self.offset, 0
-        kept = None
-        if found.aborted:
-            kept = {read_header(batch).base_offset for batch in visible(view, found.aborted)}
-        while position < len(view):
-            header = read_header(view, position)
-            if kept is None or header.base_offset in kept:
-                yield from self._of(view[position : position + header.size], wanted)
-            self.offset = max(self.offset, header.last_offset + 1)
-            position += header.size
+    def stored_at(self, offset: int) -> memoryview | None:
+        """Return the record batch that holds an offset, or the next; None if it is gone."""
+        start, tail = self._log.bounds(self._at)[:2]
+        if not start <= offset < tail:
+            return None
+        return next(batches(self._log.read(self._at, offset, 1).tobytes()), None)
+
+    def _decoded(self, found: Iterable[memoryview], end: int) -> Iterator[Event]:
+        wanted = self.offset
+        for batch in found:
+            yield from self._of(batch, wanted)
+            self.offset = max(self.offset, read_header(batch).last_offset + 1)
+        self.offset = max(self.offset, end)
 
     def _of(self, batch: memoryview, offset: int) -> Iterator[Event]:
         return events(batch, topic=self._topic, partition=self._at.number, from_offset=offset)
+
+
+def offsets_of(batch: memoryview) -> Collection[int]:
+    """Return the offsets of the events of a batch; it is only unpacked if some are missing."""
+    header = read_header(batch)
+    if header.count == header.last_offset_delta + 1:
+        return range(header.base_offset, header.last_offset + 1)
+    return keys_of(batch)
+
+
+def keys_of(batch: memoryview) -> dict[int, bytes | None]:
+    """Return the offsets and keys of the events of a batch."""
+    return {offset: key for offset, key, _, _ in keys(batch)}

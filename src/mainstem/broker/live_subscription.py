@@ -1,20 +1,24 @@
 """A subscription while the broker runs: its windows, what it reads, and who waits for it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from mainstem.broker.backlog import Backlog
+from mainstem.broker.backlog import Backlog, keys_of, offsets_of
 from mainstem.broker.subscription import Order, SubscriptionKey, SubscriptionSettings, WindowSet
 from mainstem.broker.subscription_fold import SubscriptionFold
 from mainstem.broker.topics import Topic
 from mainstem.broker.transactions import Transactions
 from mainstem.broker.window import Window
+from mainstem.core.batch import BatchHeader, read_header
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
 from mainstem.core.event import Event
 from mainstem.log.port import Bounds, Log, PartitionId
 
 Call = Callable[[], None]
 Chosen = tuple[Window, Event]
+
+_LEND_BYTES = 1024 * 1024
+"""How much is read at once of what is handed out as it is stored."""
 
 
 class Unsettled(NamedTuple):
@@ -54,37 +58,77 @@ class LiveSubscription:
         for at in topic.partitions[len(self.windows) :]:
             window = Window(fold.window(self.key, at.number), most, keyed=keyed)
             self.windows[at.number] = window
-            self._backlogs[at.number] = Backlog(
-                self._log, self._transactions, topic.name, at, window.next
-            )
+            self._backlogs[at.number] = self._backlog(at.number, window.next)
 
     def alter(self, settings: SubscriptionSettings) -> list[Call]:
         """Take other settings; return whom to wake."""
         if settings == self.settings:
             return []
         self.settings = settings
-        for window in self.windows.values():
+        for number, window in self.windows.items():
             window.alter(settings.max_deliveries, keyed=settings.order is Order.KEY)
+            window.seen = None
+            self._backlogs[number] = self._backlog(number, window.next)
         return self.take_waiting()
 
     def out_with(self, owner: str) -> int:
         """Return how many events are out with an owner."""
         return sum(window.owners.get(owner, 0) for window in self.windows.values())
 
+    def in_turn(self, partitions: Collection[int]) -> list[int]:
+        """Return those partitions that are there, each time beginning with another."""
+        numbers = [number for number in partitions if number in self.windows]
+        self._turn += 1
+        first = self._turn % max(1, len(numbers))
+        return numbers[first:] + numbers[:first]
+
     def choose(self, max_events: int, max_bytes: int) -> Iterator[Chosen]:
         """Return events that may be given out now; whoever takes one must give it at once.
 
         Partitions have turns, so that none waits for ever behind another.
         """
-        numbers = list(self.windows)
-        self._turn = (self._turn + 1) % max(1, len(numbers))
-        for number in numbers[self._turn :] + numbers[: self._turn]:
+        for number in self.in_turn(self.windows):
             for window, event in self._choose_in(number, max_events):
                 yield window, event
                 max_events -= 1
                 max_bytes -= len(event.value or b"") + len(event.key or b"")
                 if max_events <= 0 or max_bytes <= 0:
                     return
+
+    def lend(
+        self, number: int, max_events: int, max_bytes: int, *, whole: bool
+    ) -> tuple[list[memoryview], list[int]]:
+        """Return record batches, and which of their events must be given out now.
+
+        ``whole``: a fresh batch that is begun is finished, also over ``max_events``.
+        """
+        if not self._may_have_more(number):
+            return [], []
+        stored, offsets = self._lend_again(number, max_events)
+        size = sum(len(batch) for batch in stored.values())
+        while len(offsets) < max_events and (size < max_bytes or not stored):
+            try:
+                fresh = self._fresh_batches(number, max_bytes - size)
+            except MainstemError:
+                # What was taken in has to be given; the next call meets the error again.
+                if not offsets:
+                    raise
+                break
+            if fresh is None:
+                break
+            for batch in fresh:
+                header = read_header(batch)
+                most = len(offsets) + header.count if whole else max_events
+                chosen = self._take_in(number, batch, header, most - len(offsets))
+                if chosen:
+                    size += 0 if header.base_offset in stored else len(batch)
+                    stored[header.base_offset] = batch
+                    offsets += chosen
+                if len(offsets) >= max_events or size >= max_bytes:
+                    break
+        # Whoever takes events one by one goes on from here.
+        self.begin(number)
+        return [stored[base] for base in sorted(stored)], offsets
 
     def peek(self, limit: int) -> list[Unsettled]:
         """Return the first events that are not settled, at most ``limit``."""
@@ -95,8 +139,7 @@ class LiveSubscription:
             for offset, event in self.again(number, chosen).items():
                 entry = window.entries[offset]
                 found.append(Unsettled(event, entry.deliveries, entry.owner))
-            at = PartitionId(self.key.topic_id, number)
-            ahead = Backlog(self._log, self._transactions, self.topic.name, at, window.next)
+            ahead = self._backlog(number, window.next)
             while len(found) < limit and (fresh := ahead.take()) is not None:
                 found.append(Unsettled(fresh))
         return found
@@ -160,12 +203,8 @@ class LiveSubscription:
 
     def _choose_in(self, number: int, limit: int) -> Iterator[Chosen]:
         window, backlog = self.windows[number], self._backlogs[number]
-        bounds = self._keep_within(number)
-        if window.seen is not None and bounds.tail <= window.seen and not window.may_have_ready:
+        if not self._may_have_more(number):
             return
-        if window.lacks_keys:
-            found = backlog.again(window.entries)
-            window.know_keys({at: event.key for at, event in found.items()})
         batch: dict[int, Event] = {}
         while limit > 0 and (offset := window.ready()) is not None:
             if offset not in batch:
@@ -209,6 +248,88 @@ class LiveSubscription:
             # What is there belongs to a transaction that is still going on: its end is appended.
             window.seen = max(tail, window.next)
         return event
+
+    def _lend_again(self, number: int, limit: int) -> tuple[dict[int, memoryview], list[int]]:
+        """Return the batches, by their first offsets, of events that are to be delivered again."""
+        window, backlog = self.windows[number], self._backlogs[number]
+        stored: dict[int, memoryview] = {}
+        offsets: list[int] = []
+        batch: memoryview | None = None
+        held: Collection[int] = ()
+        last = -1
+        while len(offsets) < limit and (offset := window.ready()) is not None:
+            if offset > last:
+                try:
+                    batch = backlog.stored_at(offset)
+                except MainstemError:
+                    window.put_back(offset)
+                    if not offsets:
+                        raise
+                    break
+                held = () if batch is None else offsets_of(batch)
+                last = offset if batch is None else read_header(batch).last_offset
+            if batch is None or offset not in held:
+                # Compaction took it away: a later event of its key says all there is to say.
+                window.apply({offset: None})
+                continue
+            stored[read_header(batch).base_offset] = batch
+            offsets.append(offset)
+        return stored, offsets
+
+    def _fresh_batches(self, number: int, max_bytes: int) -> list[memoryview] | None:
+        """Return batches that were not delivered, None if there are none or no room."""
+        window, backlog = self.windows[number], self._backlogs[number]
+        window.seen = None
+        if len(window.entries) >= self.settings.max_unsettled:
+            return None
+        tail = self._log.bounds(PartitionId(self.key.topic_id, number)).tail
+        most = max(1, min(max_bytes, _LEND_BYTES))
+        try:
+            found, end = backlog.read(window.next, most)
+        except OffsetOutOfRange as error:
+            if error.offset > error.tail:
+                raise
+            window.lost(error.start)
+            found, end = backlog.read(window.next, most)
+        if end == window.next:
+            window.seen = max(tail, end)
+            return None
+        if not found:
+            window.next = end
+        return found
+
+    def _take_in(
+        self, number: int, batch: memoryview, header: BatchHeader, limit: int
+    ) -> list[int]:
+        """Take in what of a fresh batch was not delivered; return what may be given out now."""
+        window, chosen = self.windows[number], list[int]()
+        fresh = keys_of(batch) if window.keyed else dict.fromkeys(offsets_of(batch))
+        for offset, key in fresh.items():
+            if offset < window.next:
+                continue
+            if len(chosen) >= limit or len(window.entries) >= self.settings.max_unsettled:
+                return chosen
+            if window.add(offset, key):
+                chosen.append(offset)
+        window.next = max(window.next, header.last_offset + 1)
+        return chosen
+
+    def _may_have_more(self, number: int) -> bool:
+        """Tell whether it is worth looking for something to give out, after keys are known."""
+        window = self.windows[number]
+        bounds = self._keep_within(number)
+        if window.seen is not None and bounds.tail <= window.seen and not window.may_have_ready:
+            return False
+        if window.lacks_keys:
+            found = self._backlogs[number].again(window.entries)
+            window.know_keys({at: event.key for at, event in found.items()})
+        return True
+
+    def _backlog(self, number: int, offset: int) -> Backlog:
+        at = PartitionId(self.key.topic_id, number)
+        wide = self.settings.uncommitted
+        name = self.topic.name
+        return Backlog(self._log, self._transactions, name, at, offset, uncommitted=wide)
 
     def _keep_within(self, number: int) -> Bounds:
         """Count what was deleted before it was settled; return what the partition holds."""

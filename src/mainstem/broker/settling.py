@@ -51,11 +51,19 @@ class Plan:
         """By partition and offset; None is settled."""
         self.reasons: dict[int, dict[int, str]] = {}
         self.letters: list[Event] = []
+        self.renewed: list[tuple[int, int]] = []
 
     def set(self, partition: int, offset: int, change: Back | None, reason: str = "") -> None:
         """Plan to settle an event, or to give it back."""
         self.changes.setdefault(partition, {})[offset] = change
         self.reasons.setdefault(partition, {})[offset] = reason
+
+    def add(self, other: "Plan") -> None:
+        """Take in a plan for other partitions."""
+        self.changes |= other.changes
+        self.reasons |= other.reasons
+        self.letters += other.letters
+        self.renewed += other.renewed
 
 
 class Settling:
@@ -95,13 +103,17 @@ class Settling:
 
     def decide(self, live: LiveSubscription, owner: str, each: Settlement, plan: Plan) -> None:
         """Plan what an owner says of a delivery; StaleDelivery if it has nothing to say."""
+        if each.outcome is Outcome.ABSENT and not self._is_out(live, each):
+            return
         window = self.held(live, owner, each)
         if each.offset in plan.changes.get(each.partition, ()):
             raise StaleDelivery(_place(live, each), owner, "the same request settles it already")
         count, most = window.entries[each.offset].deliveries, live.settings.max_deliveries
         match each.outcome:
-            case Outcome.ACK:
+            case Outcome.ACK | Outcome.ABSENT:
                 plan.set(each.partition, each.offset, None)
+            case Outcome.RENEW:
+                plan.renewed.append((each.partition, each.offset))
             case Outcome.RELEASE:
                 plan.set(each.partition, each.offset, Back(count - 1))
             case Outcome.NACK if most is None or count < most:
@@ -110,6 +122,10 @@ class Settling:
             case _:
                 reason = each.reason or f"it was {each.outcome}ed"
                 self._bury(live, each.partition, {each.offset: reason}, plan)
+
+    def _is_out(self, live: LiveSubscription, each: Settlement) -> bool:
+        window = live.windows.get(each.partition)
+        return window is None or each.offset in window.entries or each.offset >= window.next
 
     def bury_spent(self, live: LiveSubscription) -> bool:
         """Make dead letters of what was delivered too often; return whether there was any."""

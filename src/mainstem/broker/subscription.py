@@ -37,6 +37,8 @@ class SubscriptionSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_unsettled: int = 2_000
     """Events per partition that are out, wait to be delivered again, or wait for their key."""
     order: Order = Order.NONE
+    uncommitted: bool = False
+    """Whether events of transactions are delivered before it is known whether these commit."""
 
     def check(self) -> None:
         """Refuse values that mean nothing."""
@@ -126,6 +128,24 @@ class Delivery(msgspec.Struct, frozen=True):
     """When it goes to another owner, on the broker's monotonic clock, unless it is renewed."""
 
 
+class Run(NamedTuple):
+    """Neighbouring offsets that were delivered equally often, this time included."""
+
+    first: int
+    last: int
+    deliveries: int
+
+
+class Lent(NamedTuple):
+    """Events of a partition handed to one owner as they are stored."""
+
+    partition: int
+    batches: list[memoryview]
+    """Whole record batches, by offset; what else is in them is not delivered."""
+    runs: list[Run]
+    """What is delivered, by offset."""
+
+
 class Outcome(StrEnum):
     """How an owner settles a delivery, or gives it back."""
 
@@ -137,6 +157,10 @@ class Outcome(StrEnum):
     """Not tried: it comes again, and this delivery does not count."""
     REJECT = "reject"
     """Will never work: a dead letter at once."""
+    RENEW = "renew"
+    """Not finished yet: its owner keeps it for another ``lock_ms`` from now."""
+    ABSENT = "absent"
+    """Its owner found no event there: done, and no mistake if it is not out."""
 
 
 class Settlement(NamedTuple):

@@ -140,6 +140,11 @@ class Window:
         self.locks.set(offset, until_ms)
         return entry
 
+    def keep(self, offset: int, until_ms: int) -> None:
+        """Let an event that is out be out until a later time."""
+        if offset in self.entries and self.entries[offset].owner is not None:
+            self.locks.set(offset, until_ms)
+
     def ready(self) -> int | None:
         """Take out the lowest offset that is to be delivered again; it must be given now."""
         while self._ready:

@@ -1,0 +1,186 @@
+"""All subscriptions while the broker runs: the lock they are used under, and what time brings.
+
+How this works: a subscription is opened, with its windows as they were written down, when somebody
+first asks for it. One lock for all, taken before the broker's own and never while that is held:
+reading and unpacking events under it makes no group or transaction wait. Whom to wake is decided
+under the lock, and done without it.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from mainstem.broker.journal import SUBSCRIPTIONS, Journal
+from mainstem.broker.live_subscription import LiveSubscription
+from mainstem.broker.settling import Call, CreateTopic, Plan, Settling
+from mainstem.broker.state import State
+from mainstem.broker.subscription import (
+    Key,
+    Order,
+    SubscriptionChange,
+    SubscriptionKey,
+    SubscriptionSet,
+    Value,
+    WindowKey,
+    WindowSet,
+)
+from mainstem.broker.subscription_fold import SubscriptionFold
+from mainstem.broker.transactions import Transactions
+from mainstem.broker.window import Window
+from mainstem.core.errors import UnknownSubscription
+from mainstem.log.port import Durable, PartitionId
+
+
+class OpenSubscriptions:
+    """The fold, what is open of it, and the lock."""
+
+    def __init__(
+        self,
+        state: State,
+        transactions: Transactions,
+        create_topic: CreateTopic,
+        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self.state = state
+        self._transactions = transactions
+        self.now_ms = now_ms
+        self.monotonic_ms = monotonic_ms
+        self.lock = threading.Lock()
+        self.fold = SubscriptionFold()
+        self.live: dict[SubscriptionKey, LiveSubscription] = {}
+        journal = Journal[Key, Value](
+            state.log,
+            SUBSCRIPTIONS,
+            msgspec.json.Decoder(SubscriptionKey | WindowKey).decode,
+            msgspec.json.Decoder(SubscriptionSet | WindowSet).decode,
+        )
+        journal.replay(lambda key, value: self.fold.apply([SubscriptionChange(key, value)]))
+        self.settling = Settling(state, journal, self.fold, create_topic, now_ms)
+        self._put_right()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Take the lock, and make the calls that were decided on without it."""
+        calls: list[Call] = []
+        try:
+            with self.lock:
+                try:
+                    yield
+                finally:
+                    calls, self.settling.calls = self.settling.calls, []
+        finally:
+            for call in calls:
+                call()
+
+    # Under the lock
+
+    def known(self, topic: str, name: str) -> SubscriptionKey:
+        """Return the key of a subscription; raises UnknownTopic, UnknownSubscription."""
+        key = SubscriptionKey(name, self.state.topics.get(topic).id)
+        if self.fold.get(key) is None:
+            raise UnknownSubscription(topic, name)
+        return key
+
+    def opened(self, topic: str, name: str) -> LiveSubscription:
+        """Return a subscription, with all partitions of its topic."""
+        key = self.known(topic, name)
+        found = self.state.topics.get(topic)
+        live = self.live.get(key)
+        if live is None:
+            known = self.fold.get(key)
+            assert known is not None
+            live = LiveSubscription(self.state.log, self._transactions, key, known.settings)
+            self.live[key] = live
+        if len(live.windows) != len(found.partitions):
+            live.grow(found, self.fold)
+        return live
+
+    def expire(self, live: LiveSubscription) -> bool:
+        """Take back what is out for too long; return whether there is anything new to acquire."""
+        is_changed = live.expire(self.monotonic_ms(), self.now_ms())
+        return self.settling.bury_spent(live) or is_changed
+
+    def carry_out(self, live: LiveSubscription, plan: Plan) -> Durable:
+        """Append what was planned, make it true, and wake whom it may bring something."""
+        frees = live.settings.order is Order.KEY or any(
+            len(live.windows[number].entries) >= live.settings.max_unsettled
+            or any(change is not None for change in changes.values())
+            for number, changes in plan.changes.items()
+        )
+        durable = self.settling.carry_out(live, plan)
+        until_ms = self.monotonic_ms() + live.settings.lock_ms
+        for number, offset in plan.renewed:
+            live.windows[number].keep(offset, until_ms)
+        self.settling.calls += live.take_waiting() if frees else []
+        return durable
+
+    # Time, and topics that change
+
+    def tick(self) -> None:
+        """Take back what is out for too long, and bury what was delivered too often."""
+        with self.turn():
+            for live in self.live.values():
+                if self.expire(live):
+                    self.settling.calls += live.take_waiting()
+
+    def next_wait_ms(self) -> int | None:
+        """Return how long ``tick`` may wait at most to be called again; None if for ever."""
+        with self.lock:
+            clocks = (self.monotonic_ms(), self.now_ms())
+            waits = [live.wait_ms(*clocks) for live in self.live.values()]
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def topic_changed(self, topic_id: str) -> None:
+        """Take note that a topic has more partitions or other settings, or is gone."""
+        with self.turn():
+            is_gone = self.state.topics.by_id(topic_id) is None
+            for key in [each for each in self.fold if each.topic_id == topic_id]:
+                live = self.live.get(key)
+                self.settling.calls += [] if live is None else live.take_waiting()
+                if is_gone:
+                    self.settling.write(self.fold.remove(key))
+                    self.live.pop(key, None)
+                else:
+                    self.settling.tell_gates(self.fold.windows(key))
+
+    def cut(self, partition: PartitionId) -> None:
+        """Take note that the end of a partition was taken back, before anything is appended."""
+        with self.turn():
+            self._cut(partition.topic_id)
+
+    def _put_right(self) -> None:
+        """Forget subscriptions on topics that are gone, and what a power cut took back."""
+        ids = {topic.id for topic in self.state.topics}
+        for key in self.fold.strays(ids):
+            self.settling.write(self.fold.remove(key))
+        for topic_id in {key.topic_id for key in self.fold}:
+            self._cut(topic_id)
+        for key in self.fold:
+            self.settling.tell_gates(self.fold.windows(key))
+
+    def _cut(self, topic_id: str) -> None:
+        """Take back windows that are past the end of their partition.
+
+        Windows survive a power cut, and events of ``disk`` and ``memory`` topics may not: new
+        events would get the offsets of lost ones, and be taken for settled.
+        """
+        topic = self.state.topics.by_id(topic_id)
+        if topic is None:
+            return
+        for key in [each for each in self.fold if each.topic_id == topic_id]:
+            for at in topic.partitions:
+                end, stored = self.state.log.bounds(at).end, self.fold.window(key, at.number)
+                live = self.live.get(key)
+                window = live.windows.get(at.number) if live is not None else None
+                if window is None:
+                    window = Window(stored, None, keyed=False)
+                if window.next > end:
+                    window.cut(end)
+                    change = WindowKey(key.name, key.topic_id, at.number)
+                    self.settling.write([SubscriptionChange(change, window.record())])
+                if live is not None and at.number in live.windows:
+                    # What was read ahead may be what was taken back.
+                    live.begin(at.number)
