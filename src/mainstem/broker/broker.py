@@ -21,6 +21,7 @@ from mainstem.broker.overload import NO_COUNTERS, Held
 from mainstem.broker.producers import Producers
 from mainstem.broker.producing import Producing
 from mainstem.broker.publishing import Published, Run, check_batch, runs
+from mainstem.broker.share_groups import ShareGroups
 from mainstem.broker.state import OpenTopic, State
 from mainstem.broker.subscriptions import Subscriptions
 from mainstem.broker.topics import Topic
@@ -83,6 +84,14 @@ class Broker:
         self._producing = Producing(self._state, self.producers, self.transactions, now_ms)
         self.subscriptions = Subscriptions(
             self._state, self.transactions, self.create_topic, now_ms, self._monotonic_ms
+        )
+        self.share = ShareGroups(
+            self._state,
+            self.subscriptions,
+            self.group_configs,
+            now_ms,
+            self._monotonic_ms,
+            limits.groups,
         )
 
     # Topics
@@ -360,6 +369,7 @@ class Broker:
         self.producers.tick()
         self.transactions.tick()
         self.subscriptions.tick()
+        self.share.tick()
 
     def wait_ms(self) -> int | None:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""
@@ -369,6 +379,7 @@ class Broker:
                 (self.classic.next_deadline(), self._monotonic_ms),
                 (self.producers.next_deadline(), self._monotonic_ms),
                 (self.transactions.next_deadline(), self._now_ms),
+                (self.share.next_deadline(), self._monotonic_ms),
             )
             if due_ms is not None
         ]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.broker.journal import GROUP_CONFIGS, Journal
+from mainstem.broker.share_starts import check_start
 from mainstem.broker.state import State
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.names import check_group
@@ -67,10 +68,54 @@ KNOWN: dict[str, GroupSetting] = {
         "1000",
         whole(100, 600_000),
     ),
+    "share.session.timeout.ms": GroupSetting(
+        "How long a member of a share group may be silent before it is taken out.",
+        "45000",
+        whole(1_000, 1_800_000),
+    ),
+    "share.heartbeat.interval.ms": GroupSetting(
+        "How often members of a share group show themselves, and hear of what has changed.",
+        "5000",
+        whole(100, 600_000),
+    ),
+    "share.record.lock.duration.ms": GroupSetting(
+        "How long a member of a share group may hold an event before it goes to another.",
+        "30000",
+        whole(1_000, 3_600_000),
+    ),
+    "share.delivery.count.limit": GroupSetting(
+        "After how many deliveries an event becomes a dead letter.", "5", whole(2, 1_000)
+    ),
+    "share.partition.max.record.locks": GroupSetting(
+        "How many events of a partition may be unsettled before no more are handed out.",
+        "2000",
+        whole(100, 100_000),
+    ),
+    "share.auto.offset.reset": GroupSetting(
+        "Where a share group begins in a topic that is new to it.",
+        "latest",
+        check_start,
+        is_number=False,
+    ),
+    "share.isolation.level": GroupSetting(
+        "Whether a share group waits for transactions to commit.",
+        "read_uncommitted",
+        one_of("read_uncommitted", "read_committed"),
+        is_number=False,
+    ),
+    "share.renew.acknowledge.enable": GroupSetting(
+        "Whether members may keep an event for longer.",
+        "true",
+        one_of("true", "false"),
+        is_number=False,
+    ),
 }
 """Every setting that a group can have, by name."""
 
-LONGER_THAN: list[tuple[str, str]] = [(CONSUMER_SESSION_TIMEOUT, CONSUMER_HEARTBEAT_INTERVAL)]
+LONGER_THAN: list[tuple[str, str]] = [
+    (CONSUMER_SESSION_TIMEOUT, CONSUMER_HEARTBEAT_INTERVAL),
+    ("share.session.timeout.ms", "share.heartbeat.interval.ms"),
+]
 """Pairs of settings of which the first must be greater than the second."""
 
 

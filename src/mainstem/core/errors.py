@@ -211,6 +211,17 @@ class MemberIdRequired(MainstemError):
         self.group, self.member = group, member
 
 
+class FencedMemberEpoch(Fenced):
+    """The member speaks of an epoch that is not its own: what it owns was given to others."""
+
+    def __init__(self, group: str, member: str, epoch: int, current: int) -> None:
+        super().__init__(
+            f"{member!r:.300} of group {group!r} is in epoch {current}, not {epoch}; "
+            "it must give up all its partitions and join again"
+        )
+        self.group, self.member, self.epoch, self.current = group, member, epoch, current
+
+
 class GroupFull(MainstemError):
     """The group has as many members, or they hold as many bytes, as is allowed."""
 

@@ -63,7 +63,12 @@ class Code(IntEnum):
     UNKNOWN_TOPIC_ID = 100
     TRANSACTIONAL_ID_NOT_FOUND = 105
     FETCH_SESSION_TOPIC_ID_ERROR = 106
+    FENCED_MEMBER_EPOCH = 110
     TRANSACTION_ABORTABLE = 120
+    INVALID_RECORD_STATE = 121
+    SHARE_SESSION_NOT_FOUND = 122
+    INVALID_SHARE_SESSION_EPOCH = 123
+    SHARE_SESSION_LIMIT_REACHED = 133
 
 
 REFUSALS: dict[type[MainstemError], Code] = {
@@ -71,6 +76,9 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.UnknownPartition: Code.UNKNOWN_TOPIC_OR_PARTITION,
     errors.TopicExists: Code.TOPIC_ALREADY_EXISTS,
     errors.UnknownGroup: Code.GROUP_ID_NOT_FOUND,
+    errors.UnknownSubscription: Code.GROUP_ID_NOT_FOUND,
+    errors.StaleDelivery: Code.INVALID_RECORD_STATE,
+    errors.Unsupported: Code.UNSUPPORTED_VERSION,
     errors.InvalidName: Code.INVALID_TOPIC_EXCEPTION,
     errors.InvalidSetting: Code.INVALID_CONFIG,
     errors.OffsetOutOfRange: Code.OFFSET_OUT_OF_RANGE,
@@ -87,6 +95,7 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.GroupIsLive: Code.NON_EMPTY_GROUP,
     errors.UnknownMember: Code.UNKNOWN_MEMBER_ID,
     errors.FencedInstance: Code.FENCED_INSTANCE_ID,
+    errors.FencedMemberEpoch: Code.FENCED_MEMBER_EPOCH,
     errors.IllegalGeneration: Code.ILLEGAL_GENERATION,
     errors.RebalanceInProgress: Code.REBALANCE_IN_PROGRESS,
     errors.InconsistentProtocol: Code.INCONSISTENT_GROUP_PROTOCOL,

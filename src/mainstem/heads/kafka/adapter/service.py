@@ -12,6 +12,7 @@ from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.kafka.adapter.fetch_sessions import FetchSessions
+from mainstem.heads.kafka.adapter.share_sessions import ShareSessions
 from mainstem.heads.kafka.codec import RequestHeader
 from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.kafka.fields import Wire
@@ -75,12 +76,17 @@ class Service:
             # Not to be guessed: nobody shall speak in another's session.
             new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
         )
+        self.share_sessions = ShareSessions(broker.subscriptions, self._topic_name)
         self.draining = False
         """Whether the server stops: what waits is answered, and what is new is to come again."""
         self._patient: set[Callable[[], None]] = set()
         self._calls: deque[Callable[[], None]] = deque()
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
+
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        found = self.broker.topic_by_id(topic_id.hex())
+        return None if found is None else found.name
 
     def drain(self) -> None:
         """Answer everybody who waits for something other than the disk."""

@@ -17,6 +17,9 @@ from mainstem.heads.kafka.adapter import (
     metadata,
     produce,
     producers,
+    share_fetch,
+    share_groups,
+    share_offsets,
     topic_partitions,
     topics,
     transactions,
@@ -88,4 +91,13 @@ SERVED: dict[int, Served] = {
     66: _served(producers.LIST_FIRST, producers.LIST_LAST, producers.list_all),
     74: _served(describe_configs.LIST_FIRST, describe_configs.LIST_LAST, describe_configs.list_all),
     75: _served(topic_partitions.FIRST, topic_partitions.LAST, topic_partitions.answer),
+    76: _served(share_groups.HEARTBEAT_FIRST, share_groups.HEARTBEAT_LAST, share_groups.heartbeat),
+    77: _served(share_groups.DESCRIBE_FIRST, share_groups.DESCRIBE_LAST, share_groups.describe),
+    78: _served(share_fetch.FETCH_FIRST, share_fetch.FETCH_LAST, share_fetch.fetch),
+    79: _served(
+        share_fetch.ACKNOWLEDGE_FIRST, share_fetch.ACKNOWLEDGE_LAST, share_fetch.acknowledge_only
+    ),
+    90: _served(share_offsets.DESCRIBE_FIRST, share_offsets.DESCRIBE_LAST, share_offsets.describe),
+    91: _served(share_offsets.ALTER_FIRST, share_offsets.ALTER_LAST, share_offsets.alter),
+    92: _served(share_offsets.DELETE_FIRST, share_offsets.DELETE_LAST, share_offsets.delete),
 }

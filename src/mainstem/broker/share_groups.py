@@ -1,0 +1,266 @@
+"""Share groups: consumers under one name, who share events of one or more topics one by one.
+
+How this works: a share group is the subscriptions of its name, one on each topic that a member
+ever wanted; a queue of that name is part of it. Members only tell that they are there and what
+they want, and may take from every partition of it: nothing is divided, so nothing is handed over.
+Who is a member is not written down. After a restart members are not known, and join again; how far
+the group has got is in its subscriptions.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from mainstem.broker.deadlines import Deadlines
+from mainstem.broker.group_configs import GroupConfigs
+from mainstem.broker.group_limits import GroupLimits
+from mainstem.broker.share_group import Places, ShareBeat, ShareGroup, ShareMember
+from mainstem.broker.share_settings import (
+    ShareSettings,
+    altered_subscription,
+    fresh_subscription,
+    settings_of,
+)
+from mainstem.broker.share_starts import back_ms
+from mainstem.broker.state import State
+from mainstem.broker.subscription_states import SubscriptionState
+from mainstem.broker.subscriptions import Subscriptions
+from mainstem.broker.topics import Topic
+from mainstem.core.errors import GroupFull, GroupIsLive, UnknownGroup, UnknownMember
+from mainstem.core.names import check_group
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable
+
+KIND = "share"
+"""What these groups are called beside those of other kinds."""
+DEFAULTS = GroupLimits()
+
+
+class ShareTurn(msgspec.Struct, frozen=True):
+    """What a member is told: its epoch, when to come again, and what is new for it."""
+
+    epoch: int
+    heartbeat_ms: int
+    places: Places | None
+    durable: Durable
+    """When what it has begun to share is written down."""
+
+
+class ShareMemberState(msgspec.Struct, frozen=True):
+    """A member, as an administrator sees it."""
+
+    id: str
+    client_id: str
+    host: str
+    rack: str | None
+    epoch: int
+    topics: tuple[str, ...]
+    places: Places
+
+
+class ShareGroupState(msgspec.Struct, frozen=True):
+    """A share group, as an administrator sees it."""
+
+    name: str
+    epoch: int
+    members: tuple[ShareMemberState, ...]
+
+
+class ShareGroups:
+    """The door to share groups; synchronous and thread-safe."""
+
+    def __init__(
+        self,
+        state: State,
+        subscriptions: Subscriptions,
+        configs: GroupConfigs,
+        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+        limits: GroupLimits = DEFAULTS,
+    ) -> None:
+        self._state = state
+        self._subscriptions = subscriptions
+        self._configs = configs
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
+        self._limits = limits
+        self._lock = threading.Lock()
+        """Taken before that of the subscriptions."""
+        self._groups: dict[str, ShareGroup] = {}
+        self._silent: Deadlines[tuple[str, str]] = Deadlines()
+
+    # Members
+
+    def heartbeat(self, beat: ShareBeat) -> ShareTurn:
+        """Join a group, or stay in it; what is new to it begins as the group's settings say."""
+        check_group(beat.group)
+        settings = self.settings(beat.group)
+        with self._lock:
+            group = self._groups.get(beat.group) or ShareGroup(beat.group)
+            if beat.member_id not in group.members:
+                self._check_newcomer(group, beat)
+            member = group.hear(beat)
+            self._groups[beat.group] = group
+            due_ms = self._monotonic_ms() + settings.session_ms
+            self._silent.set((group.name, member.id), due_ms)
+            durable = self._look(group, settings)
+            told = group.tell(member, self._places(member))
+        return ShareTurn(member.epoch, settings.heartbeat_ms, told, durable)
+
+    def leave(self, group: str, member_id: str) -> None:
+        """Take a member out; what is out with it is not touched. Raises UnknownMember."""
+        with self._lock:
+            found = self._groups.get(group)
+            if found is None or member_id not in found.members:
+                raise UnknownMember(group, member_id)
+            self._take_out(found, member_id)
+
+    def tick(self) -> None:
+        """Take out members that were silent for too long."""
+        with self._lock:
+            while (due := self._silent.take(self._monotonic_ms())) is not None:
+                self._take_out(self._groups[due[0]], due[1])
+
+    def next_deadline(self) -> int | None:
+        """Return when ``tick`` should be called, on the monotonic clock; None if never."""
+        with self._lock:
+            return self._silent.next()
+
+    # Administration
+
+    def settings(self, group: str) -> ShareSettings:
+        """Return how a group behaves."""
+        return settings_of(self._configs.fold.of(group))
+
+    def names(self) -> list[str]:
+        """Return every share group that has members or subscriptions."""
+        with self._lock:
+            return sorted({*self._groups, *self._subscriptions.names()})
+
+    def describe(self, name: str) -> ShareGroupState:
+        """Return a group; raises UnknownGroup."""
+        with self._lock:
+            group = self._groups.get(name)
+            if group is None:
+                self._check_known(name)
+                return ShareGroupState(name, 0, ())
+            return ShareGroupState(
+                name, group.epoch, tuple(self._described(each) for each in group.members.values())
+            )
+
+    def positions(self, name: str) -> list[SubscriptionState]:
+        """Return how far a group has got in each of its topics; raises UnknownGroup."""
+        with self._lock:
+            self._check_known(name)
+        return self._subscriptions.every(name)
+
+    def seek(self, name: str, topic: str, offsets: Mapping[int, int]) -> Durable:
+        """Let a group without members go on from elsewhere in a topic, perhaps a new one."""
+        with self._lock:
+            self._check_empty(name, "moved")
+            if self._subscriptions.settings(topic, name) is None:
+                self._create(name, self._state.topics.get(topic), {})
+            return self._subscriptions.seek(topic, name, offsets)
+
+    def forget(self, name: str, topic: str) -> Durable:
+        """Forget how far a group without members has got in a topic."""
+        with self._lock:
+            self._check_empty(name, "forgotten")
+            return self._subscriptions.delete(topic, name)
+
+    def delete(self, name: str) -> Durable:
+        """Forget a group without members altogether."""
+        with self._lock:
+            self._check_empty(name, "deleted")
+            durable: Durable = AT_ONCE
+            for each in self._subscriptions.every(name):
+                durable = self._subscriptions.delete(each.topic, name)
+            return durable
+
+    # Parts of decisions, under the lock
+
+    def _check_newcomer(self, group: ShareGroup, beat: ShareBeat) -> None:
+        if beat.epoch:
+            raise UnknownMember(group.name, beat.member_id)
+        if len(group.members) >= self._limits.max_members:
+            raise GroupFull(group.name, f"{self._limits.max_members} members")
+        if sum(len(each.members) for each in self._groups.values()) >= (
+            self._limits.max_members_of_all
+        ):
+            raise GroupFull(group.name, f"{self._limits.max_members_of_all} members in all groups")
+        with self._state.lock:
+            self._state.groups.occupy(group.name, KIND)
+
+    def _look(self, group: ShareGroup, settings: ShareSettings) -> Durable:
+        """See which of the topics that are wanted there are, and begin those that are new."""
+        topics = {name: self._state.topics.find(name) for name in group.wanted()}
+        before = dict(group.ids)
+        group.look({name: None if it is None else it.id for name, it in topics.items()})
+        own = self._configs.fold.of(group.name)
+        durable: Durable = AT_ONCE
+        for name, topic in topics.items():
+            if topic is None or topic.internal:
+                continue
+            was = self._subscriptions.settings(name, group.name)
+            if was is None:
+                # A topic that came later than the wish for it is wanted from its beginning.
+                is_later = before.get(name, topic.id) != topic.id
+                starts = {} if is_later else self._starts(topic, settings.start)
+                durable = self._create(group.name, topic, starts)
+            elif (altered := altered_subscription(was, own)) != was:
+                durable = self._subscriptions.create(name, group.name, altered)
+        return durable
+
+    def _create(self, group: str, topic: Topic, starts: Mapping[int, int]) -> Durable:
+        settings = fresh_subscription(self._configs.fold.of(group))
+        return self._subscriptions.create(topic.name, group, settings, starts)
+
+    def _starts(self, topic: Topic, start: str) -> dict[int, int]:
+        log, back = self._state.log, back_ms(start)
+        if start == "earliest":
+            return {}
+        starts = {at.number: log.bounds(at).tail for at in topic.partitions}
+        if back is not None:
+            for at in topic.partitions:
+                found = log.offset_at(at, self._now_ms() - back)
+                if found is not None:
+                    starts[at.number] = found.offset
+        return starts
+
+    def _places(self, member: ShareMember) -> Places:
+        topics = [self._state.topics.find(name) for name in sorted(member.topics)]
+        return tuple(
+            (topic.name, topic.id, len(topic.partitions))
+            for topic in topics
+            if topic is not None and not topic.internal
+        )
+
+    def _take_out(self, group: ShareGroup, member_id: str) -> None:
+        group.forget([member_id])
+        self._silent.clear((group.name, member_id))
+        if not group.members:
+            del self._groups[group.name]
+            with self._state.lock:
+                self._state.groups.vacate(group.name)
+
+    def _described(self, member: ShareMember) -> ShareMemberState:
+        return ShareMemberState(
+            member.id,
+            member.client_id,
+            member.host,
+            member.rack,
+            member.epoch,
+            member.topics,
+            self._places(member),
+        )
+
+    def _check_known(self, name: str) -> None:
+        if name not in self._groups and name not in self._subscriptions.names():
+            raise UnknownGroup(name)
+
+    def _check_empty(self, name: str, deed: str) -> None:
+        self._check_known(name)
+        if name in self._groups:
+            count = len(self._groups[name].members)
+            raise GroupIsLive(name, f"{count} members", deed)

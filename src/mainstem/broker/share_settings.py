@@ -1,0 +1,64 @@
+"""What share groups are set to: the names in a group's settings, and what each means here."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mainstem.broker.group_configs import KNOWN
+from mainstem.broker.subscription import SubscriptionSettings
+
+HEARTBEAT = "share.heartbeat.interval.ms"
+SESSION = "share.session.timeout.ms"
+START = "share.auto.offset.reset"
+LOCK = "share.record.lock.duration.ms"
+DELIVERIES = "share.delivery.count.limit"
+LOCKS = "share.partition.max.record.locks"
+ISOLATION = "share.isolation.level"
+RENEW = "share.renew.acknowledge.enable"
+
+
+class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How members of a share group behave, and how its subscriptions begin."""
+
+    heartbeat_ms: int
+    session_ms: int
+    start: str
+    """``earliest``, ``latest``, or ``by_duration:`` and how far back, as PnDTnHnMnS."""
+    renews: bool
+
+
+def settings_of(own: Mapping[str, str]) -> ShareSettings:
+    """Return how a group behaves of which this was set."""
+    return ShareSettings(
+        heartbeat_ms=int(_text(own, HEARTBEAT)),
+        session_ms=int(_text(own, SESSION)),
+        start=_text(own, START),
+        renews=_text(own, RENEW) == "true",
+    )
+
+
+def fresh_subscription(own: Mapping[str, str]) -> SubscriptionSettings:
+    """Return how a new subscription of such a group is."""
+    return altered_subscription(SubscriptionSettings(), {name: _text(own, name) for name in _OURS})
+
+
+def altered_subscription(was: SubscriptionSettings, own: Mapping[str, str]) -> SubscriptionSettings:
+    """Return what was set for the group, and else what the subscription has."""
+    changes: dict[str, object] = {
+        _OURS[name]: text == "read_uncommitted" if name == ISOLATION else int(text)
+        for name, text in own.items()
+        if name in _OURS
+    }
+    return msgspec.structs.replace(was, **changes) if changes else was
+
+
+_OURS = {
+    LOCK: "lock_ms",
+    DELIVERIES: "max_deliveries",
+    LOCKS: "max_unsettled",
+    ISOLATION: "uncommitted",
+}
+
+
+def _text(own: Mapping[str, str], name: str) -> str:
+    return own.get(name, KNOWN[name].default)

@@ -1,0 +1,125 @@
+"""What members of share groups say of records: their acknowledge types in our words.
+
+| theirs | ours |
+|---|---|
+| acquire, acquisition lock | lend, lock |
+| 0 gap | absent |
+| 1 accept | ack |
+| 2 release | nack: it comes again, and this delivery counts |
+| 3 reject | reject: a dead letter |
+| 4 renew | renew |
+| archived | settled, as a dead letter |
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from mainstem.broker.subscription import Outcome, Settlement
+from mainstem.broker.subscriptions import Settled
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.service import Asked
+from mainstem.heads.kafka.adapter.share_sessions import Place, ShareSession
+from mainstem.heads.kafka.adapter.topic_ids import name_of
+from mainstem.heads.kafka.messages.share_fetch import (
+    Acknowledgement,
+    AcknowledgeTopic,
+    ShareFetchTopic,
+)
+
+_OUTCOMES = (Outcome.ABSENT, Outcome.ACK, Outcome.NACK, Outcome.REJECT, Outcome.RENEW)
+_RENEW = 4
+_MOST = 100_000
+"""Offsets of a partition in one request; no more can be out."""
+
+
+class Refusal(NamedTuple):
+    """Why nothing was settled in a partition."""
+
+    code: Code
+    message: str | None = None
+
+
+class Acked(NamedTuple):
+    """What became of each partition in which something was to be settled, None if all is well."""
+
+    results: dict[Place, Refusal | None]
+    settled: list[Settled]
+
+
+def acknowledge(
+    asked: Asked,
+    session: ShareSession,
+    topics: Sequence[ShareFetchTopic] | Sequence[AcknowledgeTopic],
+    *,
+    renews: bool,
+) -> Acked:
+    """Settle what a member says of records, in each partition all or nothing."""
+    results: dict[Place, Refusal | None] = {}
+    settled: list[Settled] = []
+    for topic in topics:
+        wanted: dict[int, list[Settlement]] = {}
+        for each in topic.partitions:
+            if each.acknowledgement_batches:
+                found = _settlements(each.partition_index, each.acknowledgement_batches, renews)
+                if isinstance(found, Refusal):
+                    results[topic.topic_id, each.partition_index] = found
+                else:
+                    wanted[each.partition_index] = found
+        if wanted:
+            refused = _settle(asked, session, topic.topic_id, wanted, settled)
+            results |= {(topic.topic_id, number): refused.get(number) for number in wanted}
+    return Acked(results, settled)
+
+
+def _settle(
+    asked: Asked,
+    session: ShareSession,
+    topic_id: bytes,
+    wanted: dict[int, list[Settlement]],
+    done: list[Settled],
+) -> dict[int, Refusal]:
+    name = name_of(asked.service, topic_id)
+    if name is None:
+        return dict.fromkeys(wanted, Refusal(Code.UNKNOWN_TOPIC_ID))
+    try:
+        settled = asked.service.broker.subscriptions.settle_by_partition(
+            name, session.group, session.member, wanted
+        )
+    except MainstemError as error:
+        return dict.fromkeys(wanted, Refusal(code_of(error), str(error)))
+    done.append(settled)
+    return {at: Refusal(code_of(error), str(error)) for at, error in settled.refused.items()}
+
+
+def _settlements(
+    partition: int, acks: Iterable[Acknowledgement], renews: bool
+) -> list[Settlement] | Refusal:
+    """Return what is said of each offset, or why it cannot be understood."""
+    known = _RENEW if renews else _RENEW - 1
+    found: list[Settlement] = []
+    after = 0
+    for ack in acks:
+        count = ack.last_offset - ack.first_offset + 1
+        types = ack.acknowledge_types
+        if count < 1 or ack.first_offset < after:
+            return Refusal(Code.INVALID_REQUEST, "acknowledged offsets must grow")
+        if len(types) not in (1, count):
+            return Refusal(
+                Code.INVALID_REQUEST, f"{len(types)} acknowledge types for {count} offsets"
+            )
+        if not all(0 <= each <= known for each in types):
+            return Refusal(
+                Code.INVALID_REQUEST, f"acknowledge types are 0 to {known} in this request"
+            )
+        if len(found) + count > _MOST:
+            return Refusal(Code.INVALID_RECORD_STATE, f"not more than {_MOST} records can be out")
+        found += _of(partition, ack)
+        after = ack.last_offset + 1
+    return found
+
+
+def _of(partition: int, ack: Acknowledgement) -> Iterator[Settlement]:
+    types = ack.acknowledge_types
+    for place, offset in enumerate(range(ack.first_offset, ack.last_offset + 1)):
+        yield Settlement(partition, offset, _OUTCOMES[types[place if len(types) > 1 else 0]])

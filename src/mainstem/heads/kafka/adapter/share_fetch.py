@@ -1,0 +1,311 @@
+"""ShareFetch, ShareAcknowledge: taking records of a share group, and settling them."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.adapter.share_acks import Acked, Refusal, acknowledge
+from mainstem.heads.kafka.adapter.share_sessions import BEGIN, END, Place, ShareSession
+from mainstem.heads.kafka.adapter.topic_ids import name_of
+from mainstem.heads.kafka.messages.share_fetch import (
+    AcknowledgedPartition,
+    AcknowledgedTopic,
+    AcquiredRecords,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    SharedPartition,
+    SharedTopic,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+FETCH_FIRST, FETCH_LAST = 1, 2
+ACKNOWLEDGE_FIRST, ACKNOWLEDGE_LAST = 1, 2
+
+_WHOLE_BATCHES = 0
+"""The acquire mode in which the number of records is no strict limit."""
+_MOST_EVENTS = 100_000
+
+
+def fetch(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
+    """Settle what was taken before, and take more, at once or as soon as there is any."""
+    session = _session_to_fetch(asked, request)
+    if isinstance(session, Refusal):
+        reply(ShareFetchResponse(error_code=session.code, error_message=session.message))
+        return
+    renews = asked.service.broker.share.settings(session.group).renews
+    acked = acknowledge(asked, session, request.topics, renews=renews and request.is_renew_ack)
+    fetching = _ShareFetch(asked, request, session, acked, reply)
+    if request.share_session_epoch == END:
+        asked.service.share_sessions.close(session.group, session.member, failed=False)
+        fetching.end()
+    elif request.is_renew_ack or request.max_records <= 0:
+        fetching.end()
+    else:
+        fetching.look(last=request.max_wait_ms <= 0 or asked.service.draining)
+
+
+def acknowledge_only(asked: Asked, request: ShareAcknowledgeRequest, reply: Reply) -> None:
+    """Settle what was taken; answered when it is durable."""
+    service = asked.service
+    who = (request.group_id or "", request.member_id or "")
+    epoch = request.share_session_epoch
+    session: ShareSession | Code = Code.INVALID_SHARE_SESSION_EPOCH
+    if not all(who):
+        session = Code.INVALID_REQUEST
+    elif epoch != BEGIN:
+        session = service.share_sessions.resume(*who, epoch, asked.waiting)
+    if isinstance(session, Code):
+        reply(ShareAcknowledgeResponse(error_code=session))
+        return
+    renews = service.broker.share.settings(session.group).renews
+    acked = acknowledge(asked, session, request.topics, renews=renews and request.is_renew_ack)
+    lock_ms = _lock_ms(asked, session)
+    if epoch == END:
+        service.share_sessions.close(*who, failed=False)
+    service.look_at_deadlines()
+
+    def settled(error: MainstemError | None) -> None:
+        results = _results(acked, error)
+        body = ShareAcknowledgeResponse(
+            acquisition_lock_timeout_ms=lock_ms,
+            responses=[
+                AcknowledgedTopic(
+                    topic_id,
+                    [
+                        AcknowledgedPartition(number, it.code, it.message)
+                        for number, it in numbers.items()
+                    ],
+                )
+                for topic_id, numbers in results.items()
+            ],
+        )
+        service.on_loop(lambda: reply(body))
+
+    when_all((each.durable for each in acked.settled), settled)
+
+
+class Kept(Protocol):
+    """Something that is durable later."""
+
+    def then(self, call: Callable[[MainstemError | None], None]) -> None:
+        """Call back once that is decided."""
+
+
+def when_all(
+    durables: Iterator[Kept],
+    call: Callable[[MainstemError | None], None],
+    error: MainstemError | None = None,
+) -> None:
+    """Call back once everything is durable, or with the first error."""
+    each = None if error is not None else next(durables, None)
+    if each is None:
+        call(error)
+    else:
+        each.then(lambda found: when_all(durables, call, found))
+
+
+def _results(acked: Acked, error: MainstemError | None) -> dict[bytes, dict[int, Refusal]]:
+    """Return what became of each partition, by topic; an error is that of the disk."""
+    done = Refusal(Code.NONE) if error is None else Refusal(code_of(error), str(error))
+    found: dict[bytes, dict[int, Refusal]] = {}
+    for (topic_id, number), refusal in acked.results.items():
+        found.setdefault(topic_id, {})[number] = refusal or done
+    return found
+
+
+def _session_to_fetch(asked: Asked, request: ShareFetchRequest) -> ShareSession | Refusal:
+    sessions = asked.service.share_sessions
+    group, member, epoch = request.group_id, request.member_id, request.share_session_epoch
+    places = [
+        (topic.topic_id, each.partition_index)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    most = asked.service.settings.max_fetch_partitions
+    if not group or not member or len(places) > most:
+        return Refusal(Code.INVALID_REQUEST, "name a group, a member, and not too many partitions")
+    if epoch == BEGIN:
+        if any(each.acknowledgement_batches for it in request.topics for each in it.partitions):
+            return Refusal(Code.INVALID_REQUEST, "a new session has nothing to acknowledge")
+        found = sessions.open(group, member, places, asked.waiting)
+    else:
+        forgotten = [
+            (it.topic_id, each) for it in request.forgotten_topics_data for each in it.partitions
+        ]
+        found = sessions.resume(group, member, epoch, asked.waiting, places, forgotten)
+    return Refusal(found) if isinstance(found, Code) else found
+
+
+def _lock_ms(asked: Asked, session: ShareSession) -> int:
+    """Return how long a member may hold records; of several topics, the shortest time."""
+    broker = asked.service.broker
+    names = [name_of(asked.service, topic_id) for topic_id in session.topics]
+    known = [broker.subscriptions.settings(name, session.group) for name in names if name]
+    return min((each.lock_ms for each in known if each is not None), default=0)
+
+
+class _ShareFetch:
+    """One request on its way: it looks again whenever there may be more to take."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        request: ShareFetchRequest,
+        session: ShareSession,
+        acked: Acked,
+        reply: Reply,
+    ) -> None:
+        self._asked = asked
+        self._service = asked.service
+        self._request = request
+        self._session = session
+        self._acked = acked
+        self._reply = reply
+        self._max_bytes = min(request.max_bytes, self._service.settings.max_fetch_bytes)
+        self._found: dict[Place, SharedPartition] = {}
+        self._watches: list[Callable[[], None]] = []
+        self._timer: Callable[[], None] | None = None
+        self._ended = self._woken = False
+
+    def look(self, *, last: bool = False) -> None:
+        """Take what is there; answer if there is anything, or if this is the last look."""
+        self._woken = False
+        if not self._service.share_sessions.is_open(self._session):
+            self._stop_waiting()
+            self._reply(ShareFetchResponse(error_code=Code.SHARE_SESSION_NOT_FOUND))
+            return
+        self._take()
+        if not self._found and not last:
+            self._take_back()
+            self._watch()
+            # Something may have come before it was watched for.
+            self._take()
+        if self._found or last or self._service.draining:
+            self.end()
+        elif self._timer is None:
+            wait_ms = min(self._request.max_wait_ms, self._service.settings.max_wait_ms)
+            self._timer = self._service.after(wait_ms, lambda: self._look_again(last=True)).cancel
+            self._asked.waiting.add(self._give_up)
+            self._end_wait = self._service.wait_with(self._look_again)
+
+    def end(self) -> None:
+        """Answer with what was taken, once what was settled is durable."""
+        self._stop_waiting()
+        self._service.look_at_deadlines()
+        lock_ms = _lock_ms(self._asked, self._session)
+
+        def settled(error: MainstemError | None) -> None:
+            body = ShareFetchResponse(
+                acquisition_lock_timeout_ms=lock_ms, responses=self._responses(error)
+            )
+            self._service.on_loop(lambda: self._reply(body))
+
+        if self._acked.settled:
+            when_all((each.durable for each in self._acked.settled), settled)
+        else:
+            self._reply(
+                ShareFetchResponse(
+                    acquisition_lock_timeout_ms=lock_ms, responses=self._responses(None)
+                )
+            )
+
+    def _take(self) -> None:
+        left = min(self._request.max_records, _MOST_EVENTS)
+        room = self._max_bytes
+        subscriptions, session = self._service.broker.subscriptions, self._session
+        for topic_id, numbers in session.by_topic().items():
+            name = name_of(self._service, topic_id)
+            if name is None:
+                self._refuse(topic_id, numbers, Refusal(Code.UNKNOWN_TOPIC_ID))
+                continue
+            if left <= 0 or room <= 0:
+                return
+            try:
+                known = len(self._service.broker.topic(name).partitions)
+                lent = subscriptions.lend(
+                    name,
+                    session.group,
+                    session.member,
+                    numbers,
+                    max_events=left,
+                    max_bytes=room,
+                    whole=self._request.share_acquire_mode == _WHOLE_BATCHES,
+                )
+            except MainstemError as error:
+                self._refuse(topic_id, numbers, Refusal(code_of(error), str(error)))
+                continue
+            unknown = [number for number in numbers if not 0 <= number < known]
+            self._refuse(topic_id, unknown, Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION))
+            for each in lent:
+                records = each.batches[0] if len(each.batches) == 1 else b"".join(each.batches)
+                runs = [AcquiredRecords(*run) for run in each.runs]
+                self._found[topic_id, each.partition] = SharedPartition(
+                    each.partition, records=records, acquired_records=runs
+                )
+                room -= len(records)
+                left -= sum(run.last - run.first + 1 for run in each.runs)
+                self._service.counts.fetched_bytes += len(records)
+
+    def _refuse(self, topic_id: bytes, numbers: Iterable[int], why: Refusal) -> None:
+        for number in numbers:
+            self._found[topic_id, number] = SharedPartition(
+                number, error_code=why.code, error_message=why.message
+            )
+
+    def _responses(self, error: MainstemError | None) -> list[SharedTopic]:
+        """Return what was taken and what became of what was settled, by topic."""
+        found = dict(self._found)
+        for topic_id, numbers in _results(self._acked, error).items():
+            for number, refusal in numbers.items():
+                was = found.get((topic_id, number), SharedPartition(number))
+                found[topic_id, number] = replace(
+                    was,
+                    acknowledge_error_code=refusal.code,
+                    acknowledge_error_message=refusal.message,
+                )
+        topics: dict[bytes, list[SharedPartition]] = {}
+        for (topic_id, _), each in found.items():
+            topics.setdefault(topic_id, []).append(each)
+        return [SharedTopic(topic_id, partitions) for topic_id, partitions in topics.items()]
+
+    def _watch(self) -> None:
+        for topic_id in self._session.by_topic():
+            name = name_of(self._service, topic_id)
+            try:
+                watch = self._service.broker.subscriptions.watch
+                self._watches.append(watch(name or "", self._session.group, self._wake))
+            except MainstemError:
+                self._wake()
+
+    def _wake(self) -> None:
+        """Be told from any thread that there may be more."""
+        if not self._woken:
+            self._woken = True
+            self._service.on_loop(self._look_again)
+
+    def _look_again(self, *, last: bool = False) -> None:
+        if not self._ended:
+            self.look(last=last)
+
+    def _stop_waiting(self) -> None:
+        self._ended = True
+        self._take_back()
+        if self._timer is not None:
+            self._timer()
+            self._end_wait()
+            self._asked.waiting.discard(self._give_up)
+
+    def _give_up(self) -> None:
+        """Wait no longer for a peer that has gone."""
+        self._stop_waiting()
+        self._reply(None)
+
+    def _take_back(self) -> None:
+        for take_back in self._watches:
+            take_back()
+        self._watches.clear()

@@ -1,0 +1,142 @@
+"""ShareGroupHeartbeat, ShareGroupDescribe: being a member of a share group, and looking at one."""
+
+from mainstem.broker.share_group import Places, ShareBeat
+from mainstem.broker.share_groups import ShareGroupState
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.membership import STOPPING
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.messages.share_groups import (
+    DescribedShareAssignment,
+    DescribedShareGroup,
+    DescribedShareMember,
+    DescribedSharePartitions,
+    ShareAssignment,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    SharePartitions,
+)
+
+HEARTBEAT_FIRST, HEARTBEAT_LAST = 1, 1
+DESCRIBE_FIRST, DESCRIBE_LAST = 1, 1
+
+KIND = "share"
+"""What these groups are called in lists of groups."""
+_LEAVE = -1
+
+
+def heartbeat(asked: Asked, request: ShareGroupHeartbeatRequest, reply: Reply) -> None:
+    """Join, stay or leave; answered when what the member begins to share is written down."""
+    service = asked.service
+    epoch, topics = request.member_epoch, request.subscribed_topic_names
+    wrong = _wrong(request)
+    if wrong is not None:
+        reply(ShareGroupHeartbeatResponse(error_code=Code.INVALID_REQUEST, error_message=wrong))
+        return
+    try:
+        if epoch == _LEAVE:
+            service.broker.share.leave(request.group_id, request.member_id)
+            reply(ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=_LEAVE))
+            return
+        if service.draining:
+            raise STOPPING
+        told = service.broker.share.heartbeat(
+            ShareBeat(
+                group=request.group_id,
+                member_id=request.member_id,
+                epoch=epoch,
+                topics=None if topics is None else tuple(topics),
+                client_id=asked.header.client_id or "",
+                host=f"/{asked.peer.rpartition(':')[0]}",
+                rack=request.rack_id,
+            )
+        )
+    except MainstemError as error:
+        reply(_refused(asked, error))
+        return
+    service.look_at_deadlines()
+    places = told.places
+    body = ShareGroupHeartbeatResponse(
+        member_id=request.member_id,
+        member_epoch=told.epoch,
+        heartbeat_interval_ms=told.heartbeat_ms,
+        assignment=None if places is None else ShareAssignment(_assigned(places)),
+    )
+
+    def settled(error: MainstemError | None) -> None:
+        answer = body if error is None else _refused(asked, error)
+        service.on_loop(lambda: reply(answer))
+
+    told.durable.then(settled)
+
+
+def _wrong(request: ShareGroupHeartbeatRequest) -> str | None:
+    """Return what is wrong with a heartbeat, whatever the group."""
+    if not request.group_id or not request.member_id:
+        return "a heartbeat names its group and its member"
+    if request.member_epoch < _LEAVE:
+        return f"epoch {request.member_epoch}: there are 0 to join, -1 to leave, and those given"
+    if request.member_epoch == 0 and not request.subscribed_topic_names:
+        return "a member that joins names the topics that it wants"
+    return None
+
+
+def _refused(asked: Asked, error: MainstemError) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(
+        error_code=code_in(asked.header, error), error_message=str(error)
+    )
+
+
+def _assigned(places: Places) -> list[SharePartitions]:
+    return [SharePartitions(bytes.fromhex(topic_id), range(count)) for _, topic_id, count in places]
+
+
+def describe(asked: Asked, request: ShareGroupDescribeRequest, reply: Reply) -> None:
+    """Show share groups and their members."""
+    groups = []
+    for name in request.group_ids:
+        try:
+            groups.append(_described(asked.service.broker.share.describe(name)))
+        except MainstemError as error:
+            refused = DescribedShareGroup(
+                error_code=code_in(asked.header, error),
+                error_message=str(error),
+                group_id=name,
+                group_state="Dead",
+            )
+            groups.append(refused)
+    reply(ShareGroupDescribeResponse(groups=groups))
+
+
+def state_of(group: ShareGroupState) -> str:
+    """Return how a group's state is called."""
+    return "Stable" if group.members else "Empty"
+
+
+def _described(group: ShareGroupState) -> DescribedShareGroup:
+    return DescribedShareGroup(
+        group_id=group.name,
+        group_state=state_of(group),
+        group_epoch=group.epoch,
+        assignment_epoch=group.epoch,
+        assignor_name="simple",
+        members=[
+            DescribedShareMember(
+                each.id,
+                each.rack,
+                each.epoch,
+                each.client_id,
+                each.host,
+                each.topics,
+                DescribedShareAssignment(
+                    [
+                        DescribedSharePartitions(bytes.fromhex(topic_id), name, range(count))
+                        for name, topic_id, count in each.places
+                    ]
+                ),
+            )
+            for each in group.members
+        ],
+    )

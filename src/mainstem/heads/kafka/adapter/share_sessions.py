@@ -1,0 +1,154 @@
+"""Share sessions (KIP-932): a member names the partitions it takes from once, and then changes.
+
+How this works: a session belongs to one member of one group, and each of its requests says the
+next epoch, 1, 2, ...; 0 begins a session anew, and -1 ends it. What the member holds is given back
+when its session ends: as not tried if the member said so, as failed if its connection was lost.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+
+from mainstem.broker.subscriptions import Subscriptions
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import Code
+
+BEGIN, END = 0, -1
+"""Epochs of the requests that begin and end a session."""
+_LAST_EPOCH = 2**31 - 1
+
+Call = Callable[[], None]
+Place = tuple[bytes, int]
+"""A partition by its topic's id."""
+
+
+class ShareSession:
+    """One member's session."""
+
+    def __init__(self, group: str, member: str) -> None:
+        self.group = group
+        self.member = member
+        self.epoch = 1
+        """What the next request has to say."""
+        self.places: dict[Place, None] = {}
+        self.topics: set[bytes] = set()
+        """Every topic that it ever took from."""
+        self.leaving: set[Call] = set()
+        """What is called when its connection closes."""
+        self.lost: Call = _nothing
+
+    def add(self, places: Iterable[Place]) -> None:
+        """Take from more partitions."""
+        for place in places:
+            self.places[place] = None
+            self.topics.add(place[0])
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """Take no more from partitions."""
+        for place in places:
+            self.places.pop(place, None)
+
+    def by_topic(self) -> dict[bytes, list[int]]:
+        """Return the partitions of each topic, beginning with another topic each time."""
+        found: dict[bytes, list[int]] = {}
+        for topic_id, number in self.places:
+            found.setdefault(topic_id, []).append(number)
+        topics = list(found)
+        first = self.epoch % len(topics) if topics else 0
+        return {each: found[each] for each in topics[first:] + topics[:first]}
+
+
+class ShareSessions:
+    """All sessions, within limits."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        topic_name: Callable[[bytes], str | None],
+        *,
+        max_sessions: int = 10_000,
+        max_partitions: int = 500_000,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._topic_name = topic_name
+        self._max_sessions = max_sessions
+        self._max_partitions = max_partitions
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(
+        self, group: str, member: str, places: Iterable[Place], leaving: set[Call]
+    ) -> ShareSession | Code:
+        """Begin a session, and end the one that the member had."""
+        self.close(group, member, failed=True)
+        session = ShareSession(group, member)
+        session.add(places)
+        if (
+            len(self._sessions) >= self._max_sessions
+            or self._partitions + len(session.places) > self._max_partitions
+        ):
+            return Code.SHARE_SESSION_LIMIT_REACHED
+        self._sessions[group, member] = session
+        self._partitions += len(session.places)
+        self._bind(session, leaving)
+        return session
+
+    def resume(
+        self,
+        group: str,
+        member: str,
+        epoch: int,
+        leaving: set[Call],
+        added: Iterable[Place] = (),
+        forgotten: Iterable[Place] = (),
+    ) -> ShareSession | Code:
+        """Go on with a session, in its next epoch, or to end it."""
+        session = self._sessions.get((group, member))
+        if session is None:
+            return Code.SHARE_SESSION_NOT_FOUND
+        if epoch == END:
+            return session
+        if epoch != session.epoch:
+            return Code.INVALID_SHARE_SESSION_EPOCH
+        was = len(session.places)
+        session.add(added)
+        session.forget(forgotten)
+        self._partitions += len(session.places) - was
+        if self._partitions > self._max_partitions:
+            self.close(group, member, failed=False)
+            return Code.SHARE_SESSION_NOT_FOUND
+        session.epoch = session.epoch % _LAST_EPOCH + 1
+        self._bind(session, leaving)
+        return session
+
+    def is_open(self, session: ShareSession) -> bool:
+        """Tell whether a session has not ended, nor been replaced."""
+        return self._sessions.get((session.group, session.member)) is session
+
+    def close(self, group: str, member: str, *, failed: bool) -> None:
+        """End a session, if there is one, and give back what its member holds."""
+        session = self._sessions.pop((group, member), None)
+        if session is None:
+            return
+        self._partitions -= len(session.places)
+        session.leaving.discard(session.lost)
+        for topic_id in session.topics:
+            name = self._topic_name(topic_id)
+            if name is not None:
+                # What cannot be given back now is taken back when its time is up.
+                with suppress(MainstemError):
+                    self._subscriptions.leave(name, group, member, failed=failed)
+
+    def _bind(self, session: ShareSession, leaving: set[Call]) -> None:
+        """Let a session end with the connection that used it last."""
+        session.leaving.discard(session.lost)
+        session.leaving = leaving
+        session.lost = partial(self.close, session.group, session.member, failed=True)
+        leaving.add(session.lost)
+
+
+def _nothing() -> None:
+    """Before a session has a connection."""
