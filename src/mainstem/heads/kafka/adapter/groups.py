@@ -1,7 +1,8 @@
 """DescribeGroups, ListGroups, DeleteGroups."""
 
 from mainstem.broker.classic_group import Phase
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import MainstemError, UnknownGroup
+from mainstem.heads.kafka.adapter import share_groups
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.groups import (
@@ -66,6 +67,11 @@ def list_all(asked: Asked, request: ListGroupsRequest, reply: Reply) -> None:
         if types and "classic" not in types:
             continue
         groups.append(ListedGroup(name, found.protocol_type, found.phase.value, "classic"))
+    for each in share_groups.listed(asked.service):
+        if (each.group_state.lower() in states or not states) and (
+            each.group_type in types or not types
+        ):
+            groups.append(each)
     reply(ListGroupsResponse(groups=groups))
 
 
@@ -76,8 +82,12 @@ def delete(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:
 
 
 def _deleted(asked: Asked, name: str) -> DeletedGroup:
+    broker = asked.service.broker
     try:
-        asked.service.broker.classic.delete(name)
+        try:
+            broker.classic.delete(name)
+        except UnknownGroup:
+            broker.share.delete(name)
     except MainstemError as error:
         return DeletedGroup(name, code_in(asked.header, error))
     return DeletedGroup(name)

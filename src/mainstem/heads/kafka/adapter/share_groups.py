@@ -1,11 +1,15 @@
 """ShareGroupHeartbeat, ShareGroupDescribe: being a member of a share group, and looking at one."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+
 from mainstem.broker.share_group import Places, ShareBeat
 from mainstem.broker.share_groups import ShareGroupState
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import MainstemError, UnknownGroup
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.membership import STOPPING
-from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.messages.groups import ListedGroup
 from mainstem.heads.kafka.messages.share_groups import (
     DescribedShareAssignment,
     DescribedShareGroup,
@@ -113,6 +117,13 @@ def describe(asked: Asked, request: ShareGroupDescribeRequest, reply: Reply) -> 
 def state_of(group: ShareGroupState) -> str:
     """Return how a group's state is called."""
     return "Stable" if group.members else "Empty"
+
+
+def listed(service: Service) -> Iterator[ListedGroup]:
+    """Return the share groups as they are listed beside others; a queue is one, too."""
+    for name in service.broker.share.names():
+        with suppress(UnknownGroup):
+            yield ListedGroup(name, KIND, state_of(service.broker.share.describe(name)), KIND)
 
 
 def _described(group: ShareGroupState) -> DescribedShareGroup:
