@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mainstem.broker.classic_groups import ClassicGroups
+from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.cursors import Cursor
 from mainstem.broker.group_configs import GroupConfigs
 from mainstem.broker.groups import HAND_OVER_MS
@@ -72,8 +73,15 @@ class Broker:
         self._state.load(now_ms())
         self._monotonic_ms = monotonic_ms or now_ms
         self.group_configs = GroupConfigs(self._state, now_ms)
+        self.consumers = ConsumerGroups(
+            self._state,
+            self.group_configs,
+            now_ms,
+            monotonic_ms=monotonic_ms,
+            limits=limits.groups,
+        )
         self.classic = ClassicGroups(
-            self._state, now_ms, monotonic_ms=monotonic_ms, limits=limits.groups
+            self._state, self.consumers, now_ms, monotonic_ms=monotonic_ms, limits=limits.groups
         )
         self.producers = Producers(
             self._state, now_ms, monotonic_ms=monotonic_ms, limits=limits.producers
@@ -102,6 +110,7 @@ class Broker:
         with self._state.lock:
             changes = self._state.topics.create(name, settings, self._new_id(), now_ms)
             durable = self._state.change_topics(changes, now_ms)
+            self.consumers.topic_changed(name)
             calls = self._state.groups.topic_changed(name, now_ms)
             done = TopicDone(self._state.topics.get(name), durable)
         _call(calls)
@@ -117,6 +126,7 @@ class Broker:
             if settings.compact and not was.settings.compact:
                 self._check_empty(was)
             durable = self._state.change_topics(decided, now_ms)
+            self.consumers.topic_changed(name)
             calls = self._state.groups.topic_changed(name, now_ms)
             calls += self._state.make_room(was.partitions)
             done = TopicDone(self._state.topics.get(name), durable)
@@ -137,6 +147,7 @@ class Broker:
             self.producers.forget(gone)
             self.transactions.forget(gone)
             self._state.finish_deletions(now_ms)
+            self.consumers.topic_changed(name)
             calls += self._state.groups.topic_changed(name, now_ms)
         _call(calls)
         self.subscriptions.topic_changed(topic_id)
@@ -365,6 +376,7 @@ class Broker:
         with self._state.lock:
             calls = self._state.groups.tick(self._now_ms())
         _call(calls)
+        self.consumers.tick()
         self.classic.tick()
         self.producers.tick()
         self.transactions.tick()
@@ -376,6 +388,7 @@ class Broker:
         waits = [
             due_ms - clock()
             for due_ms, clock in (
+                (self.consumers.next_deadline(), self._monotonic_ms),
                 (self.classic.next_deadline(), self._monotonic_ms),
                 (self.producers.next_deadline(), self._monotonic_ms),
                 (self.transactions.next_deadline(), self._now_ms),

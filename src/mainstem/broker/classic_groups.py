@@ -20,6 +20,7 @@ from mainstem.broker.classic_group import (
     Sync,
     SyncReply,
 )
+from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.cursors import Cursor
 from mainstem.broker.generations import Generation, GenerationChange, GenerationKey, Generations
 from mainstem.broker.group_limits import GroupLimits
@@ -39,6 +40,8 @@ from mainstem.log.port import Durable, PartitionId
 
 KIND = "Kafka"
 """What these groups are called beside those of other kinds."""
+_CONSUMERS = "consumer"
+"""The type of the protocol that members of consumer groups spoke."""
 DEFAULTS = GroupLimits()
 Place = tuple[str, int]
 
@@ -91,6 +94,7 @@ class ClassicGroups:
     def __init__(
         self,
         state: State,
+        consumers: ConsumerGroups,
         now_ms: Callable[[], int],
         *,
         monotonic_ms: Callable[[], int] | None = None,
@@ -98,6 +102,7 @@ class ClassicGroups:
         limits: GroupLimits = DEFAULTS,
     ) -> None:
         self._state = state
+        self._consumers = consumers
         self._now_ms = now_ms
         self._monotonic_ms = monotonic_ms or now_ms
         self.generations = Generations()
@@ -110,7 +115,7 @@ class ClassicGroups:
         self._rebalances = Rebalances(
             self.generations,
             self._write,
-            lambda group: state.groups.occupy(group, KIND),
+            self._occupy,
             state.groups.vacate,
             new_id,
             limits,
@@ -120,6 +125,7 @@ class ClassicGroups:
         with self._turn() as rebalances:
             for group in self.generations:
                 rebalances.remember_for_a_while(group)
+        consumers.before = self
 
     # Members
 
@@ -178,13 +184,18 @@ class ClassicGroups:
 
     def check_commit(self, group: str, who: Membership, *, transactional: bool = False) -> None:
         """Refuse a commit of somebody who may not; used under the lock."""
+        if self._consumers.has_members(group):
+            self._consumers.check_commit(
+                group, who.member_id, who.generation, transactional=transactional
+            )
+            return
         self._rebalances.roster.now_ms = self._monotonic_ms()
         found = self._rebalances.groups.get(group)
         is_anonymous = not who.member_id and who.instance_id is None and who.generation < 0
         if found is None or found.phase is Phase.EMPTY:
             self._state.groups.check_not_live(group, "committed to from outside")
             if who.generation >= 0:
-                if group in self.generations or self._state.cursors.of(group):
+                if self._is_known(group):
                     raise UnknownMember(group, who.member_id)
                 raise IllegalGeneration(group, who.generation, -1)
             return
@@ -220,7 +231,7 @@ class ClassicGroups:
         """Forget some cursors of a group; whether its members still need them is not known here."""
         with self._turn():
             self._check_known(group)
-            if group not in self._rebalances.groups:
+            if group not in self._rebalances.groups and not self._consumers.has_members(group):
                 self._state.groups.check_not_live(group, "changed from outside")
             refused: dict[Place, MainstemError] = {}
             chosen: list[PartitionId] = []
@@ -239,10 +250,10 @@ class ClassicGroups:
     # Administration
 
     def names(self) -> list[str]:
-        """Return every group that has members or cursors here, or had members lately."""
+        """Return every group with members or cursors, or with members lately, of no other kind."""
         with self._state.lock:
             known = {*self._rebalances.groups, *self.generations, *self._state.cursors.groups()}
-            return sorted(known)
+            return sorted(each for each in known if each not in self._consumers)
 
     def members(self, name: str) -> list[str]:
         """Return the ids of a group's members; used under the lock."""
@@ -256,7 +267,7 @@ class ClassicGroups:
             if group is not None and group.phase is not Phase.EMPTY:
                 return _description(group)
             latest = self.generations.of(name)
-            is_known = name in self.generations or bool(self._state.cursors.of(name))
+            is_known = name not in self._consumers and self._is_known(name)
             phase = Phase.EMPTY if is_known or group is not None else Phase.DEAD
             return GroupDescription(name, phase, latest.protocol_type, "", latest.number)
 
@@ -270,7 +281,28 @@ class ClassicGroups:
                 self._state.change_cursors(self._state.cursors.remove(name), self._now_ms())
                 self._rebalances.roster.calls += self._state.make_room(partitions)
             self._rebalances.roster.deadlines.clear((name, "forget", ""))
-            return self._write(self.generations.forget(name))
+            self._write(self.generations.forget(name))
+            return self._consumers.forget(name)
+
+    # Groups that change their kind; used under the lock
+
+    def latest(self, name: str) -> int:
+        """Return the number of the latest generation."""
+        return self.generations.of(name).number
+
+    def hand_over(self, name: str) -> None:
+        """Forget a group soon that has become one of another kind."""
+        if name in self.generations:
+            self._rebalances.roster.deadlines.set((name, "forget", ""), self._monotonic_ms())
+
+    def _occupy(self, name: str) -> None:
+        """Take the name for consumers of this kind; numbers go on where the group has got to."""
+        self._state.groups.check_not_live(name, f"joined by {KIND} consumers")
+        if name in self._consumers:
+            known = Generation(self._consumers.epoch(name), _CONSUMERS)
+            self._write([GenerationChange(GenerationKey(name), known)])
+            self._consumers.forget(name)
+        self._state.groups.occupy(name, KIND)
 
     @contextmanager
     def _turn(self) -> Iterator[Rebalances]:
@@ -298,7 +330,7 @@ class ClassicGroups:
     def _forget_if_unused(self, name: str) -> None:
         if name in self._rebalances.groups or name not in self.generations:
             return
-        if self._state.cursors.of(name):
+        if self._state.cursors.of(name) and name not in self._consumers:
             self._rebalances.remember_for_a_while(name)
             return
         try:
@@ -309,8 +341,13 @@ class ClassicGroups:
 
     def _check_known(self, name: str) -> None:
         has_members = name in self._rebalances.groups or self._state.groups.is_live(name)
-        if not has_members and name not in self.generations and not self._state.cursors.of(name):
+        if not has_members and not self._is_known(name):
             raise UnknownGroup(name)
+
+    def _is_known(self, name: str) -> bool:
+        """Tell whether anything is left of a group without members."""
+        cursors = self._state.cursors.of(name)
+        return name in self.generations or bool(cursors) or name in self._consumers
 
 
 def _description(group: ClassicGroup) -> GroupDescription:

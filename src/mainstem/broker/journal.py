@@ -25,6 +25,7 @@ PRODUCERS = "__mainstem_producers"
 TRANSACTIONS = "__mainstem_transactions"
 SUBSCRIPTIONS = "__mainstem_subscriptions"
 GROUP_CONFIGS = "__mainstem_group_configs"
+CONSUMER_GROUPS = "__mainstem_consumer_groups"
 IDS = {
     TOPICS: f"{0x10:032x}",
     CURSORS: f"{0x11:032x}",
@@ -33,6 +34,7 @@ IDS = {
     TRANSACTIONS: f"{0x14:032x}",
     SUBSCRIPTIONS: f"{0x15:032x}",
     GROUP_CONFIGS: f"{0x16:032x}",
+    CONSUMER_GROUPS: f"{0x17:032x}",
 }
 """Fixed, so that the state can be found before anything is known."""
 SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)

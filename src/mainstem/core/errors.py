@@ -222,6 +222,47 @@ class FencedMemberEpoch(Fenced):
         self.group, self.member, self.epoch, self.current = group, member, epoch, current
 
 
+class StaleMemberEpoch(MainstemError):
+    """The member has been given another epoch since, and has yet to hear of it."""
+
+    retriable = True
+
+    def __init__(self, group: str, member: str, epoch: int, current: int) -> None:
+        super().__init__(
+            f"{member!r:.300} of group {group!r} is in epoch {current}, not {epoch}; "
+            "try again with the epoch of the next heartbeat"
+        )
+        self.group, self.member, self.epoch, self.current = group, member, epoch, current
+
+
+class UnreleasedInstance(MainstemError):
+    """Another member holds the instance id, and has not left."""
+
+    def __init__(self, group: str, instance: str) -> None:
+        super().__init__(
+            f"the instance id {instance!r:.300} of group {group!r} belongs to another member that "
+            "is still there; give every consumer its own instance id, or wait until the session "
+            "of the other has ended"
+        )
+        self.group, self.instance = group, instance
+
+
+class UnsupportedAssignor(MainstemError):
+    """The member asks for an assignor that is not there."""
+
+    def __init__(self, assignor: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"there is no assignor {assignor!r:.100}; choose {' or '.join(known)}")
+        self.assignor = assignor
+
+
+class InvalidExpression(MainstemError):
+    """A regular expression that is wrong, or says something that is not understood here."""
+
+    def __init__(self, expression: str, reason: str) -> None:
+        super().__init__(f"the regular expression {expression!r:.100} is refused: {reason}")
+        self.expression, self.reason = expression, reason
+
+
 class GroupFull(MainstemError):
     """The group has as many members, or they hold as many bytes, as is allowed."""
 

@@ -40,6 +40,15 @@ TAIL = """
 - OffsetFetch with `require_stable` answers `UNSTABLE_OFFSET_COMMIT` for a cursor that a transaction
   is going to move; OffsetDelete answers `GROUP_SUBSCRIBED_TO_TOPIC` for topics that the members of
   a live group read.
+- Consumer groups (`group.protocol=consumer`, KIP-848): the server assigns (`uniform`, or `range`),
+  and writes members down, so that they stay over a restart. Regular expressions are the part of
+  RE2's syntax that says something about topic names; flags, `\\b`, `\\pN`, `[:alpha:]`, references
+  and looking ahead or behind are refused with `INVALID_REGULAR_EXPRESSION`, and internal topics
+  never match. A group goes from the classic protocol to this one and back when it is empty: while
+  it has members of one kind, those of the other are refused (`GROUP_ID_NOT_FOUND`, and for
+  JoinGroup `INCONSISTENT_GROUP_PROTOCOL`). DescribeGroups does not find consumer groups, as with
+  Kafka. Members show themselves every second (`consumer.heartbeat.interval.ms` of the group; 5 with
+  Kafka), in groups of more than a thousand less often.
 """
 
 

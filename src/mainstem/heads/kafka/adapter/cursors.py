@@ -27,6 +27,7 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
+    OffsetFetchGroup,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchTopic,
@@ -134,11 +135,19 @@ def fetch(asked: Asked, request: OffsetFetchRequest, reply: Reply) -> None:
         reply(OffsetFetchResponse(topics=look.at(request.group_id, request.topics)))
         return
     by_id = asked.header.api_version >= _BY_ID
-    groups = tuple(
-        FetchedOffsetsGroup(each.group_id, look.at(each.group_id, each.topics, by_id=by_id))
-        for each in request.groups
-    )
+    groups = tuple(_fetched(asked, look, each, by_id=by_id) for each in request.groups)
     reply(OffsetFetchResponse(groups=groups))
+
+
+def _fetched(
+    asked: Asked, look: "_Look", wish: OffsetFetchGroup, *, by_id: bool
+) -> FetchedOffsetsGroup:
+    consumers = asked.service.broker.consumers
+    try:
+        consumers.check_fetch(wish.group_id, wish.member_id, wish.member_epoch)
+    except MainstemError as error:
+        return FetchedOffsetsGroup(wish.group_id, error_code=code_in(asked.header, error))
+    return FetchedOffsetsGroup(wish.group_id, look.at(wish.group_id, wish.topics, by_id=by_id))
 
 
 class _Look:
@@ -200,10 +209,12 @@ class _Look:
 
 def delete(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
     """Forget how far a group has got in some partitions, in topics that its members do not read."""
-    classic = asked.service.broker.classic
+    classic, consumers = asked.service.broker.classic, asked.service.broker.consumers
     refused: dict[Place, Code] = {}
     try:
         reads = read_by(classic.describe(request.group_id))
+        if reads is not None:
+            reads |= consumers.reads(request.group_id)
         places = [
             (topic.name, each.partition_index)
             for topic in request.topics

@@ -64,10 +64,14 @@ class Code(IntEnum):
     TRANSACTIONAL_ID_NOT_FOUND = 105
     FETCH_SESSION_TOPIC_ID_ERROR = 106
     FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
     TRANSACTION_ABORTABLE = 120
     INVALID_RECORD_STATE = 121
     SHARE_SESSION_NOT_FOUND = 122
     INVALID_SHARE_SESSION_EPOCH = 123
+    INVALID_REGULAR_EXPRESSION = 128
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
@@ -101,6 +105,10 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.InconsistentProtocol: Code.INCONSISTENT_GROUP_PROTOCOL,
     errors.MemberIdRequired: Code.MEMBER_ID_REQUIRED,
     errors.GroupFull: Code.GROUP_MAX_SIZE_REACHED,
+    errors.StaleMemberEpoch: Code.STALE_MEMBER_EPOCH,
+    errors.UnreleasedInstance: Code.UNRELEASED_INSTANCE_ID,
+    errors.UnsupportedAssignor: Code.UNSUPPORTED_ASSIGNOR,
+    errors.InvalidExpression: Code.INVALID_REGULAR_EXPRESSION,
     errors.InvalidSessionTimeout: Code.INVALID_SESSION_TIMEOUT,
     errors.UnreadableValue: Code.INVALID_RECORD,
     errors.DirectoryInUse: Code.KAFKA_STORAGE_ERROR,
@@ -117,6 +125,7 @@ REFUSALS: dict[type[MainstemError], Code] = {
 
 
 _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
+    Code.STALE_MEMBER_EPOCH: (Code.UNSUPPORTED_VERSION, {8: 9, 9: 9}),
     Code.PRODUCER_FENCED: (Code.INVALID_PRODUCER_EPOCH, {22: 4, 24: 2, 25: 2, 26: 2}),
     Code.TRANSACTION_ABORTABLE: (
         Code.INVALID_TXN_STATE,
@@ -126,7 +135,7 @@ _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
 """Codes that came later: which APIs know them since which version, and what the others get."""
 
 
-_KEPT_HERE = frozenset({8, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47})
+_KEPT_HERE = frozenset({8, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68})
 """Requests about groups and transactions. Of a disk that is full their clients know nothing, and
 take it for the end; that nobody is there to answer them for the moment they know."""
 _PRODUCER_IDS = 22

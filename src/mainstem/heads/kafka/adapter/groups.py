@@ -1,10 +1,12 @@
 """DescribeGroups, ListGroups, DeleteGroups."""
 
+from collections.abc import Iterator
+
 from mainstem.broker.classic_group import Phase
 from mainstem.core.errors import MainstemError, UnknownGroup
 from mainstem.heads.kafka.adapter import share_groups
 from mainstem.heads.kafka.adapter.errors import Code, code_in
-from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.messages.groups import (
     DeletedGroup,
     DeleteGroupsRequest,
@@ -60,19 +62,29 @@ def list_all(asked: Asked, request: ListGroupsRequest, reply: Reply) -> None:
     groups = []
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
-    for name in asked.service.broker.classic.names():
-        found = asked.service.broker.classic.describe(name)
-        if states and found.phase.value.lower() not in states:
+    for each in _listed(asked.service):
+        if states and each.group_state.lower() not in states:
             continue
-        if types and "classic" not in types:
+        if types and each.group_type not in types:
             continue
-        groups.append(ListedGroup(name, found.protocol_type, found.phase.value, "classic"))
+        groups.append(each)
     for each in share_groups.listed(asked.service):
         if (each.group_state.lower() in states or not states) and (
             each.group_type in types or not types
         ):
             groups.append(each)
     reply(ListGroupsResponse(groups=groups))
+
+
+def _listed(service: Service) -> Iterator[ListedGroup]:
+    """Return every group, of whatever kind."""
+    for name in service.broker.classic.names():
+        found = service.broker.classic.describe(name)
+        yield ListedGroup(name, found.protocol_type, found.phase.value, "classic")
+    for name in service.broker.consumers.names():
+        group = service.broker.consumers.describe(name)
+        if group is not None:
+            yield ListedGroup(name, "consumer", group.phase.value, "consumer")
 
 
 def delete(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:

@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: being a member of a classic group."""
 
 from mainstem.broker.classic_group import Join, Joined, Sync, Synced
-from mainstem.core.errors import Closed, MainstemError, MemberIdRequired
+from mainstem.core.errors import Closed, GroupIsLive, MainstemError, MemberIdRequired
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.membership import (
@@ -84,6 +84,9 @@ def _not_joined(asked: Asked, request: JoinGroupRequest, error: MainstemError) -
     member_id = error.member if isinstance(error, MemberIdRequired) else request.member_id
     protocol = None if asked.header.api_version >= _NULL_PROTOCOL else ""
     code = code_in(asked.header, error)
+    if isinstance(error, GroupIsLive):
+        # Its members are of another kind: what Kafka answers, and its clients understand.
+        code = Code.INCONSISTENT_GROUP_PROTOCOL
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=protocol)
 
 

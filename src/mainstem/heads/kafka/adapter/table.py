@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from mainstem.heads.kafka.adapter import (
     api_versions,
+    consumer_groups,
     coordinator,
     cursors,
     describe_configs,
@@ -89,6 +90,14 @@ SERVED: dict[int, Served] = {
     61: _served(producers.PRODUCERS_FIRST, producers.PRODUCERS_LAST, producers.describe_producers),
     65: _served(producers.DESCRIBE_FIRST, producers.DESCRIBE_LAST, producers.describe),
     66: _served(producers.LIST_FIRST, producers.LIST_LAST, producers.list_all),
+    68: _served(
+        consumer_groups.HEARTBEAT_FIRST,
+        consumer_groups.HEARTBEAT_LAST,
+        consumer_groups.heartbeat,
+    ),
+    69: _served(
+        consumer_groups.DESCRIBE_FIRST, consumer_groups.DESCRIBE_LAST, consumer_groups.describe
+    ),
     74: _served(describe_configs.LIST_FIRST, describe_configs.LIST_LAST, describe_configs.list_all),
     75: _served(topic_partitions.FIRST, topic_partitions.LAST, topic_partitions.answer),
     76: _served(share_groups.HEARTBEAT_FIRST, share_groups.HEARTBEAT_LAST, share_groups.heartbeat),

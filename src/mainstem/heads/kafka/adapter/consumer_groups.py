@@ -1,0 +1,199 @@
+"""ConsumerGroupHeartbeat, ConsumerGroupDescribe: groups whose members the broker assigns [KIP-848].
+
+| theirs | ours |
+|---|---|
+| member epoch 0, -1, -2 | a heartbeat that joins; leaving; leaving for a while |
+| assignment | what a member is to own |
+| topic partitions | what it says it has |
+"""
+
+from mainstem.broker.consumer_group_fold import ConsumerMember, Partitions, partitions_of, written
+from mainstem.broker.consumer_groups import ConsumerGroupDescription, Heard, Heartbeat
+from mainstem.core.errors import GroupIsLive, InvalidSetting, MainstemError
+from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.membership import STOPPING
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.messages.consumer_groups import (
+    AssignedPartitions,
+    ConsumerAssignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DescribedAssignment,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    OwnedPartitions,
+)
+
+HEARTBEAT_FIRST, HEARTBEAT_LAST = 0, 1
+DESCRIBE_FIRST, DESCRIBE_LAST = 0, 1
+
+_JOIN, _LEAVE, _LEAVE_FOR_A_WHILE = 0, -1, -2
+_CHOOSES_ITS_ID = 1
+_CONSUMER = 1
+"""A member of this protocol; 0 would be one of the classic protocol."""
+
+
+def heartbeat(asked: Asked, request: ConsumerGroupHeartbeatRequest, reply: Reply) -> None:
+    """Hear a member, or let it go; answered when what it is told is durable."""
+    service = asked.service
+    wrong = _wrong(request, asked.header.api_version)
+    if wrong is not None:
+        reply(ConsumerGroupHeartbeatResponse(error_code=Code.INVALID_REQUEST, error_message=wrong))
+        return
+    try:
+        if service.draining:
+            raise STOPPING
+        heard = _left(asked, request) if request.member_epoch < 0 else _heard(asked, request)
+    except MainstemError as error:
+        reply(_refusal(asked, error))
+        return
+    service.look_at_deadlines()
+    owned = None if heard.owned is None else ConsumerAssignment(_sent(heard.owned))
+    answer = ConsumerGroupHeartbeatResponse(
+        member_id=heard.member_id,
+        member_epoch=heard.epoch,
+        heartbeat_interval_ms=heard.interval_ms,
+        assignment=owned,
+    )
+
+    def settled(error: MainstemError | None) -> None:
+        body = answer if error is None else _refusal(asked, error)
+        service.on_loop(lambda: reply(body))
+
+    heard.durable.then(settled)
+
+
+def _wrong(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
+    """Return what is wrong with a heartbeat, whatever the group; None if nothing is."""
+    epoch, is_join = request.member_epoch, request.member_epoch == _JOIN
+    owned, names = request.topic_partitions, request.subscribed_topic_names
+    rules = (
+        (not request.group_id, "the group has no name"),
+        ("" in (request.instance_id, request.rack_id), "an instance id or a rack is empty"),
+        (
+            not request.member_id and (not is_join or version >= _CHOOSES_ITS_ID),
+            "the member has no id",
+        ),
+        (epoch < _LEAVE_FOR_A_WHILE, f"there is no epoch {epoch}"),
+        (
+            epoch == _LEAVE_FOR_A_WHILE and request.instance_id is None,
+            "only a member with an instance id can leave for a while",
+        ),
+        (is_join and request.rebalance_timeout_ms <= 0, "who joins says its rebalance timeout"),
+        (is_join and (owned is None or len(owned) > 0), "who joins has no partitions, and says so"),
+        (
+            is_join and not names and not request.subscribed_topic_regex,
+            "who joins names topics, or gives a regular expression for them",
+        ),
+    )
+    return next((text for applies, text in rules if applies), None)
+
+
+def _heard(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> Heard:
+    timeout_ms, names = request.rebalance_timeout_ms, request.subscribed_topic_names
+    regex = request.subscribed_topic_regex
+    if request.member_epoch == _JOIN and names is None:
+        names = ()
+    return asked.service.broker.consumers.heartbeat(
+        Heartbeat(
+            group=request.group_id,
+            member_id=request.member_id,
+            epoch=request.member_epoch,
+            instance_id=request.instance_id,
+            rack=request.rack_id,
+            client_id=asked.header.client_id or "",
+            host=f"/{asked.peer.rpartition(':')[0]}",
+            rebalance_timeout_ms=timeout_ms if timeout_ms > 0 else None,
+            names=None if names is None else tuple(names),
+            regex=regex,
+            assignor=request.server_assignor,
+            owned=None
+            if request.topic_partitions is None
+            else partitions_of(
+                (topic.topic_id.hex(), topic.partitions) for topic in request.topic_partitions
+            ),
+        )
+    )
+
+
+def _left(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> Heard:
+    durable = asked.service.broker.consumers.leave(
+        request.group_id,
+        request.member_id,
+        request.instance_id,
+        for_a_while=request.member_epoch == _LEAVE_FOR_A_WHILE,
+    )
+    return Heard(request.member_id, request.member_epoch, 0, None, durable)
+
+
+def _refusal(asked: Asked, error: MainstemError) -> ConsumerGroupHeartbeatResponse:
+    code = code_in(asked.header, error)
+    if isinstance(error, GroupIsLive):
+        # What it is asked for is a consumer group of that name, and there is none.
+        code = Code.GROUP_ID_NOT_FOUND
+    elif isinstance(error, InvalidSetting):
+        code = Code.INVALID_REQUEST
+    return ConsumerGroupHeartbeatResponse(error_code=code, error_message=str(error))
+
+
+def _sent(partitions: Partitions) -> tuple[OwnedPartitions, ...]:
+    return tuple(
+        OwnedPartitions(bytes.fromhex(topic_id), numbers)
+        for topic_id, numbers in written(partitions).items()
+    )
+
+
+def describe(asked: Asked, request: ConsumerGroupDescribeRequest, reply: Reply) -> None:
+    """Show consumer groups and their members."""
+    groups = [_described(asked.service, name) for name in request.group_ids]
+    reply(ConsumerGroupDescribeResponse(groups=groups))
+
+
+def _described(service: Service, name: str) -> DescribedConsumerGroup:
+    found = service.broker.consumers.describe(name)
+    if found is None:
+        return DescribedConsumerGroup(
+            error_code=Code.GROUP_ID_NOT_FOUND,
+            error_message=f"there is no consumer group {name!r:.300}",
+            group_id=name,
+        )
+    return _shown(service, found)
+
+
+def _shown(service: Service, group: ConsumerGroupDescription) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(
+        group_id=group.name,
+        group_state=group.phase.value,
+        group_epoch=group.epochs.group,
+        assignment_epoch=group.epochs.assignment,
+        assignor_name=group.assignor,
+        members=tuple(_member(service, each) for each in group.members),
+    )
+
+
+def _member(service: Service, member: ConsumerMember) -> DescribedConsumer:
+    profile = member.profile
+    return DescribedConsumer(
+        member_id=member.id,
+        instance_id=profile.instance_id,
+        rack_id=profile.rack or None,
+        member_epoch=member.current.epoch,
+        client_id=profile.client_id,
+        client_host=profile.host,
+        subscribed_topic_names=profile.names,
+        subscribed_topic_regex=profile.regex or None,
+        assignment=_assignment(service, member.current.owned),
+        target_assignment=_assignment(service, member.target),
+        member_type=_CONSUMER,
+    )
+
+
+def _assignment(service: Service, partitions: Partitions) -> DescribedAssignment:
+    topics = []
+    for topic_id, numbers in written(partitions).items():
+        topic = service.broker.topic_by_id(topic_id)
+        if topic is not None:
+            topics.append(AssignedPartitions(bytes.fromhex(topic_id), topic.name, numbers))
+    return DescribedAssignment(topics)
