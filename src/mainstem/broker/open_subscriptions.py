@@ -17,12 +17,14 @@ from mainstem.broker.live_subscription import LiveSubscription
 from mainstem.broker.settling import Call, CreateTopic, Plan, Settling
 from mainstem.broker.state import State
 from mainstem.broker.subscription import (
+    ChangeKey,
     Key,
     Order,
     SubscriptionChange,
     SubscriptionKey,
     SubscriptionSet,
     Value,
+    WindowChange,
     WindowKey,
     WindowSet,
 )
@@ -54,8 +56,8 @@ class OpenSubscriptions:
         journal = Journal[Key, Value](
             state.log,
             SUBSCRIPTIONS,
-            msgspec.json.Decoder(SubscriptionKey | WindowKey).decode,
-            msgspec.json.Decoder(SubscriptionSet | WindowSet).decode,
+            msgspec.json.Decoder(SubscriptionKey | WindowKey | ChangeKey).decode,
+            msgspec.json.Decoder(SubscriptionSet | WindowSet | WindowChange).decode,
         )
         journal.replay(lambda key, value: self.fold.apply([SubscriptionChange(key, value)]))
         self.settling = Settling(state, journal, self.fold, create_topic, now_ms)

@@ -15,7 +15,6 @@ from mainstem.broker.subscription import (
     SubscriptionKey,
     Value,
     WindowKey,
-    WindowSet,
 )
 from mainstem.broker.subscription_fold import SubscriptionFold
 from mainstem.broker.topics import Topic
@@ -148,7 +147,8 @@ class Settling:
         if not plan.changes:
             return AT_ONCE
         records = [
-            SubscriptionChange(
+            self._fold.change(live.key, number, live.windows[number].change(changes))
+            or SubscriptionChange(
                 WindowKey(live.key.name, live.key.topic_id, number),
                 live.windows[number].record(changes),
             )
@@ -157,6 +157,7 @@ class Settling:
         durable = self.write(records, self._letters(live.topic, plan.letters))
         for number, changes in plan.changes.items():
             live.windows[number].apply(changes, plan.reasons[number])
+            live.windows[number].written()
         return durable
 
     def write(
@@ -180,8 +181,10 @@ class Settling:
                 gate = self._state.gates.get(key.topic_id)
                 if gate is None or isinstance(key, SubscriptionKey):
                     continue
-                cursor = Cursor(value.start, now_ms) if isinstance(value, WindowSet) else None
-                gate.subscription_at(key.name, key.at, cursor)
+                owner = SubscriptionKey(key.name, key.topic_id)
+                at = PartitionId(key.topic_id, key.partition)
+                start = self._fold.window(owner, key.partition).start
+                gate.subscription_at(key.name, at, None if value is None else Cursor(start, now_ms))
                 self.calls += gate.make_room()
 
     def _bury(

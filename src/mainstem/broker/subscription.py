@@ -6,6 +6,7 @@ to be delivered again. Events that compaction or an aborted transaction took awa
 in ``left``, so offsets need not be dense.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -71,6 +72,18 @@ class WindowKey(msgspec.Struct, frozen=True, array_like=True, tag="window"):
         return PartitionId(self.topic_id, self.partition)
 
 
+class ChangeKey(msgspec.Struct, frozen=True, array_like=True, tag="change"):
+    """What compaction keeps the latest of: one of the changes since a window was written whole.
+
+    Changes are numbered from 0 after each whole window, which takes the place of all before it.
+    """
+
+    name: str
+    topic_id: str
+    partition: int
+    number: int
+
+
 class SubscriptionSet(msgspec.Struct, frozen=True, tag_field="kind", tag="subscription/1"):
     """The subscription exists, with these settings."""
 
@@ -105,8 +118,49 @@ class WindowSet(msgspec.Struct, frozen=True, tag_field="kind", tag="window/1", o
         return self.left[0].first if self.left else self.next
 
 
-Key = SubscriptionKey | WindowKey
-Value = SubscriptionSet | WindowSet
+class WindowChange(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="window-change/1", omit_defaults=True
+):
+    """What has changed in a window since it was last written: where there is much, this is less."""
+
+    next: int
+    left: tuple[Left, ...] = ()
+    """Events that are not settled, and were not known before or are otherwise now."""
+    settled: tuple[tuple[int, int], ...] = ()
+    """First and last of neighbouring offsets that were left, and are settled."""
+    missed: int = 0
+
+    def applied(self, to: WindowSet) -> WindowSet:
+        """Return the window as it is after this change."""
+        left = {at: each for each in to.left for at in range(each.first, each.last + 1)}
+        for first, last in self.settled:
+            for offset in range(first, last + 1):
+                left.pop(offset, None)
+        for each in self.left:
+            left |= dict.fromkeys(range(each.first, each.last + 1), each)
+        counted = ((at, left[at].deliveries, left[at].due_ms) for at in sorted(left))
+        return WindowSet(self.next, runs(counted), self.missed)
+
+
+Key = SubscriptionKey | WindowKey | ChangeKey
+Value = SubscriptionSet | WindowSet | WindowChange
+
+
+def runs(counted: Iterable[tuple[int, int, int]]) -> tuple[Left, ...]:
+    """Return offsets, with deliveries and when they are due, as runs of neighbours alike."""
+    found: list[Left] = []
+    first, last, alike = -1, -2, (0, 0)
+    for offset, *rest in counted:
+        if offset == last + 1 and alike == tuple(rest):
+            last = offset
+            continue
+        if first >= 0:
+            found.append(Left(first, last, *alike))
+        first = last = offset
+        alike = (rest[0], rest[1])
+    if first >= 0:
+        found.append(Left(first, last, *alike))
+    return tuple(found)
 
 
 class SubscriptionChange(NamedTuple):

@@ -19,9 +19,12 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from mainstem.broker.deadlines import Deadlines
-from mainstem.broker.subscription import Left, WindowSet
+from mainstem.broker.subscription import WindowChange, WindowSet, runs
 
 _LONG_KEY = 64
+_FEW = 32
+"""A window of so few entries is written whole; what has changed would not be much less."""
+_MANY_CHANGES = 10_000
 
 
 class Back(NamedTuple):
@@ -69,6 +72,8 @@ class Window:
         self.seen: int | None = None
         """The tail when there was nothing more to read; None if there was."""
         self._ready: list[int] = []
+        self._changed: set[int] | None = set()
+        """Offsets that are not as they were last written; None if that is not known."""
         for left in at.left:
             for offset in range(left.first, left.last + 1):
                 self.entries[offset] = Entry(left.deliveries, left.due_ms)
@@ -95,28 +100,35 @@ class Window:
         return self.keyed and self.lines is None
 
     def record(self, changes: Mapping[int, Back | None] = {}) -> WindowSet:
-        """Return what is to be written down, as it will be after changes; None is settled."""
-        runs: list[Left] = []
-        first, last, count, due_ms = -1, -2, 0, 0
-        for offset, entry in self.entries.items():
-            change = changes.get(offset, entry)
-            if change is None:
-                continue
-            if offset == last + 1 and change.deliveries == count and change.due_ms == due_ms:
-                last = offset
-                continue
-            if first >= 0:
-                runs.append(Left(first, last, count, due_ms))
-            first = last = offset
-            count, due_ms = change.deliveries, change.due_ms
-        if first >= 0:
-            runs.append(Left(first, last, count, due_ms))
-        return WindowSet(self.next, tuple(runs), self.missed)
+        """Return the whole window as it will be after changes; None is settled."""
+        after = ((at, changes.get(at, entry)) for at, entry in self.entries.items())
+        left = runs((at, it.deliveries, it.due_ms) for at, it in after if it is not None)
+        return WindowSet(self.next, left, self.missed)
+
+    def change(self, changes: Mapping[int, Back | None]) -> WindowChange | None:
+        """Return what is to be written of changes; None if the whole window had better be."""
+        if self._changed is None or len(self.entries) - len(changes) <= _FEW:
+            return None
+        left: list[tuple[int, int, int]] = []
+        gone: list[tuple[int, int, int]] = []
+        for offset in sorted(self._changed.union(changes)):
+            now = changes[offset] if offset in changes else self.entries.get(offset)
+            if now is None:
+                gone.append((offset, 0, 0))
+            else:
+                left.append((offset, now.deliveries, now.due_ms))
+        settled = tuple((each.first, each.last) for each in runs(gone))
+        return WindowChange(self.next, runs(left), settled, self.missed)
+
+    def written(self) -> None:
+        """Take note that everything is written down as it is now."""
+        self._changed = set()
 
     def apply(self, changes: Mapping[int, Back | None], reasons: Mapping[int, str] = {}) -> None:
         """Make changes true: events are settled, or given back."""
         for offset, change in changes.items():
             entry = self.entries[offset]
+            self._note(offset)
             self._take_back(offset, entry)
             if change is None:
                 self._settle(offset, entry)
@@ -128,12 +140,14 @@ class Window:
     def add(self, offset: int, key: bytes | None) -> bool:
         """Take in a fresh event; return whether it may be given out now."""
         entry = self.entries[offset] = Entry(key=_short(key))
+        self._note(offset)
         self.next = offset + 1
         return self._line_up(offset, entry)
 
     def give(self, offset: int, owner: str, lease: int, until_ms: int) -> Entry:
         """Let an event be out with an owner until a time."""
         entry = self.entries[offset]
+        self._note(offset)
         entry.owner, entry.lease = owner, lease
         entry.deliveries += 1
         self.owners[owner] = self.owners.get(owner, 0) + 1
@@ -164,6 +178,7 @@ class Window:
         is_any = False
         while (offset := self.delays.take(now_ms)) is not None:
             self.entries[offset].due_ms = 0
+            self._note(offset)
             self._wait(offset, self.entries[offset])
             is_any = True
         return is_any
@@ -212,6 +227,12 @@ class Window:
         if owner not in self.owners:
             return iter(())
         return (offset for offset, entry in self.entries.items() if entry.owner == owner)
+
+    def _note(self, offset: int) -> None:
+        if self._changed is not None:
+            self._changed.add(offset)
+            if len(self._changed) > _MANY_CHANGES:
+                self._changed = None
 
     def _take_back(self, offset: int, entry: Entry) -> None:
         if entry.owner is not None:
