@@ -68,11 +68,6 @@ def list_all(asked: Asked, request: ListGroupsRequest, reply: Reply) -> None:
         if types and each.group_type not in types:
             continue
         groups.append(each)
-    for each in share_groups.listed(asked.service):
-        if (each.group_state.lower() in states or not states) and (
-            each.group_type in types or not types
-        ):
-            groups.append(each)
     reply(ListGroupsResponse(groups=groups))
 
 
@@ -85,6 +80,7 @@ def _listed(service: Service) -> Iterator[ListedGroup]:
         group = service.broker.consumers.describe(name)
         if group is not None:
             yield ListedGroup(name, "consumer", group.phase.value, "consumer")
+    yield from share_groups.listed(service)
 
 
 def delete(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:
