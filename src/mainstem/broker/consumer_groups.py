@@ -15,13 +15,12 @@ own included, so that after a restart they go on as if nothing had happened.
 
 import uuid
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from typing import Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from mainstem.broker.assignors import ASSIGNORS, preferred
+from mainstem.broker.consumer_group_description import ConsumerGroupDescription, described
 from mainstem.broker.consumer_group_draft import ConsumerGroupDraft
 from mainstem.broker.consumer_group_fold import (
     LEFT_FOR_A_WHILE,
@@ -31,13 +30,18 @@ from mainstem.broker.consumer_group_fold import (
     ConsumerGroupFold,
     ConsumerGroupKey,
     ConsumerMember,
-    Current,
     Epochs,
-    Partitions,
-    Profile,
     Stage,
     Value,
     WrittenMember,
+)
+from mainstem.broker.consumer_heartbeat import (
+    Heard,
+    Heartbeat,
+    check,
+    known,
+    sender,
+    updated,
 )
 from mainstem.broker.deadlines import Deadlines
 from mainstem.broker.group_configs import (
@@ -51,91 +55,23 @@ from mainstem.broker.reconciliation import reconcile
 from mainstem.broker.state import State
 from mainstem.broker.wishes import Wishes
 from mainstem.core.errors import (
-    FencedInstance,
-    FencedMemberEpoch,
     GroupFull,
     IllegalGeneration,
     InvalidSetting,
     MainstemError,
     StaleMemberEpoch,
     UnknownMember,
-    UnreleasedInstance,
-    UnsupportedAssignor,
 )
-from mainstem.core.names import check_group
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 KIND = "consumer protocol"
 """What these groups are called beside those of other kinds."""
 DEFAULTS = GroupLimits()
-MAX_ID_LENGTH = 300
 _AGAIN_MS = 1_000
 """When to try again what could not be written down."""
 
 Timer = tuple[str, Literal["session", "rebalance", "forget"], str]
-
-
-class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """A member shows itself; what is None is as it was before."""
-
-    group: str
-    member_id: str
-    """Chosen by the member; if it has none, it is given one."""
-    epoch: int
-    """0 to join."""
-    instance_id: str | None = None
-    rack: str | None = None
-    client_id: str = ""
-    host: str = ""
-    rebalance_timeout_ms: int | None = None
-    names: tuple[str, ...] | None = None
-    regex: str | None = None
-    assignor: str | None = None
-    owned: Partitions | None = None
-    """What the member has, or still has."""
-
-    @property
-    def is_join(self) -> bool:
-        """Whether a member comes, or comes again."""
-        return self.epoch == 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the member says everything, so that it wants to be told everything."""
-        says_all = None not in (self.rebalance_timeout_ms, self.names, self.owned)
-        return self.is_join or says_all
-
-
-class Heard(msgspec.Struct, frozen=True):
-    """The answer to a heartbeat."""
-
-    member_id: str
-    epoch: int
-    interval_ms: int
-    """When to show itself again."""
-    owned: Partitions | None
-    """What the member is to own from now on; None: as before."""
-    durable: Durable
-
-
-class ConsumerPhase(StrEnum):
-    """How far the members of a group have come."""
-
-    EMPTY = "Empty"
-    ASSIGNING = "Assigning"
-    RECONCILING = "Reconciling"
-    STABLE = "Stable"
-
-
-class ConsumerGroupDescription(msgspec.Struct, frozen=True):
-    """A group, as an administrator sees it."""
-
-    name: str
-    phase: ConsumerPhase
-    epochs: Epochs
-    assignor: str
-    members: tuple[ConsumerMember, ...]
 
 
 class Before(Protocol):
@@ -184,14 +120,14 @@ class ConsumerGroups:
 
     def heartbeat(self, beat: Heartbeat) -> Heard:
         """Hear a member, and tell it what to own; answer it when that is durable."""
-        self._check(beat)
+        check(beat)
         with self._state.lock:
             group = self._group(beat)
             draft = ConsumerGroupDraft(group)
-            was = self._member(group, draft, beat)
-            member = replace(was, profile=_updated(was.profile, beat))
+            was = sender(draft, beat, self._new_id)
+            member = replace(was, profile=updated(was.profile, beat))
             if member.profile.wishes != was.profile.wishes or was.id not in group.members:
-                self._check_room(group, was, member)
+                self._check_room(draft, member)
                 draft.begin_epoch()
             draft.put(member)
             self._assign(draft)
@@ -217,7 +153,7 @@ class ConsumerGroups:
         """Let a member go; one that is static may keep its place for its session."""
         with self._state.lock:
             group = self.fold.groups.get(name)
-            member = None if group is None else _known(group, member_id, instance_id)
+            member = None if group is None else known(group, member_id, instance_id)
             if group is None or member is None:
                 raise UnknownMember(name, member_id)
             if not for_a_while:
@@ -280,11 +216,7 @@ class ConsumerGroups:
         """Return a group, None if there is none of this kind."""
         with self._state.lock:
             group = self.fold.groups.get(name)
-            if group is None:
-                return None
-            members = tuple(group.members[each] for each in sorted(group.members))
-            assignor = preferred(group.assignors)
-            return ConsumerGroupDescription(name, _phase(group), group.epochs, assignor, members)
+            return None if group is None else described(group)
 
     def reads(self, name: str) -> set[str]:
         """Return the topics that members of a group read."""
@@ -333,17 +265,6 @@ class ConsumerGroups:
 
     # Deciding
 
-    def _check(self, beat: Heartbeat) -> None:
-        """Refuse what cannot be, whoever says it."""
-        check_group(beat.group)
-        for text in (beat.member_id, beat.instance_id, beat.rack, beat.client_id):
-            if text is not None and len(text) > MAX_ID_LENGTH:
-                raise InvalidSetting(
-                    f"an id of {len(text)} characters ({text!r:.100}); {MAX_ID_LENGTH} are allowed"
-                )
-        if beat.assignor is not None and beat.assignor not in ASSIGNORS:
-            raise UnsupportedAssignor(beat.assignor, tuple(ASSIGNORS))
-
     def _group(self, beat: Heartbeat) -> ConsumerGroup:
         group = self.fold.groups.get(beat.group)
         if group is None or not group.members:
@@ -356,37 +277,11 @@ class ConsumerGroups:
             group.epochs = Epochs(number, number)
         return group
 
-    def _member(
-        self, group: ConsumerGroup, draft: ConsumerGroupDraft, beat: Heartbeat
-    ) -> ConsumerMember:
-        """Return the member that a heartbeat is from, as it was, or as it begins."""
-        if not beat.is_join:
-            member = _known(group, beat.member_id, beat.instance_id)
-            _check_epoch(group, member, beat)
-            return member
-        holder = group.static.get(beat.instance_id) if beat.instance_id is not None else None
-        if holder is not None and holder != beat.member_id:
-            old = group.members[holder]
-            if old.current.epoch != LEFT_FOR_A_WHILE:
-                raise UnreleasedInstance(group.name, beat.instance_id or "")
-            draft.remove(holder)
-            current = replace(old.current, epoch=0, previous_epoch=0)
-            return replace(old, id=beat.member_id or self._new_id(), current=current)
-        member_id = beat.member_id or self._new_id()
-        known = group.members.get(member_id)
-        if known is None:
-            return ConsumerMember(member_id, Profile(0))
-        if known.current.previous_epoch != 0 or known.current.epoch < 0:
-            # It has nothing any more, whatever it had: it lost its way, and begins again.
-            return replace(known, current=Current())
-        return known
-
-    def _check_room(
-        self, group: ConsumerGroup, was: ConsumerMember, member: ConsumerMember
-    ) -> None:
+    def _check_room(self, draft: ConsumerGroupDraft, member: ConsumerMember) -> None:
         """Refuse what would be too much."""
-        limits, size = self._limits, member.profile.size_bytes
-        is_new = was.id not in group.members
+        group, limits, size = draft.group, self._limits, member.profile.size_bytes
+        # One that comes back takes a place that is there.
+        is_new = member.id not in group.members and not draft.changed
         if is_new and len(group.members) >= limits.max_members:
             raise GroupFull(group.name, f"{limits.max_members} members")
         if is_new and self.fold.members >= limits.max_members_of_all:
@@ -522,54 +417,3 @@ class ConsumerGroups:
                 self._state.groups.occupy(group.name, KIND)
             else:
                 self._remember_for_a_while(group.name)
-
-
-def _known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """Return a member, unless it is none, or another one took its place."""
-    if instance_id is not None:
-        holder = group.static.get(instance_id)
-        if holder is not None and holder != member_id:
-            raise FencedInstance(group.name, instance_id)
-        if holder is None:
-            raise UnknownMember(group.name, member_id)
-    member = group.members.get(member_id)
-    if member is None:
-        raise UnknownMember(group.name, member_id)
-    return member
-
-
-def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:
-    """Fence a member that is not in its epoch, unless only the last answer was lost."""
-    current = member.current
-    if beat.epoch == current.epoch:
-        return
-    lost = beat.epoch == current.previous_epoch and beat.epoch < current.epoch
-    if not lost or beat.owned is None or not beat.owned <= current.owned:
-        raise FencedMemberEpoch(group.name, member.id, beat.epoch, current.epoch)
-
-
-def _updated(profile: Profile, beat: Heartbeat) -> Profile:
-    timeout_ms, names = beat.rebalance_timeout_ms, beat.names
-    return Profile(
-        rebalance_timeout_ms=profile.rebalance_timeout_ms if timeout_ms is None else timeout_ms,
-        names=profile.names if names is None else tuple(sorted(set(names))),
-        regex=profile.regex if beat.regex is None else beat.regex,
-        assignor=profile.assignor if beat.assignor is None else beat.assignor,
-        instance_id=profile.instance_id if beat.instance_id is None else beat.instance_id,
-        rack=profile.rack if beat.rack is None else beat.rack,
-        client_id=beat.client_id,
-        host=beat.host,
-    )
-
-
-def _phase(group: ConsumerGroup) -> ConsumerPhase:
-    if not group.members:
-        return ConsumerPhase.EMPTY
-    epoch = group.epochs.assignment
-    if group.epochs.group > epoch:
-        return ConsumerPhase.ASSIGNING
-    is_stable = all(
-        each.current.epoch == epoch and each.current.stage is Stage.STABLE
-        for each in group.members.values()
-    )
-    return ConsumerPhase.STABLE if is_stable else ConsumerPhase.RECONCILING

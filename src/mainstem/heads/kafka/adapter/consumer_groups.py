@@ -7,8 +7,9 @@
 | topic partitions | what it says it has |
 """
 
+from mainstem.broker.consumer_group_description import ConsumerGroupDescription
 from mainstem.broker.consumer_group_fold import ConsumerMember, Partitions, partitions_of, written
-from mainstem.broker.consumer_groups import ConsumerGroupDescription, Heard, Heartbeat
+from mainstem.broker.consumer_heartbeat import Heard, Heartbeat
 from mainstem.core.errors import GroupIsLive, InvalidSetting, MainstemError
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.membership import STOPPING
