@@ -12,6 +12,7 @@ the result may depend on how events were cut into batches, not that something wa
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +22,7 @@ from mainstem.pipelines.burial import Burial
 from mainstem.pipelines.decoding import BAD, EVENT, decoded
 from mainstem.pipelines.definitions import INFER, Source, Table
 from mainstem.pipelines.plans import observation
-from mainstem.pipelines.progress import Batch, Offsets, topic_offsets
+from mainstem.pipelines.progress import Batch, Offsets, has_ended, topic_offsets
 from mainstem.pipelines.standing import Place, Standing
 
 
@@ -68,6 +69,7 @@ class Audit:
             dropped_rows=standing.dropped_rows + batch.dropped_rows,
             audited=batch.number,
             offsets=standing.offsets | batch.ends,
+            ended=standing.ended or batch.ended,
         )
 
     def recovered(self, standing: Standing) -> Standing:
@@ -75,6 +77,7 @@ class Audit:
         offsets, commits = self._place.checkpoint / "offsets", self._place.checkpoint / "commits"
         if not commits.is_dir():
             return standing
+        standing = msgspec.structs.replace(standing, ended=_has_ended(offsets))
         done = [int(file.name) for file in commits.iterdir() if file.name.isdigit()]
         for number in range(standing.audited + 1, max(done, default=-1) + 1):
             before, entry = offsets / str(number - 1), offsets / str(number)
@@ -142,6 +145,15 @@ def _entry(text: str) -> tuple[int, Offsets]:
         if line.startswith("{"):
             offsets |= topic_offsets(line)
     return json.loads(metadata)["batchWatermarkMs"], offsets
+
+
+def _has_ended(offsets: Path) -> bool:
+    """Tell whether the last batch that was planned had the end of the input."""
+    newest = max((int(file.name) for file in offsets.iterdir() if file.name.isdigit()), default=-1)
+    if newest < 0:
+        return False
+    lines = (offsets / str(newest)).read_text().splitlines()[2:]
+    return any(line.startswith("{") and has_ended(line) for line in lines)
 
 
 def _time(milliseconds: int) -> str | None:

@@ -12,13 +12,14 @@ from pyspark.sql.types import StringType, StructField, StructType
 from mainstem.pipelines.avro import avro_columns, avro_schema, decoder
 from mainstem.pipelines.definitions import INFER, Source
 from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.format.tasks import END_PARTITION
 from mainstem.pipelines.schemas import json_columns
 
 BAD, EVENT = "__bad", "__event"
 LOG_TIME = "_timestamp"
 """Named as the watermark's column, it is the timestamp that the log has for the event."""
 END_OF_TIME = "9000-01-01 00:00:00"
-"""Later times are no times of events: they mark the end of the input."""
+"""Later times are no times of events: the row has one that stands for the end of the input."""
 _CORRUPT = "__corrupt"
 _RAW = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
@@ -137,9 +138,12 @@ def _checked_time(rows: DataFrame, source: Source) -> DataFrame:
             f"{kind}; {LOG_TIME!r} is the log's own timestamp"
         )
     at = F.col(f"`{name}`")
+    is_end = F.col(f"{EVENT}.partition") == END_PARTITION
     reason = (
-        F.when(F.col(BAD).isNotNull(), F.col(BAD))
+        F.when(is_end, None)
+        .when(F.col(BAD).isNotNull(), F.col(BAD))
         .when(at.isNull(), f"no time in {name}")
         .when(at >= F.lit(END_OF_TIME).cast("timestamp"), f"{name} is after {END_OF_TIME[:4]}")
     )
-    return rows.withColumn(BAD, reason)
+    moment = F.when(is_end, F.col(f"{EVENT}.timestamp")).otherwise(at)
+    return rows.withColumns({BAD: reason, name: moment})

@@ -4,9 +4,9 @@ How this works: every topic is read by ``format("mainstem")``, decoded, and obse
 with each batch how many events there were, how many bad, and the earliest time, so that the audit
 (``auditing.py``) looks again only at batches that need it.
 
-A source with a watermark is joined by a second, tiny stream: the files of the directory ``end``.
-A file there becomes one row at the end of time. It passes the watermark, which so moves past all
-windows, and is filtered out right after it. Spark would push filters of the query below the
+If the input is declared complete, a source with a watermark gives one row more with its last
+events: at the end of time. It passes the watermark, which so moves past all windows after that
+batch, and is filtered out right after it. Spark would push filters of the query below the
 watermark, where they would take that row away (it is null but for its time); so an observation
 stands between, through which nothing is pushed. The plan is the same whether or not the row ever
 comes, as a checkpoint demands.
@@ -28,8 +28,6 @@ from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.schemas import SAMPLE_EVENTS, inferred
 from mainstem.pipelines.standing import Place
 from mainstem.pipelines.tables import followed, snapshot
-
-_LAST = "9999-12-31 00:00:00"
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -57,13 +55,17 @@ class Planning:
         self._into = into
         self._bounds = bounds
 
-    def frame(self, table: Table, place: Place) -> DataFrame:
-        """Return the streaming DataFrame of a table; raises InvalidDefinition."""
+    def frame(self, table: Table, place: Place, *, complete: bool = False) -> DataFrame:
+        """Return the streaming DataFrame of a table; raises InvalidDefinition.
+
+        With ``complete`` the end of what is read is the end of the input.
+        """
         where = f"{self._pipeline.file.name}: table {table.name!r}"
         try:
             sources = self._known(table, place)
             inputs = [
-                self._input(table, source, number, place) for number, source in enumerate(sources)
+                self._input(table, source, number, complete=complete)
+                for number, source in enumerate(sources)
             ]
             result = self._applied(table, inputs)
         except PySparkException as error:
@@ -115,12 +117,14 @@ class Planning:
         )
         return raw.load().limit(SAMPLE_EVENTS).select(F.expr("string(value)").alias("value"))
 
-    def _input(self, table: Table, source: Source, number: int, place: Place) -> DataFrame:
+    def _input(self, table: Table, source: Source, number: int, *, complete: bool) -> DataFrame:
         above = self._pipeline.above(table, source.name)
+        complete = complete and source.watermark is not None
         if above is None:
-            rows = self._topic(table, source, number)
+            rows = self._topic(table, source, number, complete=complete)
         elif above.keeps_rows:
-            rows = followed(self._spark, self._target(above))
+            end_in = source.watermark[0] if complete and source.watermark else None
+            rows = followed(self._spark, self._target(above), end_in)
             if source.watermark:
                 rows = rows.observe(observation(number), *_figures(rows, source, bad=False))
         else:
@@ -130,8 +134,7 @@ class Planning:
         column, delay = source.watermark
         at = F.col(f"`{column}`")
         return (
-            rows.unionByName(self._end(rows, column, place))
-            .withWatermark(column, delay)
+            rows.withWatermark(column, delay)
             .observe(f"watermark{number}", F.count(F.lit(1)).alias("rows"))
             .where(at < F.lit(END_OF_TIME).cast("timestamp"))
         )
@@ -141,11 +144,12 @@ class Planning:
             return table
         return msgspec.structs.replace(table, sink=table.sink.beside(self._into))
 
-    def _topic(self, table: Table, source: Source, number: int) -> DataFrame:
+    def _topic(self, table: Table, source: Source, number: int, *, complete: bool) -> DataFrame:
         options = {
             "address": self._address,
             "subscribe": source.name,
             "group": group_of(self._pipeline, table, self._into),
+            "markEnd": str(complete).lower(),
             **_of_topic(self._bounds.starting, source.name),
             **_of_topic(self._bounds.ending, source.name),
         }
@@ -154,17 +158,6 @@ class Planning:
         rows = decoded(self._spark.readStream.format("mainstem").options(**options).load(), source)
         rows = rows.observe(observation(number), *_figures(rows, source, bad=True))
         return good_rows(stopping_at_bad(rows) if table.bad == "stop" else rows)
-
-    def _end(self, rows: DataFrame, column: str, place: Place) -> DataFrame:
-        lines = self._spark.readStream.format("text").load(str(place.end))
-        return lines.select(
-            *(
-                F.lit(_LAST if field.name == column else None)
-                .cast(field.dataType)
-                .alias(field.name)
-                for field in rows.schema
-            )
-        )
 
 
 def _of_topic(edge: dict[str, str], topic: str) -> dict[str, str]:
@@ -185,14 +178,17 @@ def observation(number: int) -> str:
 
 
 def _figures(rows: DataFrame, source: Source, *, bad: bool) -> list[Column]:
-    figures = [F.count(F.lit(1)).alias("events")]
-    if bad:
-        figures.append(F.count(BAD).alias("bad"))
-    if source.watermark is not None:
-        at = F.col(f"`{source.watermark[0]}`")
-        good = F.col(BAD).isNull() if bad else F.lit(True)
-        figures.append(F.min(F.when(good, F.unix_millis(at))).alias("earliest_ms"))
-    return figures
+    wrong = [F.count(BAD).alias("bad")] if bad else []
+    if source.watermark is None:
+        return [F.count(F.lit(1)).alias("events"), *wrong]
+    good = F.col(BAD).isNull() if bad else F.lit(True)
+    at = F.col(f"`{source.watermark[0]}`")
+    is_end = good & (at >= F.lit(END_OF_TIME).cast("timestamp"))
+    return [
+        F.count(F.when(~is_end, 1)).alias("events"),
+        *wrong,
+        F.min(F.when(good & ~is_end, F.unix_millis(at))).alias("earliest_ms"),
+    ]
 
 
 def group_of(pipeline: Pipeline, table: Table, into: str | None) -> str:

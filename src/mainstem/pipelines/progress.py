@@ -33,6 +33,8 @@ class Batch(msgspec.Struct, frozen=True):
     state_rows: int
     state_bytes: int
     dropped_rows: int
+    ended: bool = False
+    """Whether it had the end of the input, of one source at least."""
 
     @property
     def events(self) -> int:
@@ -66,7 +68,15 @@ def batch_of(progress: StreamingQueryProgress) -> Batch | None:
         state_rows=sum(each["numRowsTotal"] for each in states),
         state_bytes=sum(each["memoryUsedBytes"] for each in states),
         dropped_rows=sum(each["numRowsDroppedByWatermark"] for each in states),
+        ended=any(has_ended(source.get("endOffset")) for source in report["sources"]),
     )
+
+
+def has_ended(document: object) -> bool:
+    """Tell whether a source's offset is behind the end of the input."""
+    if isinstance(document, str):
+        document = json.loads(document)
+    return isinstance(document, dict) and bool(document.get("ended"))
 
 
 def topic_offsets(document: object) -> Offsets:

@@ -3,7 +3,6 @@
 STATE/PIPELINE/TABLE/checkpoint     Spark's own
                     /identity       names this checkpoint in the marks of sinks
                     /schemas.json   what was inferred, so that a restart infers nothing else
-                    /end/           a file here tells that the input is complete
                     /standing.json  the figures below
 STATE/PIPELINE@NAME/...             the same for a replay into NAME
 """
@@ -59,6 +58,8 @@ class Standing(msgspec.Struct, frozen=True):
     updated_ms: int = 0
     failure: Failure | None = None
     sink: str = ""
+    ended: bool = False
+    """Whether the end of the input was read, of one source at least: no more of it is."""
 
     @property
     def exact(self) -> bool:
@@ -73,11 +74,6 @@ class Place:
         # Spark's JVM has a working directory of its own.
         self.directory = directory.resolve()
         self.checkpoint = self.directory / "checkpoint"
-        self.end = self.directory / "end"
-
-    def prepare(self) -> None:
-        """Make the directories."""
-        self.end.mkdir(parents=True, exist_ok=True)
 
     def identity(self) -> str:
         """Return the name of this checkpoint, made once with it."""
@@ -99,15 +95,6 @@ class Place:
     def keep_schemas(self, schemas: dict[str, str]) -> None:
         """Keep what was inferred."""
         _write(self.directory / "schemas.json", msgspec.json.encode(schemas))
-
-    @property
-    def completed(self) -> bool:
-        """Whether the input was declared complete."""
-        return any(self.end.iterdir()) if self.end.exists() else False
-
-    def complete(self) -> None:
-        """Declare the input complete: Spark reads one line from the file, the last event."""
-        _write(self.end / "end.txt", b"end\n")
 
     def standing(self) -> Standing | None:
         """Return how the table stands; None if it never ran."""

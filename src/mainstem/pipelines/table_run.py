@@ -98,12 +98,11 @@ class TableRun:
     def prepare(self) -> None:
         """Build the plan and look at what is there; all that can be refused is refused here."""
         before = self._place.standing()
-        if self._place.completed and before is not None and before.state == "complete":
+        if before is not None and before.state == "complete":
             raise RunRefused(
                 f"the input of table {self.table.name!r} was declared complete, and its windows "
                 "are closed; replay into a new target to read more"
             )
-        self._place.prepare()
         self._mark = f"{self._pipeline.name}.{self.table.name}.{self._place.identity()}"
         self.standing = msgspec.structs.replace(
             before or Standing("stopped"),
@@ -112,7 +111,6 @@ class TableRun:
             sink=self.table.sink.place,
             failure=None,
         )
-        self._frame = self._planning.frame(self.table, self._place)
         self._audit = Audit(
             self._spark,
             self.table,
@@ -122,14 +120,24 @@ class TableRun:
             self._place,
         )
         self.standing = self._audit.recovered(self.standing)
+        if self.standing.ended and self._request.mode == "stream":
+            raise RunRefused(
+                f"the input of table {self.table.name!r} was declared complete; end that run with "
+                "--batch --complete, or replay into a new target to read more"
+            )
+        self._frame = self._planning.frame(self.table, self._place, complete=self._completing)
+
+    @property
+    def _completing(self) -> bool:
+        """Whether the end of this run is the end of the input; once said, it is not taken back."""
+        return self._request.complete or self.standing.ended
 
     # One query
 
-    def start(self, frame: DataFrame | None = None) -> None:
+    def start(self) -> None:
         """Start the query; what Spark does not support is told now, before any batch."""
-        self._frame = frame = frame or self._frame
-        assert frame is not None
-        writing = frame.writeStream.outputMode(self.table.output).option(
+        assert self._frame is not None
+        writing = self._frame.writeStream.outputMode(self.table.output).option(
             "checkpointLocation", str(self._place.checkpoint)
         )
         writing = writing.queryName(self._mark).foreachBatch(self._writer())
@@ -235,20 +243,8 @@ class TableRun:
     # A bounded run
 
     def until_done(self, tell: Tell, stop: threading.Event) -> None:
-        """Run up to the end that was asked for; close the open windows if that was asked, too."""
-        if not self._place.completed:
-            self._once(tell, stop)
-        if not self._request.complete or stop.is_set():
-            return
-        self._place.complete()
-        if any(source.watermark for source in self.table.sources) and self.standing.batch >= 0:
-            # Not an event more than was read before the end was declared.
-            self._once(tell, stop, self._standing_still())
-        if not stop.is_set():
-            self._keep(state="complete")
-
-    def _once(self, tell: Tell, stop: threading.Event, frame: DataFrame | None = None) -> None:
-        self.start(frame)
+        """Run up to the end that was asked for."""
+        self.start()
         while self.active or self.start_again(stop):
             self.look(tell)
             if stop.is_set():
@@ -256,14 +252,8 @@ class TableRun:
             self._wait(LOOK_S)
         if (error := self.finish(tell)) is not None:
             raise error
-
-    def _standing_still(self) -> DataFrame:
-        here = msgspec.json.encode(self.standing.offsets).decode()
-        bounds = Bounds(self._request.bounds.starting, {"endingOffsets": here})
-        planning = Planning(
-            self._spark, self._pipeline, self._request.address, self._request.into, bounds
-        )
-        return planning.frame(self.table, self._place)
+        if self._completing and not stop.is_set():
+            self._keep(state="complete")
 
     # What is kept
 

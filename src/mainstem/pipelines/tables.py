@@ -31,21 +31,27 @@ from pyspark.sql.types import StructType
 
 from mainstem.pipelines.definitions import Table
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
+from mainstem.pipelines.format.tasks import LAST_TIME
 from mainstem.pipelines.sinks.delta import DeltaSink
 from mainstem.pipelines.sinks.parquet import MANIFESTS, SCHEMA, ParquetSink, manifests
 
 FORMAT = "mainstem-table"
 _BATCH_ROWS = 10_000
+_END = ""
+"""Instead of a file: the end of the input."""
 
 
-def followed(spark: SparkSession, table: Table) -> DataFrame:
-    """Return the stream of rows that are added to a table."""
+def followed(spark: SparkSession, table: Table, end_in: str | None = None) -> DataFrame:
+    """Return the stream of rows that are added to a table.
+
+    With ``end_in`` the last of a bounded run is one row at the end of time, in that column.
+    """
     if not isinstance(table.sink, (DeltaSink, ParquetSink)):
         raise InvalidDefinition(
             f"table {table.name!r} is kept in {table.sink.place}, which cannot be followed here; "
             "keep it in a Delta table or in Parquet files, or in a topic that is read by its name"
         )
-    return _described(spark, table.sink, spark.readStream)
+    return _described(spark, table.sink, spark.readStream, end_in or "")
 
 
 def snapshot(spark: SparkSession, table: Table) -> DataFrame:
@@ -59,13 +65,17 @@ def snapshot(spark: SparkSession, table: Table) -> DataFrame:
 
 
 def _described(
-    spark: SparkSession, sink: DeltaSink | ParquetSink, reader: DataFrameReader | DataStreamReader
+    spark: SparkSession,
+    sink: DeltaSink | ParquetSink,
+    reader: DataFrameReader | DataStreamReader,
+    end_in: str = "",
 ) -> DataFrame:
     spark.dataSource.register(TableSource)
     path = str(Path(sink.path).resolve())
     kind = "delta" if isinstance(sink, DeltaSink) else "parquet"
     columns = from_arrow_schema(_columns(kind, path))
-    return reader.format(FORMAT).schema(columns).options(kind=kind, path=path).load()
+    options = {"kind": kind, "path": path, "endIn": end_in}
+    return reader.format(FORMAT).schema(columns).options(**options).load()
 
 
 def _columns(kind: str, path: str) -> pa.Schema:
@@ -96,7 +106,8 @@ class TableSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """Return a reader of the commits, one after another."""
-        return CommitReader(self.options["kind"], self.options["path"])
+        options = self.options
+        return CommitReader(options["kind"], options["path"], options["endIn"])
 
 
 class SnapshotReader(DataSourceReader):
@@ -116,10 +127,10 @@ class SnapshotReader(DataSourceReader):
 
 
 class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what commits have added to a table."""
+    """Reads what commits have added to a table, and where that was asked for, the end."""
 
-    def __init__(self, kind: str, path: str) -> None:
-        self._kind, self._path = kind, path
+    def __init__(self, kind: str, path: str, end_in: str) -> None:
+        self._kind, self._path, self._end_in = kind, path, end_in
         self._last: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's
@@ -136,18 +147,26 @@ class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         """Return the number after the last commit."""
+        if start.get("ended"):
+            return start
         found = self._next() if self._last is None else self._last
-        return {"next": max(start["next"], found)}
+        end = {"ended": 1} if self._end_in and self._last is not None else {}
+        return {"next": max(start["next"], found), **end}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """Return the files that were added by these commits."""
         files = _delta_files if self._kind == "delta" else _parquet_files
-        return [File(file) for file in files(Path(self._path), start["next"], end["next"])]
+        found = files(Path(self._path), start["next"], end["next"])
+        end_mark = [_END] if end.get("ended") and not start.get("ended") else []
+        return [File(file) for file in [*found, *end_mark]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a file."""
         assert isinstance(partition, File)
-        return _rows(partition.path, _columns(self._kind, self._path))
+        columns = _columns(self._kind, self._path)
+        if partition.path == _END:
+            return iter([pa.RecordBatch.from_pylist([{self._end_in: LAST_TIME}], columns)])
+        return _rows(partition.path, columns)
 
     def _next(self) -> int:
         if self._kind == "delta":

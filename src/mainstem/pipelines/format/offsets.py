@@ -1,7 +1,8 @@
 """How far a query has got: an offset for every partition, and the id of every topic.
 
 Written to the checkpoint by Spark, as JSON. The ids are there because a topic that was deleted and
-made again has the same name and other events.
+made again has the same name and other events. Where the end of the input was read (option
+``markEnd``), it is there, too: nothing is read after it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,8 @@ class Offsets(msgspec.Struct, frozen=True):
 
     places: dict[Place, int]
     ids: dict[str, str]
+    ended: bool = False
+    """Whether the end of the input was read."""
 
     def json(self) -> Json:
         """Return what Spark keeps."""
@@ -27,7 +30,10 @@ class Offsets(msgspec.Struct, frozen=True):
             offsets = topics.setdefault(topic, {})
             assert isinstance(offsets, dict)
             offsets[str(partition)] = offset
-        return {"offsets": topics, "ids": dict(sorted(self.ids.items()))}
+        found: Json = {"offsets": topics, "ids": dict(sorted(self.ids.items()))}
+        if self.ended:
+            found["ended"] = dict.fromkeys(topics, True)
+        return found
 
     def of(self, topics: Iterable[str]) -> "Offsets":
         """Return the part about some topics."""
@@ -35,12 +41,14 @@ class Offsets(msgspec.Struct, frozen=True):
         return Offsets(
             {place: offset for place, offset in self.places.items() if place[0] in wanted},
             {topic: each for topic, each in self.ids.items() if topic in wanted},
+            self.ended,
         )
 
 
 class _Kept(msgspec.Struct):
     offsets: dict[str, dict[int, int]]
     ids: dict[str, str]
+    ended: dict[str, bool] = {}
 
 
 def from_json(kept: Mapping[str, object]) -> Offsets:
@@ -57,4 +65,4 @@ def from_json(kept: Mapping[str, object]) -> Offsets:
         for topic, offsets in found.offsets.items()
         for partition, offset in offsets.items()
     }
-    return Offsets(places, found.ids)
+    return Offsets(places, found.ids, bool(found.ended))

@@ -64,6 +64,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     group: str | None
     by_timestamp: bool
     batch_rows: int
+    mark_end: bool
+    """Whether a row that stands for the end of the input is read after the last event."""
 
 
 class SinkOptions(msgspec.Struct, frozen=True):
@@ -173,6 +175,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         group=given.text("group", "groupId"),
         by_timestamp=given.choice("admit", "timestamp", "evenly") == "timestamp",
         batch_rows=given.number("batchRows", default=DEFAULT_BATCH_ROWS),
+        mark_end=given.flag("markEnd", default=False),
     )
     given.refuse_others("source")
     return found
@@ -241,7 +244,7 @@ def _offsets(text: str, name: str) -> dict[str, dict[int, int]]:
     try:
         found: object = msgspec.json.decode(text)
         # What a progress report or a checkpoint shows can be given as it is.
-        if isinstance(found, dict) and set(found) == {"offsets", "ids"}:
+        if isinstance(found, dict) and {"offsets", "ids"} <= set(found):
             found = found["offsets"]
         return msgspec.convert(found, dict[str, dict[int, int]], strict=False)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

@@ -5,6 +5,9 @@ it, again and again: where do you begin (once, for a new checkpoint), how far ca
 here, which tasks read from here to there, and: that much is done. Tasks run elsewhere, on a copy
 of this object that only reads. After a restart Spark asks for the tasks of the batch that was not
 finished, from the same start to the same end as before.
+
+With the option ``markEnd`` the last batch of a bounded query has one row more, which stands for the
+end of the input. It is part of the offsets, so that it comes once, and nothing after it.
 """
 
 import logging
@@ -26,7 +29,7 @@ from mainstem.pipelines.format.offsets import Json, Offsets, from_json
 from mainstem.pipelines.format.options import SourceOptions
 from mainstem.pipelines.format.planning import Admission, Positions, Range, evenly, split
 from mainstem.pipelines.format.survey import TOPICS_KEPT_S, Survey
-from mainstem.pipelines.format.tasks import Task, read_task
+from mainstem.pipelines.format.tasks import End, Task, read_task
 from mainstem.remote.administering import Bounds, Described, Place
 from mainstem.remote.cursors import Cursors
 
@@ -69,16 +72,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """Return how far the next batch can go."""
         kept = from_json(start)
+        if kept.ended:
+            return start
         survey = self._survey
         topics, bounds = survey.topics(), survey.bounds()
         begin = self._resumed(kept, topics, bounds)
         ends = {
             place: max(begin[place], end) for place, end in self._ends().items() if place in begin
         }
+        last = ends
         if not isinstance(limit, ReadAllAvailable):
             ends = self._admitted(begin, ends, limit)
         ids = kept.ids | {topic: topics[topic].id for topic, _ in ends}
-        return Offsets(_others(kept, topics) | ends, ids).json()
+        ended = self._options.mark_end and self._target is not None and ends == last
+        return Offsets(_others(kept, topics) | ends, ids, ended).json()
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
         """Return where the partitions end, for the progress of the query."""
@@ -106,7 +113,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             min_partitions=self._options.min_partitions,
             max_rows=self._options.max_rows_per_partition,
         )
-        return [Task(piece) for piece in pieces]
+        end_mark = [End()] if last.ended and not first.ended else []
+        return [*(Task(piece) for piece in pieces), *end_mark]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read what one task was given."""

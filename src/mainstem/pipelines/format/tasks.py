@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -11,6 +12,7 @@ from mainstem.pipelines.format.loss import DataLoss
 from mainstem.pipelines.format.options import SourceOptions
 from mainstem.pipelines.format.planning import Range
 from mainstem.pipelines.format.reading import read_range
+from mainstem.pipelines.format.schema import ARROW
 from mainstem.remote.administering import Administration
 
 _log = logging.getLogger("mainstem.spark")
@@ -23,8 +25,24 @@ class Task(InputPartition):
         super().__init__(wanted)
 
 
+class End(InputPartition):
+    """The end of the input: one row after all others, of no partition, at the last time."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+
+END_PARTITION = -1
+"""The partition of the row that stands for the end of the input."""
+LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC)
+
+
 def read_task(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
     """Read what a task was given; what retention took meanwhile is data loss."""
+    if isinstance(task, End):
+        row = {"partition": END_PARTITION, "timestamp": LAST_TIME}
+        yield pa.RecordBatch.from_pylist([row], ARROW)
+        return
     wanted = task.value
     assert isinstance(wanted, Range)
     link = options.server.link()
