@@ -14,7 +14,15 @@ from types import ModuleType
 import msgspec
 import pytest
 
-FEATURES = ("produce", "consume", "compression", "groups", "transactions", "administration")
+FEATURES = (
+    "produce",
+    "consume",
+    "compression",
+    "groups",
+    "share groups",
+    "transactions",
+    "administration",
+)
 MARKERS = (
     "client(name, version): the client that all tests of the module use",
     "lacks(feature, reason): what that client does not offer, whatever the server does",

@@ -9,7 +9,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import ProducerFenced
 
-pytestmark = pytest.mark.client("aiokafka", "0.14")
+pytestmark = [
+    pytest.mark.client("aiokafka", "0.14"),
+    pytest.mark.lacks("share groups", "aiokafka has no share consumer"),
+]
 
 
 @pytest.fixture

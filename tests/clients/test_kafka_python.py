@@ -21,7 +21,10 @@ from kafka.admin import (
 from kafka.errors import IncompatibleBrokerVersion, ProducerFencedError
 from kafka.structs import OffsetAndMetadata
 
-pytestmark = pytest.mark.client("kafka-python", "3.0")
+pytestmark = [
+    pytest.mark.client("kafka-python", "3.0"),
+    pytest.mark.lacks("share groups", "kafka-python has no share consumer"),
+]
 PATIENCE_S = 30
 
 

@@ -10,6 +10,7 @@ KCAT = shutil.which("kcat")
 pytestmark = [
     pytest.mark.client("kcat", "1.7"),
     pytest.mark.lacks("transactions", "kcat has none"),
+    pytest.mark.lacks("share groups", "kcat has no share consumer"),
     pytest.mark.skipif(KCAT is None, reason="kcat is missing: apt-get install kcat"),
 ]
 
