@@ -11,6 +11,7 @@ from mainstem.node.node import time_of_day_ms
 from mainstem.node.server import Address, LookedAfter, Running, running
 
 PATIENCE_S = 30
+DEFAULTS = Config()
 
 
 @contextmanager
@@ -22,7 +23,11 @@ def serving(path: Path | None, port: int = 0) -> Iterator[str]:
 
 @contextmanager
 def server(
-    path: Path | None, port: int = 0, *, now_ms: Callable[[], int] = time_of_day_ms
+    path: Path | None,
+    port: int = 0,
+    *,
+    now_ms: Callable[[], int] = time_of_day_ms,
+    config: Config = DEFAULTS,
 ) -> Iterator[Running]:
     """Serve with an admin port, too; gives all there is to know of the server."""
     found: list[Running] = []
@@ -33,7 +38,7 @@ def server(
         told = asyncio.Event()
         stop.append((asyncio.get_running_loop(), told))
         kafka, admin = Address("127.0.0.1", port), LookedAfter(Address("127.0.0.1", 0))
-        async with running(path, Config(), kafka, now_ms=now_ms, admin=admin) as it:
+        async with running(path, config, kafka, now_ms=now_ms, admin=admin) as it:
             found.append(it)
             ready.set()
             await told.wait()

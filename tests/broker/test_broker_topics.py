@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.broker import topics as topics_module
-from mainstem.broker.topics import TopicChange, TopicGone, TopicKey, Topics, TopicSet
+from mainstem.broker.topics import (
+    TopicChange,
+    TopicGone,
+    TopicKey,
+    TopicLimits,
+    Topics,
+    TopicSet,
+)
 from mainstem.core.errors import (
     InvalidName,
     InvalidSetting,
@@ -164,10 +170,8 @@ def test_internal_topics_match_a_pattern_only_when_asked_for() -> None:
     assert [topic.name for topic in topics.matching("*", internal=True)] == ["__mainstem_x"]
 
 
-def test_there_is_a_limit_to_topics_and_to_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics_module, "MAX_TOPICS", 2)
-    monkeypatch.setattr(topics_module, "MAX_PARTITIONS", 5)
-    topics = Topics()
+def test_there_is_a_limit_to_topics_and_to_partitions() -> None:
+    topics = Topics(TopicLimits(max_topics=2, max_partitions=5))
     create(topics, "a", "1", partitions=3)
 
     with pytest.raises(InvalidSetting, match="3 more partitions"):

@@ -175,3 +175,29 @@ def test_an_address_that_others_can_reach_is_refused(tmp_path: Path, option: str
         it.until("no authentication yet: listen on 127.0.0.1")
 
         assert it.process.wait(PATIENCE_S) == 6
+
+
+def test_a_limit_can_be_set(tmp_path: Path) -> None:
+    ports = ("--kafka", ":0", "--admin", ":0")
+    with served(":memory:", *ports, "--set", "kafka.max_connections=1", cwd=tmp_path) as it:
+        it.until("stop")
+        kafka = place(next(line for line in it.lines if "bootstrap" in line))
+        with connect(kafka), connect(kafka) as second:
+            assert second.recv(1) == b""
+
+            assert "1 connections are open already" in it.until("refusing")
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ("kafka.max_connections=0", "kafka.max_connections = '0' in the arguments"),
+        ("kafka.max_conections=1", "no setting 'kafka.max_conections'"),
+        ("kafka.max_connections", "lacks '='"),
+    ],
+)
+def test_a_setting_that_means_nothing_is_refused(tmp_path: Path, wish: str, words: str) -> None:
+    with served(":memory:", "--kafka", ":0", "--set", wish, cwd=tmp_path) as it:
+        it.until(words)
+
+        assert it.process.wait(PATIENCE_S) != 0

@@ -1,16 +1,48 @@
 """SIGTERM under load: what was begun is finished, and clients go on where they were."""
 
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.faults.mortal import Mortal, create
+from tests.faults.mortal import Mortal, create, until
 from tests.faults.test_kafka_kill_produce import PARTITIONS, Line, verdict
-from tests.heads.kafka.attack import Peer, fetching, produce, request
+from tests.heads.kafka.attack import Peer, Process, fetching, produce, production, request
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.messages.commits import (
+    OFFSET_COMMIT,
+    CommitPartition,
+    CommitTopic,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+)
 from mainstem.heads.kafka.messages.fetch import FETCH, FetchResponse
+from mainstem.heads.kafka.messages.membership import (
+    HEARTBEAT,
+    JOIN_GROUP,
+    SYNC_GROUP,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinProtocol,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from mainstem.heads.kafka.messages.produce import PRODUCE, ProduceResponse
+from mainstem.heads.kafka.messages.topics import (
+    CREATE_TOPICS,
+    CreateConfig,
+    CreateTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from mainstem.heads.serving import MAX_UNANSWERED
+from mainstem.node.config import Config
+from mainstem.node.node import open_node
 
 NEVER = 2**31 - 1
 BATCH = bytes(build([Event(value=b"x")], now_ms=1))
@@ -71,3 +103,112 @@ def test_a_peer_that_neither_reads_nor_closes_does_not_keep_the_server(tmp_path:
 
         assert server.wait() == 0
         assert "unclean" not in server.said
+
+
+def joining(group: str, member: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        member_id=member,
+        protocol_type="consumer",
+        protocols=(JoinProtocol("range", b"x"),),
+    )
+
+
+def member_of(peer: Peer, group: str) -> tuple[str, int, str, None]:
+    """Be the first member of a group; return who one is."""
+    joined = peer.ask(JOIN_GROUP, 3, joining(group), JoinGroupResponse)
+    assert joined.error_code == 0
+    member = (group, joined.generation_id, joined.member_id, None)
+    assert peer.ask(SYNC_GROUP, 3, SyncGroupRequest(*member), SyncGroupResponse).error_code == 0
+    return member
+
+
+def test_what_comes_while_the_server_stops_is_told_to_come_again_or_done_for_good(
+    tmp_path: Path,
+) -> None:
+    with Process(tmp_path) as server, Peer(server.address) as peer:
+        assert produce(peer, "t", BATCH).error_code == 0
+        member = member_of(peer, "g")
+        poll = request(FETCH, 12, fetching("t", 1, max_wait_ms=NEVER))
+        place = CommitTopic(name="t", partitions=(CommitPartition(0, committed_offset=1),))
+        fetches = 'mainstem_kafka_requests_total{api="Fetch"}'
+        peer.send(poll * (MAX_UNANSWERED - 1))
+        until(lambda: server.metric(fetches) == MAX_UNANSWERED - 1)
+        # So many are taken before any is answered: those behind it are read, and wait.
+        last_and_behind = [
+            poll,
+            request(PRODUCE, 9, production("t", BATCH)),
+            request(JOIN_GROUP, 3, joining("other")),
+            request(SYNC_GROUP, 3, SyncGroupRequest(*member)),
+            request(HEARTBEAT, 3, HeartbeatRequest(*member)),
+            request(OFFSET_COMMIT, 8, OffsetCommitRequest("h", topics=(place,))),
+            request(FETCH, 12, fetching("t", 1, max_wait_ms=NEVER)),
+        ]
+        peer.send(b"".join(last_and_behind))
+        until(lambda: server.metric(fetches) == MAX_UNANSWERED)
+
+        server.tell(signal.SIGTERM)
+
+        for _ in range(MAX_UNANSWERED):
+            assert peer.answer(FETCH, 12, FetchResponse).error_code == 0
+        produced = peer.answer(PRODUCE, 9, ProduceResponse).responses[0].partition_responses[0]
+        assert Code(produced.error_code) is Code.NOT_LEADER_OR_FOLLOWER
+        again = Code.COORDINATOR_NOT_AVAILABLE
+        assert Code(peer.answer(JOIN_GROUP, 3, JoinGroupResponse).error_code) is again
+        assert Code(peer.answer(SYNC_GROUP, 3, SyncGroupResponse).error_code) is again
+        assert Code(peer.answer(HEARTBEAT, 3, HeartbeatResponse).error_code) is again
+        committed = peer.answer(OFFSET_COMMIT, 8, OffsetCommitResponse)
+        assert committed.topics[0].partitions[0].error_code == 0
+        fetched = peer.answer(FETCH, 12, FetchResponse).responses[0].partitions[0]
+        assert fetched.high_watermark == 1
+        assert peer.is_cut_off()
+        peer.socket.close()
+        assert server.wait() == 0
+
+    with closing(open_node(tmp_path, Config())) as node:
+        assert node.recovery is not None
+        assert node.recovery.clean
+        assert node.broker.bounds("t", 0).tail == 1
+        cursor = node.broker.cursor("h", "t", 0)
+        assert cursor is not None
+        assert cursor.offset == 1
+
+
+def test_who_waits_for_others_or_for_room_is_told_to_come_again(tmp_path: Path) -> None:
+    full = CreateTopic(
+        "full",
+        1,
+        1,
+        configs=(
+            CreateConfig("mainstem.overload", "backpressure"),
+            CreateConfig("mainstem.max_backlog", "1"),
+            CreateConfig("mainstem.hold_ms", str(NEVER)),
+        ),
+    )
+    with (
+        Process(tmp_path) as server,
+        Peer(server.address) as first,
+        Peer(server.address) as second,
+        Peer(server.address) as held,
+    ):
+        made = held.ask(CREATE_TOPICS, 5, CreateTopicsRequest((full,), 1000), CreateTopicsResponse)
+        assert made.topics[0].error_code == 0
+        assert produce(held, "full", BATCH).error_code == 0
+        held.send(request(PRODUCE, 9, production("full", BATCH, timeout_ms=NEVER)))
+        member_of(first, "g")
+        # It waits for the first member to join again.
+        second.send(request(JOIN_GROUP, 3, joining("g")))
+        until(lambda: server.metric("mainstem_topic_held_requests_total") == 1)
+        until(lambda: server.metric('mainstem_kafka_requests_total{api="JoinGroup"}') == 2)
+
+        server.tell(signal.SIGTERM)
+
+        joined = second.answer(JOIN_GROUP, 3, JoinGroupResponse)
+        assert Code(joined.error_code) is Code.COORDINATOR_NOT_AVAILABLE
+        answer = held.answer(PRODUCE, 9, ProduceResponse).responses[0].partition_responses[0]
+        assert Code(answer.error_code) is Code.NOT_LEADER_OR_FOLLOWER
+        for each in (first, second, held):
+            each.socket.close()
+        assert server.wait() == 0

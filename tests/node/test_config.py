@@ -33,9 +33,32 @@ def test_variables_of_other_things_are_passed_over() -> None:
     assert config == Config()
 
 
+def test_settings_of_a_section_come_from_the_same_places(tmp_path: Path) -> None:
+    (tmp_path / "mainstem.toml").write_text(
+        "[kafka]\nmax_connections = 1\nmax_fetch_sessions = 1\nmax_wait_ms = 1\n"
+        "[topics]\nmax_partitions = 1\n"
+    )
+    environ = {"MAINSTEM_KAFKA_MAX_CONNECTIONS": "2", "MAINSTEM_KAFKA_MAX_FETCH_SESSIONS": "2"}
+
+    config = load_config(tmp_path, environ, {"kafka.max_connections": "3"})
+
+    assert config.kafka.max_connections == 3
+    assert config.kafka.max_fetch_sessions == 2
+    assert config.kafka.max_wait_ms == 1
+    assert config.topics.max_partitions == 1
+    assert config.groups == Config().groups
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("[kafka]\nmax_connections = 0", "kafka.max_connections = 0"),
+        ("[kafka]\nmax_conections = 1", "no setting 'kafka.max_conections'"),
+        # Not everything in a section is for users.
+        ("[kafka]\nnode_id = 7", "no setting 'kafka.node_id'"),
+        ("kafka = 1", "no setting 'kafka'"),
+        ("[kafka.more]\nx = 1", "no setting 'kafka.more'"),
+        ("[partitions]\nx = 1", "no setting 'partitions.x'"),
         ("partitons = 2", "no setting 'partitons'"),
         ("partitions = 0", "partitions = 0"),
         ("partitions = 'many'", "partitions = 'many'"),
@@ -81,8 +104,8 @@ def test_every_setting_is_on_the_reference_page() -> None:
 def test_every_setting_has_a_variable_a_default_and_a_sentence() -> None:
     described = settings()
 
-    assert [each.name for each in described] == list(Config.__struct_fields__)
+    assert {each.name.partition(".")[0] for each in described} == set(Config.__struct_fields__)
     for each in described:
-        assert each.variable == f"MAINSTEM_{each.name.upper()}"
+        assert each.variable == f"MAINSTEM_{each.name.replace('.', '_').upper()}"
         assert each.default
         assert each.sentence.endswith(".")

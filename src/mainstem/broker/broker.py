@@ -69,7 +69,7 @@ class Broker:
         self._log = log
         self._now_ms = now_ms
         self._new_id = new_id
-        self._state = State(log, hand_over_ms)
+        self._state = State(log, hand_over_ms, limits.topics)
         self._state.load(now_ms())
         self._monotonic_ms = monotonic_ms or now_ms
         self.group_configs = GroupConfigs(self._state, now_ms)
@@ -331,7 +331,7 @@ class Broker:
         """
         with self._state.lock:
             self._check_known(group)
-            return lag(self._state, group, topic)
+            return lag(self._state, group, topic, self.classic.members(group))
 
     def group(self, name: str) -> GroupState:
         """Return one group; raises UnknownGroup."""

@@ -105,6 +105,8 @@ class ClassicGroups:
         self._consumers = consumers
         self._now_ms = now_ms
         self._monotonic_ms = monotonic_ms or now_ms
+        self.read_assignment: Callable[[str, bytes], Iterable[Place]] = lambda *_: ()
+        """Tells what a member owns, by the type of its protocol: set by whoever knows its form."""
         self.generations = Generations()
         self._journal = Journal[GenerationKey, Generation](
             state.log,
@@ -255,10 +257,15 @@ class ClassicGroups:
             known = {*self._rebalances.groups, *self.generations, *self._state.cursors.groups()}
             return sorted(each for each in known if each not in self._consumers)
 
-    def members(self, name: str) -> list[str]:
-        """Return the ids of a group's members; used under the lock."""
+    def members(self, name: str) -> dict[str, tuple[Place, ...]]:
+        """Return the ids of a group's members, and what each owns; used under the lock."""
         found = self._rebalances.groups.get(name)
-        return [] if found is None else list(found.members)
+        if found is None:
+            return {}
+        return {
+            member.id: tuple(self.read_assignment(found.protocol_type, member.assignment))
+            for member in found.members.values()
+        }
 
     def describe(self, name: str) -> GroupDescription:
         """Return a group; one that nobody knows is Dead."""

@@ -1,30 +1,51 @@
 """What classic groups may do: how long members may be silent, how many they may be, how large."""
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from mainstem.broker.classic_group import ClassicGroup, Join, Phase, Sync
 from mainstem.core.errors import GroupFull, InvalidSessionTimeout, InvalidSetting
 
 
-class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
+class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What classic groups may do; every limit with its default."""
 
-    initial_delay_ms: int = 0
-    """How long the first members of an empty group wait for more."""
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
+    initial_delay_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Milliseconds that the first members of an empty group wait for more.",
+        ),
+    ] = 0
+    min_session_timeout_ms: Annotated[
+        int, Meta(ge=1, description="Milliseconds: the shortest session timeout of a member.")
+    ] = 6_000
+    max_session_timeout_ms: Annotated[
+        int, Meta(ge=1, description="Milliseconds: the longest session timeout of a member.")
+    ] = 1_800_000
     first_join_timeout_ms: int = 300_000
     """How long a member's first join may wait: it cannot show before that it is still there."""
-    max_members: int = 10_000
-    """In one group."""
-    max_members_of_all: int = 100_000
-    """In all groups, with the ids that were given out and not used yet."""
-    max_member_bytes: int = 1024 * 1024
-    """Metadata of one member, in all its protocols."""
-    max_bytes: int = 64 * 1024 * 1024
-    """Metadata and assignments of all members of all groups."""
+    max_members: Annotated[int, Meta(ge=1, description="Members of one group.")] = 10_000
+    max_members_of_all: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Members of all groups, with ids that were given out and not used yet.",
+        ),
+    ] = 100_000
+    max_member_bytes: Annotated[
+        int, Meta(ge=1024, description="Bytes of metadata of one member, in all its protocols.")
+    ] = 1024 * 1024
+    max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="Bytes of metadata and assignments of all members of all groups.",
+        ),
+    ] = 64 * 1024 * 1024
     forget_after_ms: int = 600_000
     """How long an empty group without cursors is remembered."""
 

@@ -1,6 +1,6 @@
 """How far groups are behind: in each partition, and as a whole."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -33,13 +33,28 @@ class GroupState(msgspec.Struct, frozen=True):
     name: str
     state: Literal["empty", "live"]
     members: dict[str, tuple[tuple[str, int], ...]]
-    """Member id to the partitions (topic, number) it owns; none, where members keep that."""
+    """Member id to the partitions (topic, number) it owns."""
     lags: tuple[Lag, ...]
 
 
-def lag(state: State, group: str, topic: str | None = None) -> tuple[Lag, ...]:
-    """Return how far a group is behind in one topic, or wherever it has a cursor or reads."""
-    owners = state.groups.owners(group)
+Owned = Mapping[str, Iterable[tuple[str, int]]]
+"""Members, and what each owns."""
+NOBODY: Owned = {}
+
+
+def lag(
+    state: State, group: str, topic: str | None = None, others: Owned = NOBODY
+) -> tuple[Lag, ...]:
+    """Return how far a group is behind in one topic, or wherever it has a cursor or reads.
+
+    ``others``: members of another kind.
+    """
+    owners = state.groups.owners(group) | {
+        known.partitions[number]: member
+        for member, places in others.items()
+        for name, number in places
+        if (known := state.topics.find(name)) and 0 <= number < len(known.partitions)
+    }
     if topic is not None:
         partitions = set(state.topics.get(topic).partitions)
     else:
@@ -48,14 +63,14 @@ def lag(state: State, group: str, topic: str | None = None) -> tuple[Lag, ...]:
     return tuple(sorted(found, key=lambda each: (each.topic, each.partition)))
 
 
-def group_state(state: State, group: str, others: Iterable[str] = ()) -> GroupState:
+def group_state(state: State, group: str, others: Owned = NOBODY) -> GroupState:
     """Return a group: its members, what they own, and how far it has got.
 
-    ``others``: members of another kind; what they own is known to themselves only.
+    ``others``: members of another kind.
     """
     members = (*state.groups.members(group), *others)
     owned: dict[str, list[tuple[str, int]]] = {member: [] for member in members}
-    lags = lag(state, group)
+    lags = lag(state, group, others=others)
     for each in lags:
         if each.member is not None:
             owned[each.member].append((each.topic, each.partition))

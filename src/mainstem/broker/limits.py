@@ -1,15 +1,17 @@
-"""The limits of classic groups, producers and transactions, all in one."""
+"""The limits of topics, classic groups, producers and transactions, all in one."""
 
 import msgspec
 
 from mainstem.broker.group_limits import GroupLimits
 from mainstem.broker.producers import ProducerLimits
 from mainstem.broker.settlements import TransactionLimits
+from mainstem.broker.topics import TopicLimits
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What members, producers and their transactions may do."""
+    """What topics, members, producers and their transactions may do."""
 
+    topics: TopicLimits = TopicLimits()
     groups: GroupLimits = GroupLimits()
     producers: ProducerLimits = ProducerLimits()
     transactions: TransactionLimits = TransactionLimits()

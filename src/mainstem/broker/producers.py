@@ -12,9 +12,10 @@ them after a restart.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from mainstem.broker.journal import PRODUCERS, Journal
 from mainstem.broker.sequences import ProducerRecord, ProducerState, Sequences
@@ -32,15 +33,23 @@ _LOOKED_AT = 500
 _READ_BYTES = 1024 * 1024
 
 
-class ProducerLimits(msgspec.Struct, frozen=True, kw_only=True):
+class ProducerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much is remembered of producers, and how it is written down."""
 
     id_block: int = 1_000
     """Ids that are reserved at a time."""
-    expire_ms: int = 86_400_000
-    """How long a producer may be silent before it is forgotten."""
-    max_producers: int = 100_000
-    """In all partitions; beyond, those that have been silent for longest are forgotten."""
+    expire_ms: Annotated[
+        int,
+        Meta(ge=1, description="Milliseconds until a silent idempotent producer is forgotten."),
+    ] = 86_400_000
+    max_producers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Idempotent producers that are remembered, counted in every partition "
+            "they write to; beyond, those silent for longest are forgotten.",
+        ),
+    ] = 100_000
     snapshot_batches: int = 4_096
     snapshot_bytes: int = 64 * 1024 * 1024
     snapshot_events: int = 100_000

@@ -7,8 +7,10 @@ nothing to finish, only to look whether the log still holds what the ledger spea
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from mainstem.broker import epochs
 from mainstem.broker.committed import CommittedView
@@ -38,15 +40,22 @@ LOOK_MS = 10_000
 _AGAIN_MS = 1_000
 
 
-class TransactionLimits(msgspec.Struct, frozen=True, kw_only=True):
+class TransactionLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What transactions may do; every limit with its default."""
 
-    max_timeout_ms: int = 900_000
-    """How long a transaction may be allowed to take."""
-    expire_ms: int = 604_800_000
-    """How long a transactional id is remembered without a transaction."""
-    max_ids: int = 100_000
-    """Transactional ids that are remembered."""
+    max_timeout_ms: Annotated[
+        int, Meta(ge=1, description="Milliseconds: the longest timeout of a transaction.")
+    ] = 900_000
+    expire_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Milliseconds that a transactional id is remembered without a transaction.",
+        ),
+    ] = 604_800_000
+    max_ids: Annotated[
+        int, Meta(ge=1, description="Transactional ids that are remembered; more are refused.")
+    ] = 100_000
 
 
 class Settlements:

@@ -13,11 +13,13 @@ from mainstem.broker.cursors import Cursor, CursorChange, CursorKey, Cursors
 from mainstem.broker.groups import Groups
 from mainstem.broker.journal import CURSORS, IDS, SETTINGS, TOPICS, Journal
 from mainstem.broker.overload import Gate
+from mainstem.broker.topics import DEFAULTS as TOPIC_LIMITS
 from mainstem.broker.topics import (
     Topic,
     TopicChange,
     TopicGone,
     TopicKey,
+    TopicLimits,
     Topics,
     TopicSet,
     TopicValue,
@@ -44,10 +46,10 @@ class OpenTopic:
 class State:
     """The folds, the journals they are read from, and the lock they are used under."""
 
-    def __init__(self, log: Log, hand_over_ms: int) -> None:
+    def __init__(self, log: Log, hand_over_ms: int, limits: TopicLimits = TOPIC_LIMITS) -> None:
         self.log = log
         self.lock = threading.Lock()
-        self.topics = Topics()
+        self.topics = Topics(limits)
         self.cursors = Cursors()
         self.groups = Groups(self.topics, hand_over_ms)
         self.opened: dict[str, OpenTopic] = {}

@@ -9,18 +9,27 @@ between leaves the first, and ``going`` tells the broker what to finish.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from mainstem.core.errors import InvalidSetting, TopicExists, UnknownTopic
 from mainstem.core.names import check_topic, is_internal, is_pattern, matches
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.log.port import PartitionId
 
-MAX_TOPICS = 100_000
-MAX_PARTITIONS = 1_000_000
-"""Of all topics together."""
+
+class TopicLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many topics there may be."""
+
+    max_topics: Annotated[int, Meta(ge=1, description="Topics; more are refused.")] = 100_000
+    max_partitions: Annotated[
+        int, Meta(ge=1, description="Partitions of all topics together; more are refused.")
+    ] = 1_000_000
+
+
+DEFAULTS = TopicLimits()
 
 
 class TopicKey(msgspec.Struct, frozen=True, array_like=True, tag="topic"):
@@ -72,7 +81,8 @@ class Topic(msgspec.Struct, frozen=True):
 class Topics:
     """The topics by name and by id."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: TopicLimits = DEFAULTS) -> None:
+        self._limits = limits
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[str, Topic] = {}
         self._partitions = 0
@@ -136,8 +146,9 @@ class Topics:
         settings = settings.altered()
         if name in self._by_name:
             raise TopicExists(name)
-        if len(self._by_name) >= MAX_TOPICS:
-            raise InvalidSetting(f"there are {MAX_TOPICS} topics already; delete some first")
+        most = self._limits.max_topics
+        if len(self._by_name) >= most:
+            raise InvalidSetting(f"there are {most} topics already; delete some first")
         self._check_room(settings.partitions)
         return [TopicChange(TopicKey(name), TopicSet(topic_id, settings, now_ms))]
 
@@ -201,8 +212,9 @@ class Topics:
         return self.get(name)
 
     def _check_room(self, more: int) -> None:
-        if self._partitions + more > MAX_PARTITIONS:
+        most = self._limits.max_partitions
+        if self._partitions + more > most:
             raise InvalidSetting(
-                f"{more} more partitions would be over {MAX_PARTITIONS} of all topics together "
+                f"{more} more partitions would be over {most} of all topics together "
                 f"({self._partitions} now); delete topics, or ask for fewer"
             )

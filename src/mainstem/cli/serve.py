@@ -24,6 +24,7 @@ _EXAMPLES = """
 mainstem serve                       serve ./mainstem-data at 127.0.0.1:9092
 mainstem serve data --kafka :19092   another directory, another port
 mainstem serve :memory:              nothing is kept
+mainstem serve --set kafka.max_connections=100
 """
 _PROMISES = {
     "memory": "lost when this process ends",
@@ -58,7 +59,23 @@ _PROGRAM = (
     show_default=True,
     help="How lines about what happens are written, on stderr.",
 )
-def serve(directory: str, kafka: str, admin: str | None, log_format: LogFormat) -> None:
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any setting, such as the limits kafka.max_connections, kafka.max_frame_bytes (of the "
+    "largest request), kafka.max_fetch_partitions, kafka.max_fetch_sessions, topics.max_partitions "
+    "and groups.max_members; may be given often. All are in docs/reference/settings.md, and can be "
+    "set by variables and in a file, too.",
+)
+def serve(
+    directory: str,
+    kafka: str,
+    admin: str | None,
+    log_format: LogFormat,
+    assignments: tuple[str, ...],
+) -> None:
     """Serve a log to Kafka clients until stopped.
 
     SIGTERM or Ctrl-C stops it in order: what was begun is finished first.
@@ -76,7 +93,7 @@ def serve(directory: str, kafka: str, admin: str | None, log_format: LogFormat) 
                 "listen on 127.0.0.1"
             )
     path = None if directory == IN_MEMORY else Path(directory)
-    config = load_config(path, os.environ, {})
+    config = load_config(path, os.environ, dict(map(_assignment, assignments)))
     start_logging(log_format)
 
     def ready(running: "Running") -> None:
@@ -128,6 +145,13 @@ def _fields(running: "Running") -> dict[str, object]:
         "topics": len(node.broker.topics()),
         "started_ms": running.started_ms,
     }
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--set {text!r} lacks '='; write --set NAME=VALUE")
+    return name.strip(), value.strip()
 
 
 def _address(text: str, option: str) -> tuple[str, int]:

@@ -49,13 +49,8 @@ LINGER_S = 2.0
 """How long a peer that is cut off may take to read what it was told last."""
 
 
-_SILENCE = {
-    socket.TCP_KEEPIDLE: 120,
-    socket.TCP_KEEPINTVL: 10,
-    socket.TCP_KEEPCNT: 6,
-    socket.TCP_USER_TIMEOUT: 180_000,
-}
-"""Seconds before and between looks whether a peer is there, looks, milliseconds for an answer."""
+SILENCE_MS = 180_000
+"""How long a peer's machine may give no sign of life."""
 GOODBYE_S = 0.2
 """How long a peer that has all its answers may take to close."""
 _LOOK_S = 0.005
@@ -439,13 +434,18 @@ class Server:
         await asyncio.sleep(0)
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, silence_ms: int = SILENCE_MS) -> socket.socket:
     """Take an address, without serving it yet; port 0 takes a free one."""
     listener = socket.create_server((host, port), backlog=BACKLOG)
     # Connections have these from their listener: the kernel asks peers that say nothing, and gives
     # up those that have gone without a word.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _SILENCE.items():
+    for option, value in (
+        (socket.TCP_KEEPIDLE, max(1, silence_ms // 1500)),
+        (socket.TCP_KEEPINTVL, max(1, silence_ms // 18_000)),
+        (socket.TCP_KEEPCNT, 6),
+        (socket.TCP_USER_TIMEOUT, silence_ms),
+    ):
         listener.setsockopt(socket.IPPROTO_TCP, option, value)
     return listener
 

@@ -1,20 +1,26 @@
 """Everything about a node that can be set, and where the settings come from.
 
-A setting is a field of ``Config``: its name, default, bounds and sentence stand here once, and the
-``MAINSTEM_…`` variables, the file ``mainstem.toml`` and the reference page are derived from it.
-A keyword or flag wins over the environment, which wins over the file.
+A setting is a field of ``Config``, or of one of its sections: its name, default, bounds and
+sentence stand in one place, and the ``MAINSTEM_…`` variables, the file ``mainstem.toml`` and the
+reference page are derived from it. A field without a sentence cannot be set. A keyword or flag wins
+over the environment, which wins over the file.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from mainstem.broker.group_limits import GroupLimits
+from mainstem.broker.producers import ProducerLimits
+from mainstem.broker.settlements import TransactionLimits
+from mainstem.broker.topics import TopicLimits
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.policies import Durability
+from mainstem.heads.kafka.settings import KafkaSettings
 
 FILE_NAME = "mainstem.toml"
 PREFIX = "MAINSTEM_"
@@ -24,7 +30,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The settings of a node, every one with its default."""
 
     auto_create: Annotated[
-        bool, Meta(description="Whether publishing to a topic that does not exist creates it.")
+        bool,
+        Meta(
+            description="Whether a topic that does not exist is created by publishing to it, or by "
+            "a Kafka client that names it."
+        ),
     ] = True
     partitions: Annotated[
         int,
@@ -73,6 +83,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(ge=1024, description="Bytes that topics with durability memory may hold together."),
     ] = 1024 * 1024 * 1024
+    kafka: KafkaSettings = KafkaSettings()
+    topics: TopicLimits = TopicLimits()
+    groups: GroupLimits = GroupLimits()
+    producers: ProducerLimits = ProducerLimits()
+    transactions: TransactionLimits = TransactionLimits()
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -85,10 +100,11 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def settings() -> tuple[Setting, ...]:
-    """Return every setting, in the order of ``Config``."""
+    """Return every setting, in the order of ``Config``; those of a section have its name first."""
     return tuple(
-        Setting(field.name, PREFIX + field.name.upper(), _shown(field.default), _sentence(field))
-        for field in msgspec.structs.fields(Config)
+        Setting(name, _variable(name), _shown(field.default), sentence)
+        for name, field in _fields(Config)
+        if (sentence := _sentence(field))
     )
 
 
@@ -96,45 +112,72 @@ def load_config(
     directory: Path | None, environ: Mapping[str, str], given: Mapping[str, object]
 ) -> Config:
     """Return the settings in force: those given, else the environment's, else the file's."""
-    names = Config.__struct_fields__
+    names = [each.name for each in settings()]
     file = directory / FILE_NAME if directory else None
     found = {name: (value, str(file)) for name, value in _read(file).items()}
     for name in names:
-        variable = PREFIX + name.upper()
+        variable = _variable(name)
         if variable in environ:
             found[name] = (environ[variable], f"the variable {variable}")
     found |= {name: (value, "the arguments") for name, value in given.items()}
-    checked: dict[str, object] = {}
+    config = Config()
     for name, (value, source) in found.items():
         if name not in names:
             raise InvalidSetting(f"no setting {name!r} (in {source}); there are {', '.join(names)}")
-        checked[name] = _checked(name, value, source)
-    return Config(**checked)  # type: ignore[arg-type]  # each was checked against its field
+        section, _, field = name.rpartition(".")
+        checked = _checked(name, value, source)
+        if section:
+            whole = msgspec.structs.replace(getattr(config, section), **{field: checked})
+            config = msgspec.structs.replace(config, **{section: whole})
+        else:
+            config = msgspec.structs.replace(config, **{field: checked})
+    return config
+
+
+def _fields(
+    struct: type[msgspec.Struct], section: str = ""
+) -> Iterator[tuple[str, msgspec.structs.FieldInfo]]:
+    for field in msgspec.structs.fields(struct):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from _fields(field.type, f"{field.name}.")
+        else:
+            yield section + field.name, field
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.replace(".", "_").upper()
 
 
 def _read(file: Path | None) -> dict[str, object]:
     if file is None or not file.exists():
         return {}
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        found = tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"{file} is not TOML: {error}; mend it, or take it away") from None
+    flat: dict[str, object] = {}
+    for name, value in found.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{field}": each for field, each in value.items()}
+        else:
+            flat[name] = value
+    return flat
 
 
 def _checked(name: str, value: object, source: str) -> object:
     """Return the value in its field's type; text is read as that type, as variables are text."""
+    field = dict(_fields(Config))[name]
     try:
-        whole = msgspec.convert({name: value}, Config, strict=False)
+        checked: object = msgspec.convert(value, field.type, strict=False)
     except msgspec.ValidationError as error:
-        reason = str(error).removesuffix(f" - at `$.{name}`")
-        raise InvalidSetting(f"{name} = {value!r} in {source}: {reason}") from None
-    checked: object = getattr(whole, name)
+        raise InvalidSetting(f"{name} = {value!r} in {source}: {error}") from None
     return checked
 
 
 def _sentence(field: msgspec.structs.FieldInfo) -> str:
-    (meta,) = (note for note in field.type.__metadata__ if isinstance(note, Meta))
-    return meta.description or ""
+    """Return what a setting does; nothing if the field is none."""
+    notes = getattr(field.type, "__metadata__", ())
+    return next((note.description or "" for note in notes if isinstance(note, Meta)), "")
 
 
 def _shown(default: object) -> str:

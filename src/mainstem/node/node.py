@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mainstem.broker.broker import Broker
+from mainstem.broker.limits import Limits
 from mainstem.core.histogram import Histogram
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.log.disk import DiskLog, Options
@@ -49,6 +50,12 @@ class Node:
             hand_over_ms=config.hand_over_ms,
             # The time of day may jump, and nobody has been silent for that.
             monotonic_ms=monotonic_ms if now_ms is time_of_day_ms else None,
+            limits=Limits(
+                topics=config.topics,
+                groups=config.groups,
+                producers=config.producers,
+                transactions=config.transactions,
+            ),
         )
         self.defaults = TopicSettings(partitions=config.partitions, durability=config.durability)
         """The settings of a topic that is created without any."""

@@ -19,7 +19,8 @@ from mainstem.heads import serving
 from mainstem.heads.admin import head as admin_head
 from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.kafka import head as kafka
-from mainstem.heads.kafka.adapter.service import KafkaSettings, Service
+from mainstem.heads.kafka.adapter import groups
+from mainstem.heads.kafka.adapter.service import Service
 from mainstem.node.config import Config
 from mainstem.node.health import Health, Phase
 from mainstem.node.node import Node, open_node, time_of_day_ms
@@ -71,7 +72,6 @@ async def running(
     path: Path | None,
     config: Config,
     address: Address,
-    settings: KafkaSettings | None = None,
     *,
     now_ms: Callable[[], int] = time_of_day_ms,
     admin: LookedAfter | None = None,
@@ -86,7 +86,7 @@ async def running(
     health = Health()
     scrape = Scrape(health.not_ready, __version__)
     async with contextlib.AsyncExitStack() as stack:
-        listener = stack.enter_context(_bind(address, "--kafka"))
+        listener = stack.enter_context(_bind(address, "--kafka", config.kafka.silence_ms))
         bound = _bound(listener)
         looked_after = None if admin is None else await _look_after(stack, admin, health, scrape)
         # In a thread, so that whoever asks meanwhile is told what it waits for.
@@ -99,9 +99,9 @@ async def running(
             admin=None if looked_after is None else str(looked_after),
         )
         stack.callback(node.close)
-        service = Service(
-            node.broker, node.now_ms, settings or KafkaSettings(), node.defaults, "mainstem"
-        )
+        settings = msgspec.structs.replace(config.kafka, auto_create=config.auto_create)
+        service = Service(node.broker, node.now_ms, settings, node.defaults, "mainstem")
+        node.broker.classic.read_assignment = groups.owned
         server = await kafka.listen(service, listener)
         stack.push_async_callback(server.close)
         scrape.node, scrape.kafka, scrape.heads["kafka"] = node, service.counts, server.traffic
@@ -132,9 +132,9 @@ async def _look_after(
     return _bound(listener)
 
 
-def _bind(address: Address, option: str) -> socket.socket:
+def _bind(address: Address, option: str, silence_ms: int = serving.SILENCE_MS) -> socket.socket:
     try:
-        return serving.bind(address.host, address.port)
+        return serving.bind(address.host, address.port, silence_ms)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise

@@ -1,22 +1,24 @@
 """A server, peers that speak to it byte by byte, and a healthy client beside them."""
 
-import asyncio
 import contextlib
+import json
 import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self, TypeVar
 
+from tests.heads.admin.web import get
 from tests.heads.kafka.frames import whole
+from tests.serving import server
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.service import KafkaSettings
 from mainstem.heads.kafka.api import Api
 from mainstem.heads.kafka.codec import decode_response, encode_request
 from mainstem.heads.kafka.fields import Wire
@@ -35,11 +37,12 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
-from mainstem.node.config import Config
-from mainstem.node.server import Address, running
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 """How long anything may take on a machine that others use too; nothing here waits this long."""
+GROWTH_MB = 64
+"""By how much the memory of a server may grow, whatever is done to it."""
+NEVER = 2**31 - 1
 
 R = TypeVar("R", bound=Wire)
 
@@ -162,50 +165,114 @@ class Healthy:
 
 
 @contextlib.contextmanager
-def served(path: Path | None, settings: KafkaSettings | None = None) -> Iterator[str]:
-    """Serve in a thread of this process; yields host:port."""
-    addresses: list[str] = []
-    ready = threading.Event()
-    stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+def beside(healthy: Healthy) -> Iterator[None]:
+    """Let a healthy client be served again and again for as long as the block lasts."""
+    over = threading.Event()
+    failed: list[BaseException] = []
+    slowest = 0.0
 
-    async def main() -> None:
-        told = asyncio.Event()
-        stop.append((asyncio.get_running_loop(), told))
-        async with running(path, Config(), Address("127.0.0.1", 0), settings) as server:
-            addresses.append(str(server.kafka))
-            ready.set()
-            await told.wait()
+    def go_on() -> None:
+        nonlocal slowest
+        try:
+            while not over.is_set():
+                began = time.monotonic()
+                healthy.check()
+                slowest = max(slowest, time.monotonic() - began)
+        except BaseException as error:
+            failed.append(error)
 
-    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread = threading.Thread(target=go_on)
     thread.start()
-    assert ready.wait(PATIENCE_S)
     try:
-        yield addresses[0]
+        yield
     finally:
-        loop, told = stop[0]
-        loop.call_soon_threadsafe(told.set)
-        thread.join(PATIENCE_S)
+        over.set()
+        thread.join(2 * PATIENCE_S)
+    print(f"the slowest answer took {slowest * 1000:.0f} ms")  # noqa: T201 - for whoever asks with -s
+    for error in failed:
+        raise error
+
+
+def until(condition: Callable[[], bool], meanwhile: Callable[[], object]) -> None:
+    """Ask until it is so, and do something else meanwhile that takes its time."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        meanwhile()
+
+
+@contextlib.contextmanager
+def served(path: Path | None) -> Iterator[str]:
+    """Serve in a thread of this process; yields host:port."""
+    with server(path) as found:
+        yield str(found.kafka)
 
 
 class Process:
     """A server in a process of its own, so that its memory can be told from the attacker's."""
 
     _CODE = """
-import resource, sys
+import json, resource, sys
+from mainstem.heads import serving
 from pathlib import Path
-from mainstem.node.config import Config
-from mainstem.node.server import Address, serve
+from mainstem.node.config import load_config
+from mainstem.node.server import Address, LookedAfter, serve
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-serve(Path(sys.argv[1]), Config(), Address("127.0.0.1", 0), lambda it: print(it.kafka, flush=True))
+if sys.argv[3]:
+    from tests.heads.kafka.losing import lose_a_fifth
+    bind = serving.bind
+    def lossy(*arguments):
+        listener = bind(*arguments)
+        lose_a_fifth(listener)
+        return listener
+    serving.bind = lossy
+free = Address("127.0.0.1", 0)
+config = load_config(None, {}, json.loads(sys.argv[2]))
+say = lambda it: print(it.kafka, it.admin, flush=True)
+serve(Path(sys.argv[1]), config, free, say, admin=LookedAfter(free))
 """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, loses_a_fifth: object = False, **settings: object) -> None:
+        named = {name.replace("__", "."): value for name, value in settings.items()}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", self._CODE, str(path)], stdout=subprocess.PIPE, text=True
+            [
+                sys.executable,
+                "-c",
+                self._CODE,
+                str(path),
+                json.dumps(named),
+                "yes" if loses_a_fifth else "",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._process.stdout is not None
-        self.address = self._process.stdout.readline().strip()
+        self.address, self.admin = self._process.stdout.readline().split()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate(timeout=PATIENCE_S)
+
+    def metric(self, name: str) -> float:
+        """Return a number that it shows to whoever looks after it, 0 if it does not."""
+        shown = get(self.admin, "/metrics").text.splitlines()
+        lines = [line for line in shown if line.startswith(name)]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+    @contextlib.contextmanager
+    def within_bounds(self) -> Iterator[None]:
+        """See to it that its memory does not grow by more than is allowed."""
+        before = self.memory_mb()
+        self.forget_peak()
+        yield
+        grown = self.peak_mb() - before
+        print(f"memory grew by {grown:.1f} MB")  # noqa: T201 - a figure for whoever asks with -s
+        assert grown < GROWTH_MB
 
     def memory_mb(self) -> float:
         """Return what it holds now."""
@@ -223,9 +290,18 @@ serve(Path(sys.argv[1]), Config(), Address("127.0.0.1", 0), lambda it: print(it.
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
-    def close(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Wait for its end; return its exit code."""
         self._process.communicate(timeout=PATIENCE_S)
+        return self._process.returncode
+
+    def close(self) -> None:
+        self.tell(signal.SIGTERM)
+        self.wait()
 
     def _status(self, name: str) -> float:
         status = Path(f"/proc/{self._process.pid}/status").read_text()

@@ -72,6 +72,11 @@ cut_off = {
     "endless uvarint": (framed(header(3, 9), b"\0" + b"\xff" * 1000), "32 bits"),
     "2^32-1 tags": (framed(header(3, 9), b"\xff\xff\xff\xff\x0f"), "tagged fields"),
     "the same tag twice": (framed(header(3, 9), b"\2\5\0\5\0\1\1\0\0\0"), "tag 5 after tag 5"),
+    "tags that descend": (framed(header(3, 9), b"\2\5\0\4\0\1\1\0\0\0"), "tag 4 after tag 5"),
+    "tag past the frame": (framed(header(3, 9), b"\1\0\x7f\1\1\0\0\0"), "tag 0 of 127 bytes"),
+    "compact null": (framed(header(3, 9), b"\0\2\0\0\1\0\0\0"), "name is null"),
+    "name not UTF-8": (framed(header(3, 1), b"\0\0\0\1\0\1\xff"), "utf-8"),
+    "name past the frame": (framed(header(3, 1), b"\0\0\0\1\0\5abc"), "name ends at"),
     "a million null topics": (
         framed(header(3, 1), struct.pack(">i", 10**6) + bytes(2 * 10**6)),
         "",

@@ -1,10 +1,11 @@
 """Names, metadata and members that only somebody hostile or broken sends, over a real socket."""
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.attack import Healthy, Peer, produce, served
+from tests.heads.kafka.attack import Healthy, Peer, produce, request, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
@@ -123,11 +124,27 @@ def test_metadata_beside_an_offset_is_kept_up_to_a_limit(peer: Peer, healthy: He
     assert commit(peer, "g", "m" * 4096) is Code.NONE
     assert commit(peer, "g", "n" * 4097) is Code.OFFSET_METADATA_TOO_LARGE
     assert commit(peer, "g", "\u20ac" * 2000) is Code.OFFSET_METADATA_TOO_LARGE
+    assert commit(peer, "g", "o" * 32767) is Code.OFFSET_METADATA_TOO_LARGE
 
     answer = peer.ask(
         OFFSET_FETCH, 7, OffsetFetchRequest(group_id="g", topics=None), OffsetFetchResponse
     )
     assert answer.topics[0].partitions[0].metadata == "m" * 4096
+
+
+def test_a_mebibyte_beside_an_offset_is_no_string_of_the_protocol(
+    address: str, healthy: Healthy
+) -> None:
+    small = CommitPartition(0, committed_offset=1, committed_metadata="m")
+    wish = OffsetCommitRequest("g", topics=(CommitTopic(name="named", partitions=(small,)),))
+    frame = request(OFFSET_COMMIT, 8, wish)[4:]
+    # Its length is one more, in as many bytes as it takes.
+    large = frame.replace(b"\2m", b"\x81\x80\x40" + b"m" * (1 << 20))
+
+    with Peer(address) as hostile:
+        hostile.send(struct.pack(">i", len(large)) + large)
+
+        assert hostile.is_cut_off()
 
 
 @pytest.mark.parametrize("group", ["", "x" * 300, "a\nb"], ids=["empty", "long", "newline"])

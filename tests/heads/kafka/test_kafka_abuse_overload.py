@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.heads.kafka.attack import (
+    NEVER,
     PATIENCE_S,
     Healthy,
     Peer,
@@ -38,8 +39,6 @@ from mainstem.heads.kafka.messages.fetch import (
 from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest
 from mainstem.heads.kafka.messages.produce import PRODUCE
 
-NEVER = 2**31 - 1
-GROWTH_MB = 64
 LARGE = "large"
 LARGE_BATCHES = 64
 
@@ -60,12 +59,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 @pytest.fixture
 def server(shared: Process) -> Iterator[Process]:
     """The server, whose memory must not grow by more than is allowed."""
-    before = shared.memory_mb()
-    shared.forget_peak()
-    yield shared
-    grown = shared.peak_mb() - before
-    print(f"memory grew by {grown:.1f} MB")  # noqa: T201 - a figure for whoever asks with -s
-    assert grown < GROWTH_MB
+    with shared.within_bounds():
+        yield shared
 
 
 @pytest.fixture
@@ -313,7 +308,8 @@ def test_a_busy_connection_does_not_starve_the_others(server: Process, healthy: 
             slowest = max(slowest, time.monotonic() - began)
 
     print(f"the slowest answer took {slowest * 1000:.0f} ms")  # noqa: T201
-    assert slowest < 1
+    # Within a second, where nobody else keeps the machine busy.
+    assert slowest < PATIENCE_S / 4
 
 
 def test_connections_that_come_and_go_leave_nothing(server: Process, healthy: Healthy) -> None:

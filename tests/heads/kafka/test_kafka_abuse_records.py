@@ -235,6 +235,69 @@ def test_what_is_only_unusual_is_stored_as_it_came(
     healthy.check()
 
 
+LAST = 2**31 - 1
+
+
+def of_producer(producer_id: int, epoch: int, sequence: int, count: int = 1) -> bytes:
+    return bytes(
+        build(
+            [Event(b"v")] * count,
+            now_ms=1,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
+    )
+
+
+IN_ORDER, OUT_OF_ORDER = Code.NONE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+sequences: dict[str, list[tuple[int, int, int, Code]]] = {
+    "in a row": [(0, 0, 3, IN_ORDER), (0, 3, 1, IN_ORDER)],
+    "a gap": [(0, 0, 3, IN_ORDER), (0, 4, 1, OUT_OF_ORDER), (0, 3, 1, IN_ORDER)],
+    "back": [(0, 5, 3, IN_ORDER), (0, 2, 1, OUT_OF_ORDER)],
+    "across the largest number": [(0, LAST - 1, 2, IN_ORDER), (0, 0, 1, IN_ORDER)],
+    "beginning at the largest number": [(0, LAST, 3, IN_ORDER), (0, 2, 1, IN_ORDER)],
+    "an epoch of the past": [(3, 0, 1, IN_ORDER), (2, 1, 1, Code.INVALID_PRODUCER_EPOCH)],
+    "an epoch that does not begin": [(0, 0, 1, IN_ORDER), (1, 7, 1, OUT_OF_ORDER)],
+    "the largest epoch": [(32767, 0, 1, IN_ORDER), (32767, 1, 1, IN_ORDER)],
+    "an epoch that is none": [(-1, 0, 1, CORRUPT)],
+    "a sequence that is none": [(0, -1, 1, CORRUPT)],
+    "a negative sequence": [(0, -7, 1, CORRUPT)],
+}
+
+
+@pytest.mark.parametrize("steps", sequences.values(), ids=sequences.keys())
+def test_batches_of_an_idempotent_producer_are_taken_in_their_order_only(
+    peer: Peer, healthy: Healthy, steps: list[tuple[int, int, int, Code]]
+) -> None:
+    producer_id = 1000 + list(sequences.values()).index(steps)
+    expected = tail(peer, "plain")
+    for epoch, sequence, count, code in steps:
+        produced = produce(peer, "plain", of_producer(producer_id, epoch, sequence, count))
+
+        assert Code(produced.error_code) is code
+        if code is Code.NONE:
+            assert produced.base_offset == expected
+            expected += count
+
+    assert tail(peer, "plain") == expected
+    healthy.check()
+
+
+def test_a_batch_that_comes_again_is_answered_as_the_first_time(
+    peer: Peer, healthy: Healthy
+) -> None:
+    batches = [of_producer(2000, 0, sequence) for sequence in range(5)]
+    first = [produce(peer, "plain", each).base_offset for each in batches]
+
+    again = [produce(peer, "plain", each).base_offset for each in batches]
+
+    assert again == first
+    assert tail(peer, "plain") == first[-1] + 1
+    healthy.check()
+
+
 @pytest.mark.parametrize("acks", [2, -2, 32767])
 def test_acks_that_mean_nothing_are_refused(peer: Peer, acks: int) -> None:
     wish = production("plain", bytes(batch()), acks=acks)

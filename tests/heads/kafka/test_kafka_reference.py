@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "kafka.md"
 
 WHY = {
     0: "versions 0 to 2 carry older forms of records, which Kafka 4 refuses, too",
-    22: "version 6 is for two-phase commit by an outside coordinator",
+    22: "two-phase commit by an outside coordinator (version 6) is refused by code",
     24: "later versions are spoken between brokers",
     66: "version 2 takes a regular expression, which could keep the server busy for ever",
 }
@@ -34,9 +34,13 @@ TAIL = """
   that know them, and the ones from before in all others.
 - Topics are named by id from Produce 13, Fetch 13, OffsetCommit 10 and OffsetFetch 10 on: a topic
   that was deleted and made again under the same name is another one.
+- InitProducerId 6: a client that asks for two-phase commit is answered
+  `TRANSACTIONAL_ID_AUTHORIZATION_FAILED`, as by a Kafka that does not allow it; one that wants to
+  keep a prepared transaction `UNSUPPORTED_VERSION`.
 - Fetch sessions: since Fetch 7 a consumer names its partitions once. There are 1,000 sessions of
   50,000 partitions together; one that was not used for two minutes makes room for another, and
-  none outlives its connection. Consumers beyond that name all partitions in every fetch.
+  none outlives its connection. Consumers beyond that name all partitions in every fetch. These and
+  other limits are [settings](settings.md).
 - OffsetFetch with `require_stable` answers `UNSTABLE_OFFSET_COMMIT` for a cursor that a transaction
   is going to move; OffsetDelete answers `GROUP_SUBSCRIBED_TO_TOPIC` for topics that the members of
   a live group read.

@@ -7,6 +7,8 @@ from mainstem.core.errors import MainstemError, UnknownGroup
 from mainstem.heads.kafka.adapter import share_groups
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.codec import decode_blob
+from mainstem.heads.kafka.messages.consumer_protocol import ConsumerProtocolAssignment
 from mainstem.heads.kafka.messages.groups import (
     DeletedGroup,
     DeleteGroupsRequest,
@@ -19,12 +21,26 @@ from mainstem.heads.kafka.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from mainstem.heads.shape import ProtocolError
 
+_CONSUMERS = "consumer"
+"""The protocol of groups whose members tell in a known form what they own."""
 DESCRIBE_FIRST, DESCRIBE_LAST = 0, 6
 LIST_FIRST, LIST_LAST = 0, 5
 DELETE_FIRST, DELETE_LAST = 0, 2
 
 _SAYS_NOT_FOUND = 6
+
+
+def owned(protocol_type: str, assignment: bytes) -> list[tuple[str, int]]:
+    """Return the partitions that a member was assigned, none if it cannot be told."""
+    if protocol_type != _CONSUMERS or not assignment:
+        return []
+    try:
+        found = decode_blob(ConsumerProtocolAssignment, assignment)
+    except ProtocolError:
+        return []
+    return [(it.topic, number) for it in found.assigned_partitions for number in it.partitions]
 
 
 def describe(asked: Asked, request: DescribeGroupsRequest, reply: Reply) -> None:

@@ -112,6 +112,9 @@ def sync(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
         )
         service.on_loop(lambda: reply(body))
 
+    if service.draining:
+        reply(SyncGroupResponse(error_code=code_in(asked.header, STOPPING)))
+        return
     waited = service.wait_with(lambda: answer(STOPPING))
     service.broker.classic.sync(wish, answer)
     service.look_at_deadlines()

@@ -16,36 +16,16 @@ from mainstem.heads.kafka.adapter.share_sessions import ShareSessions
 from mainstem.heads.kafka.codec import RequestHeader
 from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.kafka.fields import Wire
+from mainstem.heads.kafka.settings import KafkaSettings
 
 _logger = logging.getLogger("mainstem.heads.kafka")
 
+_STOOD_STILL_S = 1.0
+"""So late, a deadline is no longer only late because there is much to do."""
+_LISTEN_S = 1.0
+
 Reply = Callable[[Wire | None], None]
 """Answers a request, once, at once or later, from the loop's thread; None if none is wanted."""
-
-
-class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the Kafka head behaves."""
-
-    node_id: int = 1
-    """The id of the only broker there is."""
-    auto_create: bool = True
-    """Whether a topic is created when a client names it."""
-    auto_create_partitions: int = 4
-    """How many partitions such a topic has."""
-    max_frame_bytes: int = 100 * 1024 * 1024
-    """The largest request accepted."""
-    max_connections: int = 20_000
-    """Connections beyond this are refused."""
-    max_fetch_bytes: int = 50 * 1024 * 1024
-    """The most that one fetch is answered with, whatever it asks for."""
-    max_fetch_partitions: int = 50_000
-    """A fetch that names more is refused."""
-    max_fetch_sessions: int = 1_000
-    """Consumers that need not name all their partitions in every fetch; others have to."""
-    max_session_partitions: int = 50_000
-    """How many partitions all of them together may have."""
-    max_wait_ms: int = 300_000
-    """The longest that a fetch waits, whatever it asks for."""
 
 
 class Service:
@@ -83,6 +63,10 @@ class Service:
         self._calls: deque[Callable[[], None]] = deque()
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        """When the timer is due; uvloop does not tell of one that is due at once."""
+        self._listening_until = 0.0
+        """Until when nobody is taken for silent: what was said while we stood still is read."""
 
     def _topic_name(self, topic_id: bytes) -> str | None:
         found = self.broker.topic_by_id(topic_id.hex())
@@ -104,12 +88,23 @@ class Service:
         wait_ms = self.broker.wait_ms()
         if wait_ms is None:
             return
-        due = self._loop.time() + wait_ms / 1000
+        due = max(self._loop.time() + wait_ms / 1000, self._listening_until)
         if self._timer is not None:
-            if self._timer.when() <= due:
+            if self._due <= due:
                 return
             self._timer.cancel()
-        self._timer = self.after(wait_ms, self.catch_up)
+        self._due = due
+        self._timer = self._loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        """Do what is due; after a pause of the whole process only once its sockets were read."""
+        now = self._loop.time()
+        if now - self._due > _STOOD_STILL_S and self._due > self._listening_until:
+            self._timer = None
+            self._listening_until = now + _LISTEN_S
+            self.look_at_deadlines()
+        else:
+            self.catch_up()
 
     def catch_up(self) -> None:
         """Do what is due by now, and look again when the next deadline is."""

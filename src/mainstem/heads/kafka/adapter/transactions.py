@@ -32,7 +32,7 @@ from mainstem.heads.kafka.messages.transactions import (
     TxnOffsetCommitResponse,
 )
 
-INIT_FIRST, INIT_LAST = 0, 5
+INIT_FIRST, INIT_LAST = 0, 6
 ADD_PARTITIONS_FIRST, ADD_PARTITIONS_LAST = 0, 3
 """Later versions are spoken between brokers only."""
 ADD_OFFSETS_FIRST, ADD_OFFSETS_LAST = 0, 4
@@ -50,6 +50,15 @@ Then = Callable[[Callable[[MainstemError | None], None]], None]
 def begin(asked: Asked, request: InitProducerIdRequest, reply: Reply) -> None:
     """Give out a producer id; with a transactional id, fence whoever had it before."""
     service = asked.service
+    if request.enable_2pc or request.keep_prepared_txn:
+        # What Kafka answers where two-phase commit is not allowed.
+        code = (
+            Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            if request.enable_2pc
+            else Code.UNSUPPORTED_VERSION
+        )
+        reply(InitProducerIdResponse(error_code=code, producer_epoch=-1))
+        return
     try:
         if request.transactional_id is None:
             fresh = service.broker.producers.new_id()

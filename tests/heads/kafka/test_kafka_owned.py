@@ -1,0 +1,57 @@
+"""What members of a group own, as everybody else can see it."""
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from tests.heads.kafka.attack import until
+from tests.serving import server
+
+from mainstem.heads.kafka.adapter.groups import owned
+from mainstem.heads.kafka.codec import encode_blob
+from mainstem.heads.kafka.messages.consumer_protocol import (
+    ConsumerPartitions,
+    ConsumerProtocolAssignment,
+)
+
+BLOB = encode_blob(
+    1,
+    ConsumerProtocolAssignment(
+        (ConsumerPartitions("a", (0, 2)), ConsumerPartitions("b", (1,))), None
+    ),
+)
+
+
+def test_the_assignment_of_a_consumer_is_read() -> None:
+    assert owned("consumer", BLOB) == [("a", 0), ("a", 2), ("b", 1)]
+
+
+@pytest.mark.parametrize("protocol_type", ["connect", "sr", ""])
+def test_what_other_members_agree_on_is_their_own_affair(protocol_type: str) -> None:
+    assert owned(protocol_type, BLOB) == []
+
+
+@pytest.mark.parametrize("blob", [b"", b"\0", b"\xff\xff", BLOB[:-1], BLOB + b"\0", b"x" * 100])
+def test_what_cannot_be_read_is_nothing(blob: bytes) -> None:
+    assert owned("consumer", blob) == []
+
+
+def test_a_live_group_is_shown_with_who_owns_what() -> None:
+    with server(None) as running:
+        config = {"bootstrap.servers": str(running.kafka), "log_level": 0}
+        sender = Producer(config)
+        for number in range(20):
+            sender.produce("orders", b"x", partition=number % 4)
+        assert sender.flush(30) == 0
+        source = Consumer({**config, "group.id": "g", "auto.offset.reset": "earliest"})
+        source.subscribe(["orders"])
+        until(lambda: len(source.assignment()) == 4, lambda: source.poll(0.1))
+
+        found = running.node.broker.group("g")
+
+        (member,) = found.members
+        places = [("orders", number) for number in range(4)]
+        assert found.members == {member: tuple(places)}
+        assert [(each.topic, each.partition, each.member) for each in found.lags] == [
+            (*place, member) for place in places
+        ]
+        assert running.node.broker.lag("g") == found.lags
+        source.close()
