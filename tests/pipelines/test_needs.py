@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainstem.pipelines import needs
-from mainstem.pipelines.needs import MissingJava, MissingSpark, find_java, find_spark
+from mainstem.pipelines.needs import MissingJava, MissingSpark, find_connect, find_java, find_spark
 
 
 def java_that_says(directory: Path, text: str) -> None:
@@ -86,6 +86,20 @@ def test_a_package_that_will_not_do_is_named(
 
     with pytest.raises(MissingSpark, match=rf"{says}.*pip install 'mainstem\[spark\]'"):
         find_spark()
+
+
+def test_what_spark_connect_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = metadata.version
+
+    def versions(name: str) -> str:
+        if name == "grpcio-status":
+            raise metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(metadata, "version", versions)
+
+    with pytest.raises(MissingSpark, match=r"grpcio-status is not.*'mainstem\[spark,connect\]'"):
+        find_connect()
 
 
 def test_memory_is_told() -> None:

@@ -13,11 +13,12 @@ import click
 import msgspec
 
 from mainstem.cli.asking import confirm, yes_option
+from mainstem.cli.edges import EDGE, EDGE_HELP, check_edges, edges
 from mainstem.cli.exits import Exit, Refused, say
 from mainstem.cli.help import Group
 from mainstem.cli.rows import Format, Row, chosen, format_option, print_json, print_rows
 from mainstem.cli.target import at_option, is_address, target_of
-from mainstem.cli.units import parse_ms, parse_time
+from mainstem.cli.units import parse_ms
 from mainstem.pipelines.standing import DEFAULT_STATE, Standing, standings
 
 if TYPE_CHECKING:
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from mainstem.pipelines.definitions import Pipeline
     from mainstem.pipelines.table_run import Report, Request
 
-_TO = "end|TIME|OFFSETS"
-_EDGE = (
-    "TIME is ms since 1970, 2026-11-15T09:00Z, 2026-11-15 or -1h (ago); "
-    'OFFSETS are \'{"orders": {"0": 100}}\'.'
-)
 _file = click.argument("file", type=click.Path(path_type=Path))
 _name = click.option("--name", help="The pipeline's name.  [default: the file's]")
 _state = click.option(
@@ -63,17 +59,20 @@ def pipeline() -> None:
     mainstem pipeline run shop.py --stream --every 1s
     mainstem pipeline run shop.py --batch --to 2026-11-15T09:00Z
     mainstem pipeline run shop.py --batch --to end --complete
-    mainstem pipeline run shop.py --batch --from 2026-11-14 --to 2026-11-15 --into sunday
+    mainstem pipeline run shop.py --batch --from 2026-11-15 --to +1d --into sunday
     mainstem pipeline run shop.py --replay --into fixed
     mainstem pipeline run shop.py --stream --master spark://host:7077
+    mainstem pipeline run shop.py --stream --remote sc://host:15002
     """,
 )
 @_file
 @click.option("--stream", "mode", flag_value="stream", help="Until stopped.")
 @click.option("--batch", "mode", flag_value="batch", help="From where it stands to --to, then end.")
 @click.option("--replay", "mode", flag_value="replay", help="From the first event, into copies.")
-@click.option("--from", "begin", metavar="TIME|OFFSETS", help="With --batch: only from here on.")
-@click.option("--to", "end", metavar=_TO, default="end", show_default=True, help=_EDGE)
+@click.option("--from", "begin", metavar=EDGE, help="With --batch: only from here on.")
+@click.option(
+    "--to", "end", metavar=f"end|{EDGE}", default="end", show_default=True, help=EDGE_HELP
+)
 @click.option("--into", metavar="NAME", help="Write copies of the tables under this name.")
 @click.option("--complete", is_flag=True, help="No more input will come: close open windows.")
 @click.option(
@@ -81,7 +80,10 @@ def pipeline() -> None:
 )
 @click.option("--max-rows", type=click.IntRange(1), help="Most events of a batch, of each topic.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option("--remote", metavar="sc://HOST:PORT", help="A Spark Connect server; refused so far.")
+@click.option("--remote", metavar="sc://HOST:PORT", help="A Spark Connect server instead.")
+@click.option(
+    "--conf", metavar="NAME=VALUE", multiple=True, help="A setting of Spark's; as often as needed."
+)
 @_name
 @_state
 @at_option
@@ -97,6 +99,7 @@ def run(
     max_rows: int | None,
     master: str,
     remote: str | None,
+    conf: tuple[str, ...],
     name: str | None,
     state: Path,
     at: str | None,
@@ -108,25 +111,26 @@ def run(
     """
     from mainstem.pipelines.definitions import load  # noqa: PLC0415 - only what is used
     from mainstem.pipelines.session import spark_session  # noqa: PLC0415
+    from mainstem.pipelines.shipping import ship_modules  # noqa: PLC0415
 
     _check_mode(mode, begin, into, end, complete=complete)
-    if remote:
-        raise Refused(
-            "pipelines do not run over Spark Connect yet; name a master, such as --master "
-            "spark://host:7077"
-        )
+    starting, ending = edges(begin, None if end == "end" else end)
+    settings = _settings(conf)
+    if remote and not remote.startswith("sc://"):
+        raise click.BadParameter(f"{remote!r} must begin with sc://", param_hint="--remote")
     loaded = load(file, name)
+    check_edges(loaded, starting, ending)
     address = _address(at)
     # Functions of modules beside the file are sent to Spark's workers by the names of these.
     beside = (str(loaded.file.parent), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, beside))
-    spark = spark_session(master)
+    spark = spark_session(remote or master, **settings)
+    if not (remote or master).startswith("local"):
+        ship_modules(spark, loaded.file.parent)
     from mainstem.pipelines.plans import Bounds  # noqa: PLC0415 - these need Spark
     from mainstem.pipelines.table_run import Request  # noqa: PLC0415
 
-    bounds = Bounds(
-        starting=_edge("starting", begin), ending=_edge("ending", end), max_rows=max_rows
-    )
+    bounds = Bounds(starting=starting, ending=ending, max_rows=max_rows)
     request = Request(
         address=address,
         state=state,
@@ -181,20 +185,12 @@ def _check_mode(
         raise click.BadParameter(f"{into!r} must be letters, digits and _", param_hint="--into")
 
 
-def _edge(side: str, text: str | None) -> dict[str, str]:
-    if text is None or text == "end":
-        return {}
-    if text.lstrip().startswith("{"):
-        try:
-            json.loads(text)
-        except ValueError as error:
-            raise click.BadParameter(f"{text!r}: {error}") from None
-        return {f"{side}Offsets": text}
-    try:
-        moment = parse_time(text.removeprefix("@"))
-    except ValueError as error:
-        raise click.BadParameter(f"{error}; or {_TO}: {_EDGE}") from None
-    return {f"{side}Timestamp": str(round(moment.timestamp() * 1000))}
+def _settings(given: tuple[str, ...]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
+    for name, equals, _ in pairs:
+        if not equals or not name.startswith("spark."):
+            raise click.BadParameter("write spark.NAME=VALUE", param_hint="--conf")
+    return {name: value for name, _, value in pairs}
 
 
 def _address(at: str | None) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from mainstem.pipelines.definitions import Pipeline
 from mainstem.pipelines.errors import RunRefused, UnknownPipeline
+from mainstem.pipelines.ranges import range_of
 from mainstem.pipelines.sinks.statements import text_of
 from mainstem.pipelines.sinks.topic import TopicSink
 from mainstem.pipelines.standing import Place, held, pipeline_directory
@@ -92,6 +93,11 @@ def _check(pipeline: Pipeline, into: str, old: Path, new: Path, kept: Path) -> N
         raise UnknownPipeline(
             f"there is no run of {pipeline.name!r} into {into!r}; make one with --replay "
             f"--into {into}"
+        )
+    if (only := range_of(new)) is not None:
+        raise RunRefused(
+            f"the copies {into!r} hold only what was published {only}; a table's place is taken by "
+            f"a replay: --replay --into NAME"
         )
     if kept.exists() and _has_run(old):
         raise RunRefused(

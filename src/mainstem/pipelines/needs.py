@@ -16,6 +16,7 @@ LEAST_SPARK = (4, 3)
 LEAST_MEMORY_BYTES = 2 << 30
 """The JVM, its Python workers and the operating system, with little data."""
 _INSTALL_SPARK = "pip install 'mainstem[spark]'"
+_INSTALL_CONNECT = "pip install 'mainstem[spark,connect]'"
 _INSTALL_JAVA = (
     f"install Java {LEAST_JAVA} or newer (on Debian: apt install openjdk-17-jre-headless) "
     "and have it on PATH, or name its directory in JAVA_HOME"
@@ -76,6 +77,17 @@ def find_spark() -> str:
     if int(versions["pandas"].split(".")[0]) >= 3:
         raise MissingSpark(f"pandas {versions['pandas']} is too new for Spark: {_INSTALL_SPARK}")
     return found
+
+
+def find_connect() -> None:
+    """Raise MissingSpark if something is not there that Spark Connect needs in Python."""
+    for name in ("grpcio", "grpcio-status", "googleapis-common-protos", "zstandard"):
+        try:
+            metadata.version(name)
+        except metadata.PackageNotFoundError:
+            raise MissingSpark(
+                f"{name} is not installed, which Spark Connect needs: {_INSTALL_CONNECT}"
+            ) from None
 
 
 def memory_bytes() -> int | None:

@@ -15,14 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
 from mainstem.pipelines.definitions import Pipeline, Table
 from mainstem.pipelines.errors import RunRefused
 from mainstem.pipelines.plans import Planning
+from mainstem.pipelines.ranges import Range, claim
+from mainstem.pipelines.shipping import pack
+from mainstem.pipelines.sinks.console import ConsoleSink
 from mainstem.pipelines.sinks.topic import TopicSink
 from mainstem.pipelines.standing import Standing, held, pipeline_directory
-from mainstem.pipelines.table_run import LOOK_S, Request, TableRun, Tell
+from mainstem.pipelines.table_run import LOOK_S, PACKAGE, Request, TableRun, Tell
+from mainstem.pipelines.writing import check_seen
 
 _AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
 """Tables of a bounded run side by side."""
@@ -39,6 +43,9 @@ def run(
     with held(directory):
         if request.into and request.mode == "batch":
             _check_fresh(pipeline, request, directory)
+            claim(directory, Range(request.bounds.starting, request.bounds.ending))
+        if is_remote():
+            _prepare_remote(spark, pipeline, directory)
         planning = Planning(spark, pipeline, request.address, request.into, request.bounds)
         runs = [
             TableRun(spark, pipeline, _targeted(table, request), request, planning, directory)
@@ -52,6 +59,18 @@ def run(
             for level in _levels(runs):
                 _each_until_done(level, tell, stop)
         return {each.table.name: each.standing for each in runs}
+
+
+def _prepare_remote(spark: SparkSession, pipeline: Pipeline, directory: Path) -> None:
+    """Put our package where the server of Spark Connect, which writes the tables, finds it."""
+    for table in pipeline.tables:
+        if isinstance(table.sink, ConsoleSink):
+            raise RunRefused(
+                f"table {table.name!r} is printed to the console, which over Spark Connect is that "
+                "of the server; give it another sink, or run it with --master"
+            )
+    check_seen(spark, directory)
+    pack(directory / PACKAGE, pipeline.file.parent)
 
 
 def _targeted(table: Table, request: Request) -> Table:
@@ -112,7 +131,7 @@ def _together(runs: Iterable[TableRun], tell: Tell, stop: threading.Event) -> No
             stop.wait(LOOK_S)
     finally:
         for each in started:
-            each.gate.set()
+            each.turn_away()
         errors = [error for each in started if (error := each.finish(tell)) is not None]
     if errors:
         raise errors[0]

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from typing import TYPE_CHECKING
 
-from mainstem.pipelines.needs import MissingJava, MissingSpark, find_java, find_spark
+from mainstem.pipelines.home import use_installed_python
+from mainstem.pipelines.needs import (
+    MissingJava,
+    MissingSpark,
+    find_connect,
+    find_java,
+    find_spark,
+)
+from mainstem.pipelines.shipping import ship_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,39 +39,45 @@ _SETTINGS = {
         f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+_CONNECT = "sc://"
+_HERE = re.compile(r"local(\[.*\])?")
 _LOOPBACK = re.compile(r"local(\[.*\])?|local-cluster\[.*\]|spark://(127\.[\d.]+|localhost):\d+")
 
 
 def spark_session(master: str = "local[*]", **conf: str) -> SparkSession:
     """Return the SparkSession of this process, made if there is none, with our source registered.
 
-    ``conf`` is Spark's own settings (``**{"spark.driver.memory": "4g"}``), which win over ours.
-    Raises MissingSpark or MissingJava, which say what to install.
+    ``master`` is ``local[*]``, a cluster (``spark://host:7077``), or a Spark Connect server
+    (``sc://host:15002``). ``conf`` is Spark's own settings (``**{"spark.driver.memory": "4g"}``),
+    which win over ours. Raises MissingSpark or MissingJava, which say what to install.
     """
     find_spark()
     settings = dict(_SETTINGS)
-    if _LOOPBACK.fullmatch(master):
+    if master.startswith(_CONNECT):
+        find_connect()
+        # The rest is the server's own affair.
+        settings = {name: each for name, each in settings.items() if name.startswith("spark.sql.")}
+    else:
         find_java()
+    if _LOOPBACK.fullmatch(master):
         settings |= _on_this_machine()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only who runs Spark imports it
 
     from mainstem.pipelines.format import register  # noqa: PLC0415
 
-    if master.startswith("sc://"):
-        # The rest is the server's own affair.
-        settings = {name: each for name, each in settings.items() if name.startswith("spark.sql.")}
     builder = SparkSession.builder
-    builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    builder = builder.remote(master) if master.startswith(_CONNECT) else builder.master(master)
     for name, value in (settings | conf).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    if not _HERE.fullmatch(master):
+        ship_package(spark)
     register(spark)
     return spark
 
 
 def _on_this_machine() -> dict[str, str]:
     """Keep Spark to this machine: else it listens on the outer address, and finds any Python."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    use_installed_python()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

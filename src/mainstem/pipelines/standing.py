@@ -4,6 +4,7 @@ STATE/PIPELINE/TABLE/checkpoint     Spark's own
                     /identity       names this checkpoint in the marks of sinks
                     /schemas.json   what was inferred, so that a restart infers nothing else
                     /standing.json  the figures below
+                    /stopping       is there while no batch shall begin
 STATE/PIPELINE@NAME/...             the same for a replay into NAME
 """
 
@@ -74,6 +75,7 @@ class Place:
         # Spark's JVM has a working directory of its own.
         self.directory = directory.resolve()
         self.checkpoint = self.directory / "checkpoint"
+        self.gate = self.directory / "stopping"
 
     def identity(self) -> str:
         """Return the name of this checkpoint, made once with it."""

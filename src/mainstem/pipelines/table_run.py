@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, is_remote
 from pyspark.sql.streaming.query import StreamingQuery
 
 from mainstem.core.errors import MainstemError
@@ -26,18 +26,19 @@ from mainstem.pipelines.definitions import Pipeline, Table
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefused
 from mainstem.pipelines.plans import Bounds, Planning, group_of, short
 from mainstem.pipelines.progress import Batch, batch_of
-from mainstem.pipelines.sinks.port import Mark
 from mainstem.pipelines.standing import Failure, Place, Standing
+from mainstem.pipelines.writing import STOPPED, Write, Writing, sent
 from mainstem.remote.administering import Administration
 from mainstem.remote.cursors import Cursors
 from mainstem.remote.link import Link
 
 LOOK_S = 0.1
 _SETTLE_S = 5.0
+PACKAGE = "package.zip"
+"""Our package, beside the state, for the server of Spark Connect."""
 _PASSING = ("Python worker failed to connect back", "no answer from ")
 """What may stop a query on a machine that is too busy, or while the server is started again."""
 _MOST_ATTEMPTS = 6
-_STOPPED = "mainstem: stopped before this batch"
 _BAD_EVENT = re.compile(
     r"bad event: (?P<reason>.*?); (?P<event>topic \S+, partition \d+, offset \d+)"
 )
@@ -80,12 +81,12 @@ class TableRun:
         directory: Path,
     ) -> None:
         self.table = table
-        self.gate = threading.Event()
         self._spark = spark
         self._pipeline = pipeline
         self._request = request
         self._planning = planning
         self._place = Place(directory / table.name)
+        self._package = directory.resolve() / PACKAGE
         self._query: StreamingQuery | None = None
         self._error: BaseException | None = None
         self._told = -1
@@ -145,6 +146,7 @@ class TableRun:
             writing = writing.trigger(processingTime=f"{self._request.interval_ms} milliseconds")
         else:
             writing = writing.trigger(availableNow=True)
+        self._place.gate.unlink(missing_ok=True)
         self._keep(state="running", pid=os.getpid())
         try:
             self._query = writing.start()
@@ -170,20 +172,24 @@ class TableRun:
         self.start()
         return True
 
-    def _writer(self) -> Callable[[DataFrame, int], None]:
-        sink, mark, gate = self.table.sink, self._mark, self.gate
+    def _writer(self) -> Write:
+        writing = Writing(self.table.sink, self._mark, self._place.gate, Path.cwd())
+        if is_remote():
+            return sent(writing, self._package)
 
         def write(rows: DataFrame, number: int) -> None:
-            if gate.is_set():
-                raise PipelineFailed(_STOPPED)
             try:
-                sink.write(rows, Mark(mark, number))
+                writing(rows, number)
             except BaseException as error:
                 # Spark would tell it with two stack traces and a plan around it.
                 self._error = error
                 raise
 
         return write
+
+    def turn_away(self) -> None:
+        """Let no batch begin any more; one that is being written is finished."""
+        self._place.gate.touch()
 
     @property
     def active(self) -> bool:
@@ -216,7 +222,7 @@ class TableRun:
             self._query.stop()
         self.look(tell)
         failure = self._query.exception()
-        if failure is None or _STOPPED in str(failure):
+        if failure is None or STOPPED in str(failure):
             self._keep(state="stopped", pid=0)
             self._move_cursors()
             return None
@@ -248,7 +254,7 @@ class TableRun:
         while self.active or self.start_again(stop):
             self.look(tell)
             if stop.is_set():
-                self.gate.set()
+                self.turn_away()
             self._wait(LOOK_S)
         if (error := self.finish(tell)) is not None:
             raise error
