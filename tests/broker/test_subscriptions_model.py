@@ -5,6 +5,7 @@ ran out or a crash make an event come again; what was settled never does. A brok
 log must have written down what the live one had.
 """
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,18 +19,20 @@ from hypothesis.stateful import (
 from tests.broker.brokers import read_all
 from tests.broker.queues import LOCK_MS, Desk
 
-from mainstem.broker.subscription import Delivery, Order, Outcome, WindowSet
+from mainstem.broker.subscription import Delivery, Order, Outcome, Settlement, WindowSet
 from mainstem.broker.window import Window
 from mainstem.core.dead_letters import origin_of
 from mainstem.core.errors import StaleDelivery
+from mainstem.core.records import events
 
 MOST = 3
 MAX_UNSETTLED = 6
 PARTITIONS = 2
 OWNERS = ("ann", "bob")
 KEYS = (None, b"a", b"b")
-DEEDS = ["publish"] * 3 + ["acquire"] * 4 + ["ack"] * 4
+DEEDS = ["publish"] * 3 + ["acquire"] * 2 + ["lend"] * 2 + ["ack"] * 4
 DEEDS += ["nack", "delay", "release", "reject", "leave", "time", "stale", "crash", "trim"]
+NO_LEASE = -1
 Place = tuple[int, int]
 
 
@@ -75,6 +78,8 @@ class QueueMachine(RuleBasedStateMachine):
                 self.publish(partition, key, number)
             case "acquire":
                 self.acquire(owner, number)
+            case "lend":
+                self.lend(owner, number)
             case "leave":
                 self.desk.subscriptions.leave("orders", "emails", owner)
                 self.give_back(owner)
@@ -96,7 +101,23 @@ class QueueMachine(RuleBasedStateMachine):
             self.keys[partition, offset] = key
 
     def acquire(self, owner: str, limit: int) -> None:
-        taken = self.desk.acquire(limit, owner)
+        self.take(owner, limit, self.desk.acquire(limit, owner))
+
+    def lend(self, owner: str, limit: int) -> None:
+        """Take events as they are stored; of each, only that it was told how often it came."""
+        lent = self.desk.subscriptions.lend(
+            "orders", "emails", owner, range(PARTITIONS), max_events=limit
+        )
+        taken: list[Delivery] = []
+        for each in lent:
+            stored = {it.offset: it for batch in each.batches for it in events(batch)}
+            for run in each.runs:
+                for offset in range(run.first, run.last + 1):
+                    event = msgspec.structs.replace(stored[offset], partition=each.partition)
+                    taken.append(Delivery(event, run.deliveries, NO_LEASE, 0))
+        self.take(owner, limit, taken)
+
+    def take(self, owner: str, limit: int, taken: list[Delivery]) -> None:
         assert len(taken) <= limit
         for delivery in taken:
             place = tuple(delivery.event.position)
@@ -144,10 +165,14 @@ class QueueMachine(RuleBasedStateMachine):
         outcome = Outcome.NACK if deed == "delay" else Outcome(deed)
         delay_ms = LOCK_MS // 2 if deed == "delay" else 0
         deliveries = [self.out[place][1] for place in chosen]
-        self.desk.settle(outcome, *deliveries, owner=owner, delay_ms=delay_ms)
+        wanted = [
+            Settlement(*each.event.position, outcome, lease(each), delay_ms) for each in deliveries
+        ]
+        settled = self.desk.subscriptions.settle("orders", "emails", owner, wanted)
+        assert not settled.refused
         for place, delivery in zip(chosen, deliveries, strict=True):
             del self.out[place]
-            self.stale.append((owner, delivery))
+            self.is_stale(owner, delivery)
             if outcome is Outcome.RELEASE:
                 self.counts[place] -= 1
             elif outcome is Outcome.REJECT or (deed != "ack" and self.counts[place] == MOST):
@@ -167,7 +192,7 @@ class QueueMachine(RuleBasedStateMachine):
         for place, (owner, delivery, until_ms) in list(self.out.items()):
             if until_ms <= self.desk.clock():
                 del self.out[place]
-                self.stale.append((owner, delivery))
+                self.is_stale(owner, delivery)
                 if self.counts[place] >= MOST:
                     self.bury(place)
 
@@ -176,7 +201,12 @@ class QueueMachine(RuleBasedStateMachine):
             if who == owner:
                 del self.out[place]
                 self.counts[place] -= 1
-                self.stale.append((who, delivery))
+                self.is_stale(who, delivery)
+
+    def is_stale(self, owner: str, delivery: Delivery) -> None:
+        # Without a lease it means whichever delivery of the event is out with the owner.
+        if delivery.lease != NO_LEASE:
+            self.stale.append((owner, delivery))
 
     def settle_what_is_not_out(self, number: int) -> None:
         if self.stale:
@@ -247,10 +277,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.dead_letters_are_those_that_failed_too_often()
 
     def settle_all(self) -> None:
-        deliveries = [delivery for _, delivery, _ in self.out.values()]
-        self.desk.ack(*deliveries)
+        places = [Settlement(*place) for place in self.out]
+        assert not self.desk.subscriptions.settle("orders", "emails", "ann", places).refused
         self.settled |= self.out.keys()
         self.out.clear()
+
+
+def lease(delivery: Delivery) -> int | None:
+    return None if delivery.lease == NO_LEASE else delivery.lease
 
 
 def test_nothing_is_lost_and_nothing_comes_twice_for_nothing() -> None:

@@ -1,0 +1,251 @@
+"""Share groups: who is a member, where a group begins, and what it hands out as it is stored."""
+
+import pytest
+from tests.broker.brokers import Clock, new_broker, publish
+from tests.broker.transactors import Bank
+
+from mainstem.broker.broker import Broker
+from mainstem.broker.share_group import ShareBeat
+from mainstem.broker.share_groups import ShareTurn
+from mainstem.broker.share_starts import back_ms
+from mainstem.broker.subscription import Order, Outcome, Run, Settlement, SubscriptionSettings
+from mainstem.core.errors import GroupIsLive, UnknownGroup, UnknownMember
+from mainstem.core.event import Event
+from mainstem.core.policies import TopicSettings
+from mainstem.log.memory import MemoryLog
+
+HOUR_MS = 3_600_000
+
+
+def beat(
+    broker: Broker, epoch: int = 0, *, member: str = "ann", topics: tuple[str, ...] | None = None
+) -> ShareTurn:
+    wanted = ("orders",) if topics is None and not epoch else topics
+    beat = ShareBeat(group="emails", member_id=member, epoch=epoch, topics=wanted)
+    return broker.share.heartbeat(beat)
+
+
+def with_orders(clock: Clock | None = None, **settings: str) -> Broker:
+    broker = new_broker(clock=clock)
+    broker.create_topic("orders", TopicSettings(partitions=1))
+    named = {f"share.{name.replace('_', '.')}": value for name, value in settings.items()}
+    broker.group_configs.alter("emails", {"share.auto.offset.reset": "earliest"} | named)
+    return broker
+
+
+def lent(
+    broker: Broker, count: int = 100, *, topic: str = "orders", whole: bool = False
+) -> list[Run]:
+    """Take events of all partitions; return which."""
+    numbers = range(len(broker.topic(topic).partitions))
+    lend = broker.subscriptions.lend
+    found = lend(topic, "emails", "ann", numbers, max_events=count, whole=whole)
+    return [run for each in found for run in each.runs]
+
+
+# Members
+
+
+def test_a_member_that_is_silent_for_too_long_is_taken_out() -> None:
+    clock = Clock()
+    broker = with_orders(clock)
+    epoch = beat(broker).epoch
+
+    clock.now_ms += 44_999
+    broker.tick()
+    beat(broker, epoch)
+    assert broker.wait_ms() == 45_000
+    clock.now_ms += 45_000
+    broker.tick()
+
+    with pytest.raises(UnknownMember):
+        beat(broker, epoch)
+    assert broker.share.describe("emails").members == ()
+
+
+def test_members_may_take_from_all_partitions_and_hear_of_new_ones() -> None:
+    broker = with_orders()
+    topic_id = broker.topic("orders").id
+    first = beat(broker)
+    second = beat(broker, member="bob")
+    assert first.places == second.places == (("orders", topic_id, 1),)
+    assert beat(broker, second.epoch, member="bob").places is None
+
+    broker.alter_topic("orders", partitions=3)
+
+    assert beat(broker, second.epoch, member="bob").places == (("orders", topic_id, 3),)
+
+
+def test_a_group_has_members_of_one_kind_at_a_time() -> None:
+    broker = with_orders()
+    broker.join("emails", ["orders"], lambda: None)
+
+    with pytest.raises(GroupIsLive, match="share"):
+        beat(broker)
+
+
+def test_after_a_restart_members_join_again_and_the_group_goes_on() -> None:
+    log = MemoryLog()
+    broker = new_broker(log)
+    broker.create_topic("orders")
+    broker.group_configs.alter("emails", {"share.auto.offset.reset": "earliest"})
+    epoch = beat(broker).epoch
+    publish(broker, "orders", b"1", b"2", b"3")
+    lent(broker)
+    broker.subscriptions.settle("orders", "emails", "ann", [Settlement(0, 1)])
+
+    again = new_broker(log)
+
+    assert again.share.names() == ["emails"]
+    with pytest.raises(UnknownMember):
+        beat(again, epoch)
+    beat(again)
+    assert lent(again) == [Run(0, 0, 2), Run(2, 2, 2)]
+
+
+def test_a_queue_of_the_same_name_is_the_group_and_keeps_its_settings() -> None:
+    broker = with_orders()
+    settings = SubscriptionSettings(lock_ms=5_000, order=Order.KEY)
+    broker.subscriptions.create("orders", "emails", settings)
+    broker.publish("orders", [Event(b"1", b"a"), Event(b"2", b"a"), Event(b"3", b"b")])
+
+    beat(broker)
+
+    assert broker.subscriptions.settings("orders", "emails") == settings
+    assert lent(broker) == [Run(0, 0, 1), Run(2, 2, 1)]
+    with pytest.raises(UnknownGroup):
+        broker.share.describe("others")
+
+
+# Where a group begins
+
+
+def test_a_group_begins_at_a_time_before_now() -> None:
+    clock = Clock()
+    broker = with_orders(clock, auto_offset_reset="by_duration:PT1H30M")
+    publish(broker, "orders", b"old")
+    clock.now_ms += 2 * HOUR_MS
+    publish(broker, "orders", b"new")
+
+    beat(broker)
+
+    assert lent(broker) == [Run(1, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("by_duration:PT1H30M", 5_400_000),
+        ("by_duration:P2DT3S", 172_803_000),
+        ("by_duration:PT0.5S", 0),
+        ("by_duration:P", None),
+        ("by_duration:-PT1H", None),
+        ("earliest", None),
+    ],
+)
+def test_durations_are_read(text: str, expected: int | None) -> None:
+    assert back_ms(text) == expected
+
+
+def test_a_topic_that_was_made_again_is_taken_from_its_beginning() -> None:
+    broker = with_orders(auto_offset_reset="latest")
+    epoch = beat(broker).epoch
+
+    broker.delete_topic("orders")
+    broker.create_topic("orders")
+    publish(broker, "orders", b"1")
+    beat(broker, epoch)
+
+    assert lent(broker) == [Run(0, 0, 1)]
+
+
+# What is handed out as it is stored
+
+
+def test_only_as_much_is_lent_as_may_be_unsettled() -> None:
+    broker = with_orders(partition_max_record_locks="100")
+    beat(broker)
+    for _ in range(2):
+        publish(broker, "orders", *[b"x"] * 80)
+
+    assert lent(broker, 1_000, whole=True) == [Run(0, 99, 1)]
+    assert lent(broker, 1_000, whole=True) == []
+    broker.subscriptions.settle("orders", "emails", "ann", [Settlement(0, 5)])
+    assert lent(broker, 1_000, whole=True) == [Run(100, 100, 1)]
+
+
+def test_a_batch_that_is_begun_is_lent_whole_if_wanted() -> None:
+    broker = with_orders()
+    beat(broker)
+    for _ in range(3):
+        publish(broker, "orders", *[b"x"] * 10)
+
+    assert lent(broker, 11, whole=True) == [Run(0, 19, 1)]
+    assert lent(broker, 3) == [Run(20, 22, 1)]
+    assert lent(broker, 1, whole=True) == [Run(23, 29, 1)]
+
+
+@pytest.mark.parametrize(
+    ("level", "before", "after"),
+    [
+        # Committed at 0, aborted at 2, ongoing at 4: with a marker each at 1, 3 and 5.
+        ("read_committed", [Run(0, 0, 1)], [Run(4, 4, 1)]),
+        ("read_uncommitted", [Run(0, 0, 1), Run(2, 2, 1), Run(4, 4, 1)], []),
+    ],
+)
+def test_transactions_are_waited_for_if_the_group_says_so(
+    level: str, before: list[Run], after: list[Run]
+) -> None:
+    bank = Bank()
+    settings = {"share.isolation.level": level, "share.auto.offset.reset": "earliest"}
+    bank.broker.group_configs.alter("emails", settings)
+    teller = bank.begin()
+    for end in (True, False):
+        teller.add(0)
+        teller.write(b"x")
+        teller.end(committed=end)
+    teller.add(0)
+    teller.write(b"x")
+    beat(bank.broker, topics=("t",))
+
+    assert lent(bank.broker, topic="t") == before
+    teller.end(committed=True)
+    assert lent(bank.broker, topic="t") == after
+
+
+def test_events_are_acquired_one_by_one_and_as_stored_side_by_side() -> None:
+    broker = with_orders()
+    beat(broker)
+    publish(broker, "orders", *[b"%d" % number for number in range(9)])
+    acquire = broker.subscriptions.acquire
+
+    first = acquire("orders", "emails", "bob", max_events=2)
+    stored = lent(broker, 3)
+    second = acquire("orders", "emails", "bob", max_events=2)
+
+    assert [each.event.offset for each in [*first, *second]] == [0, 1, 5, 6]
+    assert stored == [Run(2, 4, 1)]
+
+
+def test_all_or_nothing_is_settled_in_a_partition() -> None:
+    broker = with_orders()
+    broker.alter_topic("orders", partitions=2)
+    beat(broker)
+    publish(broker, "orders", b"1", b"2", partition=0)
+    publish(broker, "orders", b"3", b"4", partition=1)
+    lent(broker)
+
+    settled = broker.subscriptions.settle_by_partition(
+        "orders",
+        "emails",
+        "ann",
+        {
+            0: [Settlement(0, 0), Settlement(0, 7)],
+            1: [Settlement(1, 0), Settlement(1, 1, Outcome.NACK)],
+            9: [Settlement(9, 0)],
+        },
+    )
+
+    assert sorted(settled.refused) == [0, 9]
+    windows = broker.subscriptions.show("orders", "emails").windows
+    assert [(each.start, each.out, each.waiting) for each in windows] == [(0, 2, 0), (1, 0, 1)]
