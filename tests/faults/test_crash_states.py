@@ -15,7 +15,7 @@ from tests.faults.trials import (
     crash_again,
     crash_everywhere,
 )
-from tests.long import seeds
+from tests.long import LONG, seeds
 
 from mainstem.log import index
 
@@ -86,7 +86,7 @@ def test_every_promise_survives_a_second_crash_in_or_after_recovery(
         fill_now_and_then(life, chance=0.1)
     life.live(deeds=20)
 
-    trial = crash_again(life, Random(seed), share=0.02, deeds=4)
+    trial = crash_again(life, Random(seed), share=0.02 if LONG else 0.008, deeds=4)
 
     _verdict(trial, 500, record_property)
 
