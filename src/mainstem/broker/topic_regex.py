@@ -23,8 +23,8 @@ MAX_NODES = 5_000
 """Of one graph; a counted repetition copies what it repeats."""
 MAX_REPEAT = 1_000
 MAX_DEPTH = 100
-BUDGET = 2_000_000
-"""How many nodes one pass over all names may look at: about a second."""
+BUDGET = 1_000_000
+"""How many nodes one pass over all names may look at: about half a second."""
 _MAX_SETS = 5_000
 """How many sets of nodes are kept before all are forgotten."""
 

@@ -1,0 +1,189 @@
+"""Consumer groups against a model: whoever comes, goes or is lost, nobody reads what another reads.
+
+The members here do what careful consumers do. They go on reading what they are told to give up
+until they say that they have given it up; they are silent, crash, come back, and lose answers. Now
+and then the broker is opened anew on what it has written down, and must be what it was.
+"""
+
+from collections.abc import Callable
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.broker.members import REBALANCE_MS, SESSION_MS, Hall, Member
+
+from mainstem.core.errors import MainstemError, UnknownMember
+from mainstem.core.policies import TopicSettings
+
+TOPICS = ("t", "u", "v")
+WISHES = (("t",), ("u",), ("t", "u"), ("t", "u", "v"))
+REGEXES = ("[tu]", ".*", "v")
+numbers = st.integers(0, 7)
+
+
+class ConsumerGroupMachine(RuleBasedStateMachine):
+    """A group, its members as they see themselves, and what must hold for both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hall = Hall(t=4, u=2)
+        self.members: list[Member] = []
+        self.ids = iter(range(1_000_000))
+
+    def chosen(self, number: int) -> Member | None:
+        return self.members[number % len(self.members)] if self.members else None
+
+    @rule(wish=st.sampled_from(WISHES), is_static=st.booleans(), is_lost=st.booleans())
+    def join(self, wish: tuple[str, ...], is_static: bool, is_lost: bool) -> None:
+        if len(self.members) >= 5:
+            return
+        number = next(self.ids)
+        member = self.hall.member(f"m{number}", f"i{number}" if is_static else None)
+        member.join(*wish, is_lost=is_lost)
+        if is_lost:
+            member.join(*wish)
+        self.members.append(member)
+
+    @rule(regex=st.sampled_from(REGEXES), assignor=st.sampled_from(["range", "uniform"]))
+    def join_by_regex(self, regex: str, assignor: str) -> None:
+        if len(self.members) < 5:
+            member = self.hall.member(f"m{next(self.ids)}")
+            member.join(regex=regex, assignor=assignor)
+            self.members.append(member)
+
+    @rule(number=numbers, is_lost=st.booleans())
+    def beat(self, number: int, is_lost: bool) -> None:
+        self._do(number, lambda member: member.beat(is_lost=is_lost))
+
+    @rule(wishes=st.lists(numbers, max_size=8))
+    def beats(self, wishes: list[int]) -> None:
+        for number in wishes:
+            self._do(number, Member.beat)
+
+    @rule(number=numbers, wish=st.sampled_from(WISHES))
+    def wish(self, number: int, wish: tuple[str, ...]) -> None:
+        self._do(number, lambda member: member.wish(*wish))
+
+    @rule(number=numbers)
+    def lose_its_way_and_join_again(self, number: int) -> None:
+        if (member := self.chosen(number)) is not None:
+            try:
+                member.join("t")
+            except MainstemError:
+                self.members.remove(member)
+
+    @rule(number=numbers)
+    def leave(self, number: int) -> None:
+        if (member := self.chosen(number)) is not None:
+            self.members.remove(member)
+            member.leave()
+
+    @rule(number=numbers)
+    def leave_for_a_while_and_come_back(self, number: int) -> None:
+        member = self.chosen(number)
+        if member is not None and member.instance_id is not None:
+            self.members.remove(member)
+            member.leave(for_a_while=True)
+            back = self.hall.member(f"m{next(self.ids)}", member.instance_id)
+            back.join("t", "u")
+            self.members.append(back)
+
+    @rule(number=numbers)
+    def crash(self, number: int) -> None:
+        """Say nothing any more, until the session has ended for that one alone."""
+        member = self.chosen(number)
+        if member is None:
+            return
+        self.members.remove(member)
+        self.hall.pass_time(SESSION_MS - 1)
+        for each in list(self.members):
+            self._do(self.members.index(each), Member.beat)
+        self.hall.pass_time(1)
+
+    @rule()
+    def be_slow(self) -> None:
+        """Let so much time pass that whoever has not given something up is taken out."""
+        for _ in range(3):
+            self.hall.pass_time(REBALANCE_MS // 2)
+            for each in list(self.members):
+                self._do(self.members.index(each), Member.linger)
+
+    @rule(name=st.sampled_from(TOPICS))
+    def change_topic(self, name: str) -> None:
+        known = {each.name: each for each in self.hall.broker.topics()}
+        if name not in known:
+            self.hall.broker.create_topic(name, TopicSettings(partitions=2))
+        elif len(known[name].partitions) < 6:
+            self.hall.broker.alter_topic(name, partitions=len(known[name].partitions) + 1)
+        else:
+            self.hall.broker.delete_topic(name)
+
+    @rule()
+    def restart(self) -> None:
+        before = self.hall.groups.fold
+
+        self.hall.restart()
+
+        assert self.hall.groups.fold == before
+
+    @rule()
+    def come_to_rest(self) -> None:
+        """All that somebody wants is owned, evenly; and then nothing moves any more."""
+        for _ in range(2):
+            for each in list(self.members):
+                self._do(self.members.index(each), Member.beat)
+        self.hall.settle(*self.members)
+        wanted = self.hall.groups.reads("g")
+        partitions = {
+            at
+            for each in self.hall.broker.topics()
+            if each.name in wanted
+            for at in each.partitions
+        }
+        owned = [at for each in self.members for at in each.owned]
+        assert len(owned) == len(set(owned))
+        assert set(owned) == partitions
+        described = self.hall.groups.describe("g")
+        if described is None or described.assignor != "uniform":
+            return
+        wishes = {(each.profile.names, each.profile.regex) for each in described.members}
+        if len(wishes) == 1:
+            loads = [len(each.owned) for each in self.members]
+            assert max(loads) - min(loads) <= 1
+
+    @invariant()
+    def nobody_reads_what_another_reads(self) -> None:
+        reading = [at for each in self.members for at in each.reads]
+
+        assert len(reading) == len(set(reading))
+
+    @invariant()
+    def the_broker_knows_one_owner_of_each_partition(self) -> None:
+        for group in self.hall.groups.fold:
+            held = [
+                (at, each.id)
+                for each in group.members.values()
+                for at in (*each.current.owned, *each.current.revoked)
+            ]
+            assert len(held) == len(dict(held))
+            assert dict(held) == group.owners
+
+    def _do(self, number: int, deed: Callable[[Member], object]) -> None:
+        """Let a member do something; one that was taken out is none any more."""
+        member = self.chosen(number)
+        if member is not None:
+            try:
+                deed(member)
+            except UnknownMember:
+                self.members.remove(member)
+
+
+def test_nobody_reads_what_another_reads_and_a_restart_changes_nothing() -> None:
+    run_state_machine_as_test(
+        ConsumerGroupMachine, settings=settings(max_examples=30, stateful_step_count=25)
+    )
