@@ -78,8 +78,8 @@ class Mortal:
     def __init__(self, path: Path, *, flaw: str = "", crash: str = "") -> None:
         self._path = path
         self._flaw = flaw
-        self._port = _free_port()
-        self.address = f"127.0.0.1:{self._port}"
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
         self.lives = 0
         self.start(crash)
 
@@ -244,7 +244,8 @@ def until(condition: Callable[[], bool]) -> None:
         assert time.monotonic() < end, "it did not happen"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port at which nobody listens."""
     # Not one of those that the kernel gives to whoever connects while the server is away.
     rng = random.Random(os.urandom(8))
     while True:

@@ -1,0 +1,94 @@
+"""A network between clients and their server that can be cut: a TCP proxy in a thread."""
+
+import asyncio
+import threading
+from contextlib import suppress
+
+PATIENCE_S = 30
+
+
+class Proxy:
+    """Passes on what goes to and fro between its own address and another."""
+
+    def __init__(self, port: int, target: int) -> None:
+        self._target = target
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._is_mute = self._is_down = False
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._ready = threading.Event()
+        self._port = port
+        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._run()))
+        self._thread.start()
+        assert self._ready.wait(PATIENCE_S), f"nothing listens at port {port}"
+
+    def __enter__(self) -> "Proxy":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self._port}"
+
+    def mute(self) -> None:
+        """Let requests through, and no answer."""
+        self._is_mute = True
+
+    def cut(self) -> None:
+        """Break every connection off, and let nobody connect."""
+        self._is_down = True
+        self._loop.call_soon_threadsafe(self._abort)
+
+    def heal(self) -> None:
+        """Let everything through from now on; connections that lost something are broken off."""
+        self._loop.call_soon_threadsafe(self._abort)
+        self._is_mute = self._is_down = False
+
+    def _abort(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _run(self) -> None:
+        server = await asyncio.start_server(self._pass_on, "127.0.0.1", self._port)
+        async with server:
+            self._ready.set()
+            await self._stop.wait()
+        self._is_down = True
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            self._abort()
+            await asyncio.wait(others, timeout=0.1)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            if self._is_down:
+                return
+            with suppress(OSError):
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+                self._writers.add(far_writer)
+                try:
+                    asked = self._pump(reader, far_writer, answers=False)
+                    answered = self._pump(far_reader, writer, answers=True)
+                    await asyncio.gather(asked, answered)
+                finally:
+                    self._writers.discard(far_writer)
+                    far_writer.transport.abort()
+        finally:
+            self._writers.discard(writer)
+            writer.transport.abort()
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                if not (answers and self._is_mute):
+                    writer.write(data)
+                    await writer.drain()
+        # When one side has gone, so has the other.
+        writer.transport.abort()
