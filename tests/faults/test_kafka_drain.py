@@ -45,6 +45,8 @@ from mainstem.node.config import Config
 from mainstem.node.node import open_node
 
 NEVER = 2**31 - 1
+PATIENT = "import os; os.environ['MAINSTEM_DRAIN_MS'] = '600000'"
+"""Only a second signal ends the draining."""
 BATCH = bytes(build([Event(value=b"x")], now_ms=1))
 
 
@@ -89,7 +91,7 @@ def test_whoever_waits_is_answered_with_what_there_is(tmp_path: Path) -> None:
 
 def test_a_peer_that_neither_reads_nor_closes_does_not_keep_the_server(tmp_path: Path) -> None:
     with (
-        Mortal(tmp_path / "data") as server,
+        Mortal(tmp_path / "data", crash=PATIENT) as server,
         Peer(server.address, receive_buffer=4096) as deaf,
         Peer(server.address) as silent,
     ):

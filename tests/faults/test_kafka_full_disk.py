@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
-from tests.faults.mortal import PATIENCE_S, QUICK, Mortal, create, read
+from tests.faults.mortal import PATIENCE_S, QUICK, Mortal, create, read, until
 from tests.heads.kafka.attack import Peer, produce
 
 from mainstem.core.event import Event
@@ -16,11 +16,13 @@ from mainstem.log.files import RealFile
 for name in ("pwrite", "allocate"):
     def refuse(self, *arguments, real=getattr(RealFile, name)):
         if os.path.exists({sign!r}):
+            with open({sign!r}, "a") as tries:
+                tries.write("x")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return real(self, *arguments)
     setattr(RealFile, name, refuse)
 """
-"""The disk is full while a file is there."""
+"""The disk is full while a file is there, which grows with every try."""
 
 
 def test_a_full_disk_is_a_storage_error_and_heals_by_itself(tmp_path: Path) -> None:
@@ -56,11 +58,13 @@ def test_an_idempotent_producer_goes_on_where_it_was_when_there_is_space(tmp_pat
 
         for number in range(300):
             if number == 100:
+                assert sender.flush(PATIENCE_S) == 0
                 sign.touch()
             sender.produce("t", b"%d" % number, on_delivery=report)
             sender.poll(0)
         # Nothing gets through, however often the client tries.
-        assert sender.flush(0.5) > 0
+        until(lambda: sign.stat().st_size > 5 or sender.poll(0.01) < 0)
+        assert len(sender) == 200
         sign.unlink()
 
         assert sender.flush(PATIENCE_S) == 0

@@ -89,12 +89,12 @@ def test_a_server_that_is_stopped_for_a_while_loses_and_doubles_nothing(tmp_path
 SHORT_SESSIONS = "import os; os.environ['MAINSTEM_GROUPS_MIN_SESSION_TIMEOUT_MS'] = '500'"
 
 
-def membership(peer: Peer, name: str) -> HeartbeatRequest:
+def membership(peer: Peer, name: str, session_timeout_ms: int) -> HeartbeatRequest:
     """Be the only member of a group of this name; return how it shows that it is there."""
     wish = JoinGroupRequest(
         group_id=name,
-        session_timeout_ms=1500,
-        rebalance_timeout_ms=1500,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=session_timeout_ms,
         group_instance_id=name,
         protocol_type="consumer",
         protocols=(JoinProtocol("range", b"x"),),
@@ -114,12 +114,12 @@ def test_members_that_were_there_while_the_server_stood_still_are_not_thrown_out
         Peer(server.address) as silent,
         Peer(server.address) as lively,
     ):
-        gone, there = membership(silent, "silent"), membership(lively, "lively")
+        gone, there = membership(silent, "silent", 1500), membership(lively, "lively", 1500)
 
         # Longer than they may be silent: what one of them says is read when it is over.
         server.tell(signal.SIGSTOP)
         lively.send(request(HEARTBEAT, 3, there))
-        lively.socket.settimeout(4)
+        lively.socket.settimeout(2.5)
         with pytest.raises(TimeoutError):
             lively.frame()
         server.tell(signal.SIGCONT)
@@ -165,18 +165,24 @@ def test_a_clock_that_jumps_throws_nobody_out(tmp_path: Path, jump_ms: int) -> N
         source.subscribe(["t"], on_lost=lambda *_: lost.append("lost"))
         until(lambda: bool(source.assignment()) or source.poll(0.1) is not None)
         source.commit(offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
+        first, second = Peer(server.address), Peer(server.address)
+        there = membership(first, "first", 30_000)
 
         sign.write_text(str(jump_ms))
+        # Whoever comes now makes the server look who has been silent for too long.
+        membership(second, "second", 30_000)
         for _ in range(10):
             healthy.check()
             source.poll(0.1)
 
+        assert first.ask(HEARTBEAT, 3, there, HeartbeatResponse).error_code == 0
         assert lost == []
         source.commit(offsets=[TopicPartition("t", 0, 6)], asynchronous=False)
         (found,) = source.committed([TopicPartition("t", 0)], timeout=10)
         assert found.offset == 6
         source.close()
-        healthy.close()
+        for each in (first.socket, second.socket, healthy):
+            each.close()
 
 
 def test_when_files_run_out_those_connected_are_served_and_others_come_later(

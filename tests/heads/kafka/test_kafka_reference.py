@@ -11,7 +11,6 @@ WHY = {
     0: "versions 0 to 2 carry older forms of records, which Kafka 4 refuses, too",
     22: "two-phase commit by an outside coordinator (version 6) is refused by code",
     24: "later versions are spoken between brokers",
-    66: "version 2 takes a regular expression, which could keep the server busy for ever",
 }
 """What is left out of requests that are served."""
 

@@ -300,3 +300,68 @@ def test_what_does_not_exist_is_described_as_missing(peer: Peer) -> None:
     assert Code(code) is Code.TRANSACTIONAL_ID_NOT_FOUND
     codes = [Code(each.partitions[0].error_code) for each in producers.topics]
     assert codes == [Code.UNKNOWN_TOPIC_OR_PARTITION] * 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (None, {"named.a", "named.b"}),
+        ("", {"named.a", "named.b"}),
+        (r"named\.[ab]", {"named.a", "named.b"}),
+        (r".*\.b", {"named.b"}),
+        ("named", set()),
+        ("(n|a|m|e|d|.)*b", {"named.b"}),
+    ],
+)
+def test_transactions_are_listed_by_a_pattern_of_their_whole_ids(
+    peer: Peer, pattern: str | None, found: set[str]
+) -> None:
+    for name in ("named.a", "named.b"):
+        Producer(peer, name)
+
+    wish = ListTransactionsRequest(transactional_id_pattern=pattern)
+    answer = peer.ask(LIST_TRANSACTIONS, 2, wish, ListTransactionsResponse)
+
+    assert answer.error_code == 0
+    ids = {each.transactional_id for each in answer.transaction_states}
+    assert {each for each in ids if each.startswith("named.")} == found
+
+
+@pytest.mark.parametrize("pattern", ["(", "a**", "(?=a)", "((a{1000}){1000}){1000}", "a" * 1001])
+def test_a_pattern_that_cannot_be_followed_is_refused(peer: Peer, pattern: str) -> None:
+    wish = ListTransactionsRequest(transactional_id_pattern=pattern)
+
+    answer = peer.ask(LIST_TRANSACTIONS, 2, wish, ListTransactionsResponse)
+
+    assert Code(answer.error_code) is Code.INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [
+        ({"enable_2pc": True}, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ({"keep_prepared_txn": True}, Code.UNSUPPORTED_VERSION),
+        (
+            {"enable_2pc": True, "keep_prepared_txn": True},
+            Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
+        ({}, Code.NONE),
+    ],
+)
+def test_two_phase_commit_is_refused_and_all_else_is_as_before(
+    peer: Peer, wish: dict[str, bool], code: Code
+) -> None:
+    request = InitProducerIdRequest(
+        "two phases",
+        1000,
+        -1,
+        -1,
+        wish.get("enable_2pc", False),
+        wish.get("keep_prepared_txn", False),
+    )
+
+    answer = peer.ask(INIT_PRODUCER_ID, 6, request, InitProducerIdResponse)
+
+    assert Code(answer.error_code) is code
+    assert (answer.producer_id >= 0) == (code is Code.NONE)
+    assert answer.ongoing_txn_producer_id == -1

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from mainstem.broker.ledger import TransactionPhase
+from mainstem.broker.topic_regex import BUDGET, TopicRegex
 from mainstem.broker.transactions import TransactionDescription
-from mainstem.core.errors import MainstemError, UnknownTransaction
+from mainstem.core.errors import InvalidExpression, MainstemError, UnknownTransaction
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.messages.producers import (
@@ -24,8 +25,7 @@ from mainstem.heads.kafka.messages.producers import (
 
 PRODUCERS_FIRST, PRODUCERS_LAST = 0, 0
 DESCRIBE_FIRST, DESCRIBE_LAST = 0, 0
-LIST_FIRST, LIST_LAST = 0, 1
-"""Version 2 filters by a regular expression of the client's, which could keep us busy for ever."""
+LIST_FIRST, LIST_LAST = 0, 2
 
 _STATES = {*TransactionPhase, "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"}
 """All that the protocol has; a transaction ends in one step here, so it is never about to."""
@@ -96,14 +96,26 @@ def _described(service: Service, transactional_id: str) -> DescribedTransaction:
 
 
 def list_all(asked: Asked, request: ListTransactionsRequest, reply: Reply) -> None:
-    """List transactional ids, or those of some states, producers or ages only."""
-    every = asked.service.broker.transactions.every()
+    """List transactional ids, or those of some states, producers, ages or names only."""
+    every: Iterable[TransactionDescription] = asked.service.broker.transactions.every()
+    if request.transactional_id_pattern:
+        try:
+            every = _named(every, request.transactional_id_pattern)
+        except InvalidExpression as error:
+            reply(ListTransactionsResponse(error_code=code_of(error)))
+            return
     found = tuple(
         ListedTransaction(each.id, each.producer_id, each.phase)
         for each in _wanted(every, request, asked.service.now_ms())
     )
     unknown = tuple(each for each in request.state_filters if each not in _STATES)
     reply(ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found))
+
+
+def _named(every: Iterable[TransactionDescription], pattern: str) -> list[TransactionDescription]:
+    """Return the transactions whose ids match a regular expression as a whole."""
+    by_id = {each.id: each for each in every}
+    return [by_id[each] for each in TopicRegex(pattern).among(by_id, BUDGET)]
 
 
 def _wanted(

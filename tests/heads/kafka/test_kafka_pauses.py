@@ -1,0 +1,103 @@
+"""The whole process stands still for a while: nobody is silent whose words were not read yet."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from mainstem.broker.broker import Broker
+from mainstem.broker.classic_group import Join
+from mainstem.core.policies import TopicSettings
+from mainstem.heads.kafka.adapter.service import Service
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.log.memory import MemoryLog
+
+SESSION_MS = 30_000
+
+
+class Clock:
+    """One clock for the event loop and the broker."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def now_ms(self) -> int:
+        return int(self.seconds * 1000)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def loop(clock: Clock) -> Iterator[asyncio.AbstractEventLoop]:
+    found = asyncio.new_event_loop()
+    found.time = lambda: clock.seconds  # type: ignore[method-assign]
+    yield found
+    found.close()
+
+
+async def turns() -> None:
+    """Let the loop do all that is due."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def member(broker: Broker) -> None:
+    wish = Join(
+        group="g",
+        protocol_type="consumer",
+        protocols=(("range", b""),),
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=SESSION_MS,
+    )
+    broker.classic.join(wish, lambda _: None)
+
+
+def has_member(broker: Broker) -> bool:
+    return bool(broker.classic.describe("g").members)
+
+
+@pytest.mark.parametrize("late_s", [0.1, 0.9])
+def test_who_is_silent_for_too_long_is_thrown_out(
+    loop: asyncio.AbstractEventLoop, clock: Clock, late_s: float
+) -> None:
+    async def main() -> tuple[bool, bool]:
+        service, broker = serving(clock)
+        member(broker)
+        service.look_at_deadlines()
+        clock.seconds += SESSION_MS / 1000 - 1
+        await turns()
+        before = has_member(broker)
+        clock.seconds += 1 + late_s
+        await turns()
+        return before, has_member(broker)
+
+    assert loop.run_until_complete(main()) == (True, False)
+
+
+def test_after_a_pause_there_is_time_to_read_what_was_said_meanwhile(
+    loop: asyncio.AbstractEventLoop, clock: Clock
+) -> None:
+    async def main() -> tuple[bool, bool, bool]:
+        service, broker = serving(clock)
+        member(broker)
+        service.look_at_deadlines()
+        clock.seconds += 3 * SESSION_MS / 1000
+        await turns()
+        after = has_member(broker)
+        # Whoever says something does not make the others be thrown out.
+        service.look_at_deadlines()
+        await turns()
+        still = has_member(broker)
+        clock.seconds += 2
+        await turns()
+        return after, still, has_member(broker)
+
+    assert loop.run_until_complete(main()) == (True, True, False)
+
+
+def serving(clock: Clock) -> tuple[Service, Broker]:
+    broker = Broker(MemoryLog(now_ms=clock.now_ms), clock.now_ms)
+    return Service(broker, clock.now_ms, KafkaSettings(), TopicSettings(), "paused"), broker
