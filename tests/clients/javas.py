@@ -23,16 +23,21 @@ NEEDED = [
 Java = Callable[..., list[str]]
 
 
-def compiled(program: str, classes: Path, address: str) -> Java:
-    """Compile a program; returns a function that runs it to its end, and gives what it said."""
+def command(program: str, classes: Path) -> list[str]:
+    """Compile a program; returns how to run it."""
     path = ":".join(map(str, JARS))
     source = str(SOURCES / f"{program}.java")
     subprocess.run(["javac", "-cp", path, "-d", str(classes), source], check=True)
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{path}"]
+    return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{path}", program]
+
+
+def compiled(program: str, classes: Path, address: str) -> Java:
+    """Compile a program; returns a function that runs it to its end, and gives what it said."""
+    java = command(program, classes)
 
     def run(*arguments: str) -> list[str]:
         done = subprocess.run(
-            [*command, program, address, *arguments],
+            [*java, address, *arguments],
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,

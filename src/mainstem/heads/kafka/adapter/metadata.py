@@ -6,6 +6,7 @@ from mainstem.core.names import is_internal
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of
+from mainstem.heads.kafka.fields import NO_ID
 from mainstem.heads.kafka.messages.metadata import (
     ClusterBroker,
     DescribeClusterRequest,
@@ -32,7 +33,8 @@ def answer(asked: Asked, request: MetadataRequest, reply: Reply) -> None:
     else:
         topics = [
             _by_id(service, each.topic_id, asked.header.api_version)
-            if each.name is None
+            # The Java client sends an empty name beside the id, not a null one.
+            if each.name is None or (not each.name and each.topic_id != NO_ID)
             else _by_name(service, each.name, request.allow_auto_topic_creation)
             for each in request.topics or ()
         ]
