@@ -66,6 +66,8 @@ class Broker:
         monotonic_ms: Callable[[], int] | None = None,
         limits: Limits = LIMITS,
     ) -> None:
+        self.limits = limits
+        """What members, producers and transactions may do."""
         self._log = log
         self._now_ms = now_ms
         self._new_id = new_id

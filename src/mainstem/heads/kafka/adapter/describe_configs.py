@@ -65,17 +65,8 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
         ]
     if kind == _BROKER:
         return [
-            DescribedConfig(key, value, True, _STATIC)
-            for key, value in (
-                ("broker.id", str(service.settings.node_id)),
-                ("auto.create.topics.enable", str(service.settings.auto_create).lower()),
-                ("num.partitions", str(service.settings.auto_create_partitions)),
-                ("default.replication.factor", "1"),
-                ("socket.request.max.bytes", str(service.settings.max_frame_bytes)),
-                ("fetch.max.bytes", str(service.settings.max_fetch_bytes)),
-                ("max.connections", str(service.settings.max_connections)),
-                ("group.initial.rebalance.delay.ms", "0"),
-            )
+            DescribedConfig(key, str(value), True, _STATIC)
+            for key, value in _of_broker(service).items()
         ]
     if kind == _GROUP:
         return [
@@ -92,6 +83,28 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
     raise InvalidSetting(
         f"resources of type {kind} have no settings here; topics, groups and brokers do"
     )
+
+
+def _of_broker(service: Service) -> dict[str, int | str]:
+    """Return what is set at the start, by the names that Kafka has for it."""
+    own, limits = service.settings, service.broker.limits
+    return {
+        "broker.id": own.node_id,
+        "auto.create.topics.enable": str(own.auto_create).lower(),
+        "num.partitions": own.auto_create_partitions,
+        "default.replication.factor": 1,
+        "socket.request.max.bytes": own.max_frame_bytes,
+        "fetch.max.bytes": own.max_fetch_bytes,
+        "max.connections": own.max_connections,
+        "max.incremental.fetch.session.cache.slots": own.max_fetch_sessions,
+        "group.initial.rebalance.delay.ms": limits.groups.initial_delay_ms,
+        "group.min.session.timeout.ms": limits.groups.min_session_timeout_ms,
+        "group.max.session.timeout.ms": limits.groups.max_session_timeout_ms,
+        "group.max.size": limits.groups.max_members,
+        "producer.id.expiration.ms": limits.producers.expire_ms,
+        "transaction.max.timeout.ms": limits.transactions.max_timeout_ms,
+        "transactional.id.expiration.ms": limits.transactions.expire_ms,
+    }
 
 
 def alter(asked: Asked, request: AlterConfigsRequest, reply: Reply) -> None:
