@@ -46,6 +46,9 @@ def test_a_topic_is_created_with_its_settings(run: Run) -> None:
         "segment_ms": None,
         "max_batch_bytes": 1_048_588,
         "validate": None,
+        "expire": True,
+        "timestamps": "created",
+        "compression": "producer",
     }
 
 

@@ -5,6 +5,8 @@ from concurrent.futures import Future
 
 import pytest
 from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
     ConsumerGroupTopicPartitions,
     ElectionType,
     KafkaError,
@@ -157,3 +159,36 @@ def test_a_client_that_wants_security_is_told_that_there_is_none(kafka: str, sec
         sender.poll(0.1)
 
     assert errors[0].code() in (KafkaError._TRANSPORT, KafkaError._AUTHENTICATION, KafkaError._SSL)
+
+
+@pytest.mark.shows("administration", "time of append, compression by topic, both cleanups")
+def test_a_topic_may_say_when_and_how_events_are_stored(kafka: str, admin: AdminClient) -> None:
+    name = "stored-otherwise"
+    config = {"message.timestamp.type": "LogAppendTime", "compression.type": "gzip"}
+    admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(PATIENCE_S)
+    append = ConfigEntry(
+        "cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND
+    )
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[append])
+    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+    sender = Producer({"bootstrap.servers": kafka, "compression.type": "zstd"})
+    told: list[tuple[int, int]] = []
+
+    sender.produce(
+        name, b"a", b"key", timestamp=FIRST_MS, on_delivery=lambda _, m: told.append(m.timestamp())
+    )
+    assert sender.flush(PATIENCE_S) == 0
+
+    (entries,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
+    shown = {each.name: each.value for each in entries.result(PATIENCE_S).values()}
+    assert {each: shown[each] for each in config} == config
+    assert shown["cleanup.policy"] == "compact"
+    reader = Consumer({"bootstrap.servers": kafka, "group.id": name})
+    reader.assign([TopicPartition(name, 0, 0)])
+    event = reader.poll(PATIENCE_S)
+    reader.close()
+    assert event is not None
+    assert event.value() == b"a"
+    assert event.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME
+    assert event.timestamp()[1] > FIRST_MS
+    assert told == [event.timestamp()]

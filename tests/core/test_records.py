@@ -11,7 +11,7 @@ from tests.core.making import CODECS, NOW_MS, event_lists, sealed
 from mainstem.core.batch import check_header, place, read_header
 from mainstem.core.errors import CorruptBatch, InvalidEvent, InvalidSetting
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
-from mainstem.core.records import build, check_records, events, keys, retain
+from mainstem.core.records import build, check_records, events, keys, packed, retain
 
 Content = tuple[bytes | None, bytes | None, Headers, int]
 
@@ -274,3 +274,21 @@ def test_no_timestamp_at_all_is_read_as_such() -> None:
     without = sealed(bytes(batch[61:]), base_timestamp=-1, max_timestamp=-1)
 
     assert next(events(without)).timestamp_ms == NO_TIMESTAMP
+
+
+PRODUCER = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 5}
+
+
+@given(event_lists, st.sampled_from(CODECS), st.sampled_from(CODECS))
+def test_a_batch_packed_in_another_way_holds_the_same(
+    given_events: list[Event], one: str, other: str
+) -> None:
+    batch = build(given_events, now_ms=NOW_MS, compression=one, **PRODUCER)
+
+    remade = packed(batch, other)
+
+    before, after = check_header(batch), check_header(remade)
+    assert CODECS[after.codec] == other
+    assert (after.producer_id, after.producer_epoch, after.base_sequence) == (7, 1, 5)
+    assert after.count == before.count
+    assert contents(events(remade)) == contents(events(batch))

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.core.policies import Durability, Overload, TopicSettings
+from mainstem.core.policies import (
+    Compression,
+    Durability,
+    Overload,
+    Timestamps,
+    TopicSettings,
+)
 from mainstem.remote.settings import about_own, from_kafka, to_kafka
 
 ALL = dict.fromkeys(TopicSettings.__struct_fields__)
@@ -24,6 +30,8 @@ settings = st.builds(
     segment_bytes=st.integers(1024, 2**30),
     segment_ms=limits,
     max_batch_bytes=st.integers(1024, 2**30),
+    timestamps=st.sampled_from(Timestamps),
+    compression=st.sampled_from(Compression),
 )
 
 
@@ -35,9 +43,22 @@ def test_what_is_written_in_their_names_is_read_as_it_was(given_settings: TopicS
 
 
 def test_only_what_is_named_is_sent() -> None:
-    written = to_kafka(TopicSettings(compact=True, retention_ms=5), {"compact": True})
+    written = to_kafka(TopicSettings(compact=True, retention_ms=5, hold_ms=1), {"compact": True})
 
-    assert written == {"cleanup.policy": "compact"}
+    assert written == {"cleanup.policy": "delete,compact"}
+
+
+def test_a_limit_given_to_a_compacted_topic_is_made_to_hold() -> None:
+    written = to_kafka(TopicSettings(compact=True, retention_ms=5), {"retention_ms": 5})
+
+    assert written == {"cleanup.policy": "delete,compact", "retention.ms": "5"}
+
+
+def test_a_compacted_topic_whose_limit_does_not_hold_says_so() -> None:
+    found = from_kafka({"cleanup.policy": "compact", "retention.ms": "604800000"}, 1)
+
+    assert found.compact
+    assert found.expire_ms is None
 
 
 def test_a_server_that_is_not_ours_does_not_promise_to_sync() -> None:

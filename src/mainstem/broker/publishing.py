@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from mainstem.broker.remaking import remade
 from mainstem.broker.topics import Topic
-from mainstem.core.batch import HEADER_SIZE, BatchHeader, check_header
+from mainstem.core.batch import HEADER_SIZE, BatchHeader, check_header, read_header
 from mainstem.core.errors import EventTooLarge, InvalidEvent, UnknownPartition
 from mainstem.core.event import Event, Position
 from mainstem.core.partitioner import Turns, partition_for
@@ -46,6 +47,12 @@ class Published:
         runs = self._runs
         # Asked for every batch of a producer, and those come one by one.
         return len(runs[0].places) if len(runs) == 1 else sum(len(run.places) for run in runs)
+
+    @property
+    def appended_ms(self) -> int:
+        """The time that the topic gave to the first batch, -1 if it keeps its own."""
+        header = read_header(self._runs[0].batch)
+        return header.max_timestamp if header.log_append_time else -1
 
     @property
     def positions(self) -> list[Position]:
@@ -129,14 +136,17 @@ def _run(
 ) -> Run:
     if len(places) == 1:
         return Run(partition, _one(topic, events[places[0]], now_ms), places)
-    return Run(partition, build([events[place] for place in places], now_ms=now_ms), places)
+    batch = build([events[place] for place in places], now_ms=now_ms)
+    if not topic.settings.verbatim:
+        return Run(partition, remade(topic, batch, now_ms), places)
+    return Run(partition, batch, places)
 
 
-def _one(topic: Topic, event: Event, now_ms: int) -> bytearray:
+def _one(topic: Topic, event: Event, now_ms: int) -> WritableBatch:
     batch = build((event,), now_ms=now_ms)
     if len(batch) > topic.settings.max_batch_bytes:
         raise EventTooLarge(topic.name, len(batch), topic.settings.max_batch_bytes)
-    return batch
+    return batch if topic.settings.verbatim else remade(topic, batch, now_ms)
 
 
 def _most_bytes(event: Event) -> int:

@@ -38,6 +38,27 @@ class Validate(StrEnum):
     DEEP = "deep"
 
 
+class Timestamps(StrEnum):
+    """Which time an event is given."""
+
+    CREATED = "created"
+    """That of its producer."""
+    APPENDED = "appended"
+    """That of the append."""
+
+
+class Compression(StrEnum):
+    """How the record batches of a topic are stored."""
+
+    PRODUCER = "producer"
+    """As the producer sent them."""
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The settings of a topic, every one with its default."""
 
@@ -57,6 +78,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Oldest segments are deleted while a partition is larger than this; none keeps them."""
     compact: bool = False
     """Keep only the latest event of each key."""
+    expire: bool = True
+    """Whether segments are deleted by retention_ms and retention_bytes."""
     tombstone_ms: int = 86_400_000
     """How long compaction keeps an event without value (a deletion) after it was written."""
     segment_bytes: int = 128 * 1024 * 1024
@@ -67,11 +90,37 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The largest record batch accepted."""
     validate: Validate | None = None
     """What is checked on append: header, or deep (every record; the default if compacted)."""
+    timestamps: Timestamps = Timestamps.CREATED
+    """Which time an event is given: created (by its producer) or appended."""
+    compression: Compression = Compression.PRODUCER
+    """How batches are stored: producer (as they come), none, gzip, snappy, lz4 or zstd."""
 
     @property
     def deep(self) -> bool:
         """Whether the records inside a batch are checked before it is appended."""
         return (self.validate or (Validate.DEEP if self.compact else Validate.HEADER)) == "deep"
+
+    @property
+    def expire_ms(self) -> int | None:
+        """The age at which segments are deleted, None if at none."""
+        return self.retention_ms if self.expire else None
+
+    @property
+    def expire_bytes(self) -> int | None:
+        """The size beyond which segments are deleted, None if at none."""
+        return self.retention_bytes if self.expire else None
+
+    @property
+    def expires(self) -> bool:
+        """Whether segments are deleted; a compacted topic without retention keeps them."""
+        return self.expire and not (
+            self.compact and self.retention_ms is None and self.retention_bytes is None
+        )
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether record batches are stored as producers built them."""
+        return self.timestamps == "created" and self.compression == "producer"
 
     def altered(self, **changes: object) -> "TopicSettings":
         """Return these settings with some changed; what means nothing is refused by name."""

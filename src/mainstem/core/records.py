@@ -1,8 +1,8 @@
 """Events as record batches, and record batches as events.
 
 ``build`` packs events; ``events`` and ``keys`` read what is stored; ``check_records`` is the deep
-check of what producers send; ``retain`` is what compaction does to a batch. The layout of a
-record, and the reading of hostile bytes, is in ``walk``.
+check of what producers send; ``packed`` changes a batch's compression; ``retain`` is what
+compaction does to it. The layout of a record, and the reading of hostile bytes, is in ``walk``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +19,7 @@ from mainstem.core.batch import (
     Buffer,
     read_whole,
     seal,
+    set_size,
 )
 from mainstem.core.errors import CorruptBatch, InvalidEvent
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
@@ -224,6 +225,17 @@ def check_records(batch: Buffer, *, max_bytes: int | None = None, needs_keys: bo
                 f"event {delta} of the batch has no key, and the topic is compacted by key: "
                 "give every event one"
             )
+
+
+def packed(batch: Buffer, compression: str, *, max_bytes: int | None = None) -> bytearray:
+    """Return the batch with its records compressed in another way, and all else as it was."""
+    header = read_whole(batch)
+    data, start = unpack(header, batch, max_bytes)
+    codec = codecs.number(compression)
+    body = codecs.compress(codec, memoryview(data)[start:])
+    remade = bytearray().join((memoryview(batch)[:HEADER_SIZE], body))
+    set_size(remade, codec)
+    return remade
 
 
 def retain(

@@ -2,11 +2,13 @@
 
 | ours | theirs |
 |---|---|
-| compact | cleanup.policy |
+| compact, expire | cleanup.policy |
 | retention_ms, retention_bytes | retention.ms, retention.bytes (-1: none) |
 | segment_bytes, segment_ms | segment.bytes, segment.ms |
 | max_batch_bytes | max.message.bytes |
 | tombstone_ms | delete.retention.ms |
+| timestamps | message.timestamp.type |
+| compression | compression.type |
 | the rest | mainstem.*, which only our server knows |
 """
 
@@ -31,17 +33,30 @@ _NAMES = {
     "segment_ms": "segment.ms",
     "max_batch_bytes": "max.message.bytes",
     "tombstone_ms": "delete.retention.ms",
+    "expire": "cleanup.policy",
+    "timestamps": "message.timestamp.type",
+    "compression": "compression.type",
 }
+_THEIRS = {
+    "timestamps": {"created": "CreateTime", "appended": "LogAppendTime"},
+    "compression": {"none": "uncompressed"},
+}
+_OURS = {name: {b: a for a, b in words.items()} for name, words in _THEIRS.items()}
+_RETENTION = {"retention_ms", "retention_bytes"}
 _NONE = {"retention_ms": "-1", "retention_bytes": "-1", "segment_ms": str(_NEVER)}
 
 
 def to_kafka(settings: TopicSettings, names: Mapping[str, object]) -> dict[str, str]:
     """Return those settings that are named (partitions are none) as Kafka wants them."""
-    return {
-        _NAMES.get(name, OWN_PREFIX + name): _written(name, getattr(settings, name))
+    written = {
+        _NAMES.get(name, OWN_PREFIX + name): _written(name, settings)
         for name in names
         if name != "partitions"
     }
+    if settings.compact and not _RETENTION.isdisjoint(names):
+        # Unless the policy says so too, Kafka does not delete what a compacted topic holds.
+        written["cleanup.policy"] = _written("compact", settings)
+    return written
 
 
 def from_kafka(entries: Mapping[str, str | None], partitions: int) -> TopicSettings:
@@ -52,8 +67,11 @@ def from_kafka(entries: Mapping[str, str | None], partitions: int) -> TopicSetti
         found["durability"] = Durability.DISK
     for name in TopicSettings.__struct_fields__:
         text = entries.get(_NAMES.get(name, OWN_PREFIX + name))
-        if name != "partitions" and text is not None:
-            found[name] = _read(name, text)
+        if name != "partitions" and text is not None and (value := _read(name, text)) is not None:
+            found[name] = value
+    if not _RETENTION & found.keys():
+        # Then it means nothing, and is left as it is unless told.
+        found.pop("expire", None)
     # Not checked: a server that is not ours may allow what we would not.
     return msgspec.convert(found, TopicSettings, strict=False)
 
@@ -69,17 +87,20 @@ def about_own(error: InvalidSetting, config: Mapping[str, str], address: str) ->
     return error
 
 
-def _written(name: str, value: object) -> str:
-    if name == "compact":
-        return "compact" if value else "delete"
+def _written(name: str, settings: TopicSettings) -> str:
+    if name in ("compact", "expire"):
+        return ",".join(["delete"] * settings.expires + ["compact"] * settings.compact)
+    value = getattr(settings, name)
     if value is None:
         return _NONE.get(name, "none")
-    return str(value)
+    return _THEIRS.get(name, {}).get(value, str(value))
 
 
 def _read(name: str, text: str) -> object:
     if name == "compact":
         return "compact" in text
+    if name == "expire":
+        return "delete" in text
     if text == "none" or (name in _NONE and text in ("-1", str(_NEVER))):
         return None
-    return text
+    return _OURS.get(name, {}).get(text, text)

@@ -2,15 +2,18 @@
 
 | theirs | ours |
 |---|---|
-| cleanup.policy (delete, compact) | compact |
+| cleanup.policy (delete, compact, or both) | compact, expire |
 | retention.ms, retention.bytes (-1: none) | retention_ms, retention_bytes |
 | segment.bytes, segment.ms | segment_bytes, segment_ms |
 | max.message.bytes | max_batch_bytes |
 | delete.retention.ms | tombstone_ms |
+| message.timestamp.type (CreateTime, LogAppendTime) | timestamps |
+| compression.type (uncompressed for none) | compression |
 | mainstem.* | the setting of that name |
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.policies import TopicSettings
@@ -19,38 +22,72 @@ PREFIX = "mainstem."
 _NEVER = 2**63 - 1
 
 
-def _limit(text: str) -> int | None:
-    return None if int(text) in (-1, _NEVER) else int(text)
+class _Named(NamedTuple):
+    """A setting of theirs."""
+
+    ours: tuple[str, ...]
+    parse: Callable[[str], Mapping[str, object]]
+    show: Callable[[TopicSettings], str]
 
 
-def _shown_limit(value: object) -> str:
-    return "-1" if value is None else str(value)
+def _number(ours: str) -> _Named:
+    return _Named((ours,), lambda text: {ours: int(text)}, lambda own: str(getattr(own, ours)))
 
 
-def _policy(text: str) -> bool:
-    words = {word.strip() for word in text.split(",")}
-    if words == {"compact"}:
-        return True
-    if words == {"delete"}:
-        return False
-    raise InvalidSetting(f"cleanup.policy={text!r}: choose delete or compact")
+def _limit(ours: str) -> _Named:
+    def parse(text: str) -> Mapping[str, object]:
+        return {ours: None if int(text) in (-1, _NEVER) else int(text)}
+
+    def show(settings: TopicSettings) -> str:
+        value = getattr(settings, ours)
+        return "-1" if value is None else str(value)
+
+    return _Named((ours,), parse, show)
 
 
-_NAMES: dict[str, tuple[str, Callable[[str], object], Callable[[object], str]]] = {
-    "cleanup.policy": ("compact", _policy, lambda compact: "compact" if compact else "delete"),
-    "retention.ms": ("retention_ms", _limit, _shown_limit),
-    "retention.bytes": ("retention_bytes", _limit, _shown_limit),
-    "segment.bytes": ("segment_bytes", int, str),
-    "segment.ms": ("segment_ms", _limit, _shown_limit),
-    "max.message.bytes": ("max_batch_bytes", int, str),
-    "delete.retention.ms": ("tombstone_ms", int, str),
+def _choice(ours: str, choices: Mapping[str, str]) -> _Named:
+    def parse(text: str) -> Mapping[str, object]:
+        if text not in choices:
+            raise InvalidSetting(f"{text!r:.100} is not a choice: {', '.join(choices)}")
+        return {ours: choices[text]}
+
+    theirs = {value: text for text, value in choices.items()}
+    return _Named((ours,), parse, lambda settings: theirs[getattr(settings, ours)])
+
+
+def _policy(text: str) -> Mapping[str, object]:
+    words = {word.strip() for word in text.split(",")} - {""}
+    if words - {"compact", "delete"}:
+        raise InvalidSetting(f"{text!r:.100} is not delete, compact, both or neither")
+    return {"compact": "compact" in words, "expire": "delete" in words}
+
+
+def _shown_policy(settings: TopicSettings) -> str:
+    words = ["delete"] * settings.expires + ["compact"] * settings.compact
+    return ",".join(words)
+
+
+_COMPRESSIONS = ("producer", "gzip", "snappy", "lz4", "zstd")
+_NAMES = {
+    "cleanup.policy": _Named(("compact", "expire"), _policy, _shown_policy),
+    "retention.ms": _limit("retention_ms"),
+    "retention.bytes": _limit("retention_bytes"),
+    "segment.bytes": _number("segment_bytes"),
+    "segment.ms": _limit("segment_ms"),
+    "max.message.bytes": _number("max_batch_bytes"),
+    "delete.retention.ms": _number("tombstone_ms"),
+    "message.timestamp.type": _choice(
+        "timestamps", {"CreateTime": "created", "LogAppendTime": "appended"}
+    ),
+    "compression.type": _choice(
+        "compression",
+        dict(zip(_COMPRESSIONS, _COMPRESSIONS, strict=True)) | {"uncompressed": "none"},
+    ),
 }
-_TAKEN = {name for name, _, _ in _NAMES.values()} | {"partitions"}
+_TAKEN = {ours for each in _NAMES.values() for ours in each.ours} | {"partitions"}
 OWN = tuple(name for name in TopicSettings.__struct_fields__ if name not in _TAKEN)
 _FIXED = {
-    "message.timestamp.type": "CreateTime",
     "min.insync.replicas": "1",
-    "compression.type": "producer",
     "unclean.leader.election.enable": "false",
     "preallocate": "false",
 }
@@ -60,40 +97,58 @@ _FIXED = {
 def changes(configs: Iterable[tuple[str, str | None]]) -> dict[str, object]:
     """Translate Kafka's settings into ours; None means our default. Raises InvalidSetting."""
     found: dict[str, object] = {}
+    defaults = TopicSettings()
     for name, value in configs:
         if name in _FIXED and value in (None, _FIXED[name]):
             continue
-        ours, parse = _ours(name)
+        named = _named(name)
         if value is None:
-            found[ours] = getattr(TopicSettings(), ours)
+            found |= {ours: getattr(defaults, ours) for ours in named.ours}
             continue
         try:
-            found[ours] = parse(value)
+            found |= named.parse(value)
+        except InvalidSetting as error:
+            raise InvalidSetting(f"{name}: {error}") from None
         except ValueError:
             raise InvalidSetting(f"{name}={value!r:.100}: not a number") from None
     return found
 
 
-def _ours(name: str) -> tuple[str, Callable[[str], object]]:
+def listed(settings: TopicSettings, name: str, value: str, *, append: bool) -> str:
+    """Return a setting that is a list with words added or taken away; raises InvalidSetting."""
+    if name != "cleanup.policy":
+        raise InvalidSetting(f"{name} is not a list: nothing can be appended or subtracted")
+    was = _shown_policy(settings).split(",")
+    words = [word.strip() for word in value.split(",")]
+    if append:
+        return ",".join(dict.fromkeys(was + words))
+    return ",".join(word for word in was if word not in words)
+
+
+def _named(name: str) -> _Named:
     if name in _NAMES:
-        ours, parse, _ = _NAMES[name]
-        return ours, parse
-    if name.removeprefix(PREFIX) in OWN and name.startswith(PREFIX):
-        return name.removeprefix(PREFIX), lambda text: None if text == "none" else text
+        return _NAMES[name]
+    ours = name.removeprefix(PREFIX)
+    if ours in OWN and name.startswith(PREFIX):
+        return _own(ours)
     known = ", ".join([*_NAMES, *(PREFIX + each for each in OWN)])
     raise InvalidSetting(f"no setting {name!r:.100} here; there are {known}")
 
 
+def _own(ours: str) -> _Named:
+    def show(settings: TopicSettings) -> str:
+        value = getattr(settings, ours)
+        return "none" if value is None else str(value)
+
+    return _Named((ours,), lambda text: {ours: None if text == "none" else text}, show)
+
+
 def shown(settings: TopicSettings) -> list[tuple[str, str, bool]]:
     """Return name, value and whether it is the default, of every setting of a topic."""
+    names = _NAMES | {PREFIX + ours: _own(ours) for ours in OWN}
     defaults = TopicSettings()
-    rows = []
-    for name, (ours, _, show) in _NAMES.items():
-        value = getattr(settings, ours)
-        rows.append((name, show(value), value == getattr(defaults, ours)))
-    for ours in OWN:
-        value = getattr(settings, ours)
-        text = "none" if value is None else str(value)
-        rows.append((PREFIX + ours, text, value == getattr(defaults, ours)))
-    rows += [(name, value, True) for name, value in _FIXED.items()]
-    return rows
+    rows = [
+        (name, each.show(settings), each.show(settings) == each.show(defaults))
+        for name, each in names.items()
+    ]
+    return rows + [(name, value, True) for name, value in _FIXED.items()]

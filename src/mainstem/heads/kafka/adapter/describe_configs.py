@@ -18,6 +18,7 @@ from mainstem.heads.kafka.messages.configs import (
     DescribeConfigsResponse,
     DescribedConfig,
     DescribedConfigs,
+    IncrementalAlter,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     ListConfigResourcesRequest,
@@ -34,7 +35,7 @@ _WITHOUT_ANY = frozenset({8, 16})
 """Loggers of brokers and metrics of clients: nothing can be set for them here."""
 _OF_TOPIC, _STATIC, _DEFAULT, _OF_GROUP = 1, 4, 5, 8
 _TEXT, _NUMBER = 2, 3
-_SET, _DELETE = 0, 1
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
 def describe(asked: Asked, request: DescribeConfigsRequest, reply: Reply) -> None:
@@ -126,29 +127,33 @@ def alter_some(asked: Asked, request: IncrementalAlterConfigsRequest, reply: Rep
     """Change the settings that are named."""
     responses = []
     for each in request.resources:
-        operations = {entry.config_operation for entry in each.configs}
-        if not operations <= {_SET, _DELETE}:
-            message = "only SET and DELETE are understood: no setting here is a list"
-            refused = AlteredConfigs(
-                Code.INVALID_CONFIG, message, each.resource_type, each.resource_name
-            )
-            responses.append(refused)
-            continue
-        changes = [
-            (entry.name, entry.value if entry.config_operation == _SET else None)
-            for entry in each.configs
-        ]
         resource = (each.resource_type, each.resource_name)
+        try:
+            changes = [_change(asked.service, resource, entry) for entry in each.configs]
+        except MainstemError as error:
+            responses.append(AlteredConfigs(code_of(error), str(error), *resource))
+            continue
         responses.append(
             _altered(
-                asked.service,
-                resource,
-                changes,
-                fresh=False,
-                validate_only=request.validate_only,
+                asked.service, resource, changes, fresh=False, validate_only=request.validate_only
             )
         )
     reply(IncrementalAlterConfigsResponse(responses=responses))
+
+
+def _change(
+    service: Service, resource: tuple[int, str], entry: IncrementalAlter
+) -> tuple[str, str | None]:
+    """Return what a setting becomes; None for its default."""
+    if entry.config_operation == _DELETE:
+        return entry.name, None
+    if entry.config_operation == _SET:
+        return entry.name, entry.value
+    if entry.config_operation not in (_APPEND, _SUBTRACT) or resource[0] != _TOPIC:
+        raise InvalidSetting(f"{entry.name}: operation {entry.config_operation} is not understood")
+    settings = service.broker.topic(resource[1]).settings
+    append = entry.config_operation == _APPEND
+    return entry.name, configs.listed(settings, entry.name, entry.value or "", append=append)
 
 
 def _altered(

@@ -112,7 +112,7 @@ class _Production:
         count(self._service.counts, published, len(batch))
         start = broker.bounds(place.topic, place.number).start
         self._results[place.slot] = ProducedPartition(
-            place.number, 0, published.offsets[0], -1, start
+            place.number, 0, published.offsets[0], published.appended_ms, start
         )
         self._await(place, published)
 
