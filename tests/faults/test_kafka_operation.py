@@ -7,11 +7,12 @@ import contextlib
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from tests.faults.mortal import PATIENCE_S, Mortal, create, fill, reader, until
 from tests.faults.test_kafka_kill_produce import PARTITIONS, Line, verdict
 from tests.heads.kafka.attack import Healthy, Peer, request
@@ -63,7 +64,29 @@ source.close()
 print("done", flush=True)
 """
 
+MEMBER = """
+import sys
+from confluent_kafka import Consumer
+source = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "g", "log_level": 0,
+                   "session.timeout.ms": 1500, "heartbeat.interval.ms": 200})
+source.subscribe(["t"])
+while True:
+    source.poll(0.2)
+"""
+"""A member of a group, for ever."""
+
 FEW_FILES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (120, 120))"
+
+
+@contextlib.contextmanager
+def program(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a program until the block ends, stopped or not."""
+    command = [sys.executable, "-c", code, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as found:
+        try:
+            yield found
+        finally:
+            found.kill()
 
 
 def test_a_server_that_is_stopped_for_a_while_loses_and_doubles_nothing(tmp_path: Path) -> None:
@@ -140,8 +163,7 @@ def test_a_client_that_is_stopped_costs_nobody_anything_and_goes_on(tmp_path: Pa
     with Mortal(tmp_path / "data") as server:
         fill(server.address, 50_000, 1)
         healthy = Healthy(server.address)
-        arguments = [sys.executable, "-c", CONSUMER, server.address, "50000"]
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as client:
+        with program(CONSUMER, server.address, "50000") as client:
             assert client.stdout is not None
             assert client.stdout.readline() == "reading\n"
             client.send_signal(signal.SIGSTOP)
@@ -152,6 +174,26 @@ def test_a_client_that_is_stopped_costs_nobody_anything_and_goes_on(tmp_path: Pa
             assert client.stdout.readline() == "done\n"
         healthy.check()
         healthy.close()
+
+
+def test_a_member_that_is_stopped_is_stood_in_for_until_it_comes_back(tmp_path: Path) -> None:
+    with Mortal(tmp_path / "data", crash=SHORT_SESSIONS) as server:
+        fill(server.address, 20, 4)
+        config = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 200, "log_level": 0}
+        staying = Consumer({"bootstrap.servers": server.address, "group.id": "g", **config})
+        staying.subscribe(["t"])
+
+        def has(count: int) -> bool:
+            staying.poll(0.05)
+            return len(staying.assignment()) == count
+
+        with program(MEMBER, server.address) as other:
+            until(lambda: has(2))
+            other.send_signal(signal.SIGSTOP)
+            until(lambda: has(4))
+            other.send_signal(signal.SIGCONT)
+            until(lambda: has(2))
+        staying.close()
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 315_360_000_000], ids=["-1 h", "+10 years"])

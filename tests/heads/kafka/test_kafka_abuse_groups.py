@@ -14,6 +14,7 @@ from tests.heads.kafka.attack import (
     request,
 )
 
+from mainstem.client.local_broker import LocalBroker
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.errors import Code
@@ -23,6 +24,15 @@ from mainstem.heads.kafka.messages.membership import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinProtocol,
+)
+from mainstem.heads.kafka.messages.producers import (
+    DESCRIBE_PRODUCERS,
+    LIST_TRANSACTIONS,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ProducersTopic,
 )
 from mainstem.heads.kafka.messages.transactions import (
     ADD_PARTITIONS_TO_TXN,
@@ -92,6 +102,39 @@ def test_producer_ids_that_nobody_uses_cost_nothing(server: Process, healthy: He
 
     assert answer.error_code == 0
     assert answer.producer_id >= 9_999
+
+
+def test_producers_and_transactional_ids_that_nobody_uses_any_more_are_forgotten(
+    mainstem: LocalBroker,
+) -> None:
+    topic = mainstem.topic("abandoned")
+    asked = DescribeProducersRequest((ProducersTopic(topic, (0,)),))
+    with Peer(mainstem.kafka) as peer:
+
+        def known() -> tuple[int, int]:
+            producers = peer.ask(DESCRIBE_PRODUCERS, 0, asked, DescribeProducersResponse)
+            ids = peer.ask(
+                LIST_TRANSACTIONS, 0, ListTransactionsRequest(), ListTransactionsResponse
+            )
+            return (
+                len(producers.topics[0].partitions[0].active_producers),
+                len(ids.transaction_states),
+            )
+
+        for number in range(50):
+            batch = build(
+                [Event(b"x")], now_ms=1, producer_id=number, producer_epoch=0, base_sequence=0
+            )
+            assert produce(peer, topic, bytes(batch)).error_code == 0
+            transaction(peer, f"abandoned-{number}", 1000)
+        assert known() == (50, 50)
+
+        mainstem.advance(86_400 - 60)
+        assert known() == (50, 50)
+        mainstem.advance(120)
+        assert known() == (0, 50)
+        mainstem.advance(7 * 86_400)
+        assert known() == (0, 0)
 
 
 def transaction(peer: Peer, name: str, timeout_ms: int) -> tuple[int, int]:

@@ -6,28 +6,35 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.heads.admin.web import get
 from tests.heads.kafka.attack import (
     PATIENCE_S,
     Healthy,
     Peer,
     production,
     request,
-    served,
 )
+from tests.serving import server
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.messages.produce import PRODUCE, ProduceResponse
+from mainstem.node.server import Running
 
 LIMIT = 20
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     path: Path = tmp_path_factory.mktemp("overloaded")
-    with served(path) as found:
+    with server(path) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def address(running: Running) -> str:
+    return str(running.kafka)
 
 
 @pytest.fixture
@@ -183,4 +190,38 @@ def test_the_oldest_makes_way_and_nobody_is_refused(address: str, healthy: Healt
     assert 0 < end - start <= 3 * LIMIT
     assert first is not None
     assert int(first.value() or b"") == first.offset() == start
+    healthy.check()
+
+
+def counted(running: Running, topic: str) -> dict[str, float]:
+    """Return what a topic's overload has cost, as whoever looks after the server sees it."""
+    found: dict[str, float] = {}
+    for line in get(str(running.admin), "/metrics").text.splitlines():
+        name, _, value = line.partition(f'{{topic="{topic}"}} ')
+        if value:
+            found[name.removeprefix("mainstem_topic_").removesuffix("_total")] = float(value)
+    return found
+
+
+def test_what_overload_cost_is_counted_and_shown(running: Running, healthy: Healthy) -> None:
+    address = str(running.kafka)
+    policies = {"held": "backpressure", "newest": "drop=newest", "oldest": "drop=oldest"}
+    for name, overload in policies.items():
+        topic = f"counted.{name}"
+        create(address, topic, overload, hold_ms=1)
+        source = reader(address, topic)
+        # A group that has read nothing is one that may miss something.
+        source.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+        source.close()
+        with Peer(address) as peer:
+            for number in range(5 * LIMIT):
+                produce(peer, topic, bytes(build([Event(b"%d" % number)], now_ms=1)))
+
+    held, newest, oldest = (counted(running, f"counted.{name}") for name in policies)
+    assert held["held_requests"] == held["refused_events"] == 4 * LIMIT
+    assert held["held_seconds"] > 0
+    assert newest["refused_events"] == 4 * LIMIT
+    assert newest["dropped_events"] == newest["held_requests"] == 0
+    assert oldest["dropped_events"] >= 2 * LIMIT
+    assert oldest["refused_events"] == 0
     healthy.check()
