@@ -9,6 +9,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 from tests.heads.admin.web import answer_to, connect, get
+from tests.heads.kafka.attack import Peer
+from tests.heads.kafka.sharing import ACCEPT, REJECT, RELEASE, Sharer, configure, put
 from tests.serving import server
 
 from mainstem.core.event import Event
@@ -100,6 +102,26 @@ def consumer_of(running: Running, group: str) -> Consumer:
             "enable.auto.commit": False,
         }
     )
+
+
+def test_queues_tell_what_is_left_out_again_and_dead(running: Running) -> None:
+    topic = "metrics.queue"
+    with Peer(str(running.kafka)) as peer:
+        put(peer, topic, 5)
+    member = Sharer(str(running.kafka), topic)
+    configure(member.peer, topic, "share.auto.offset.reset", "earliest")
+    member.joined().fetch()
+
+    member.acknowledge([(0, 0, [ACCEPT]), (1, 2, [RELEASE]), (3, 3, [REJECT])])
+    member.fetch(max_records=1, mode=1)
+
+    found = metrics_of(running)
+    labels = {"topic": topic, "queue": topic}
+    assert found.value("mainstem_queue_backlog", **labels) == 3
+    assert found.value("mainstem_queue_out", **labels) == 2
+    assert found.value("mainstem_queue_redelivered_total", **labels) == 1
+    assert found.value("mainstem_queue_dead_total", **labels) == 1
+    member.close()
 
 
 def test_the_reference_page_has_the_metrics_of_today() -> None:
@@ -234,6 +256,8 @@ def test_every_metric_is_shown_by_a_server_in_use_with_the_kind_that_is_declared
     consumer = consumer_of(running, "billing")
     consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
     consumer.close()
+    member = Sharer(str(running.kafka), "orders").joined()
+    member.close()
 
     found = {family.name: family.type for family in metrics_of(running).families.values()}
 

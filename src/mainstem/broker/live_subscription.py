@@ -46,6 +46,8 @@ class LiveSubscription:
         self.key = key
         self.settings = settings
         self.windows: dict[int, Window] = {}
+        self.redelivered = self.dead = 0
+        """How often events were delivered again, and how many became dead letters."""
         self._backlogs: dict[int, Backlog] = {}
         self._waiting: dict[int, Call] = {}
         self._watches = 0

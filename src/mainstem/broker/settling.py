@@ -158,6 +158,7 @@ class Settling:
         for number, changes in plan.changes.items():
             live.windows[number].apply(changes, plan.reasons[number])
             live.windows[number].written()
+        live.dead += len(plan.letters)
         return durable
 
     def write(

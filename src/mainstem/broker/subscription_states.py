@@ -36,6 +36,10 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     windows: tuple[WindowState, ...]
     owners: dict[str, int]
     """How many events are out with each owner."""
+    redelivered: int = 0
+    """How often an event was delivered again since the process started."""
+    dead: int = 0
+    """How many became dead letters since the process started."""
 
 
 def described(live: LiveSubscription, log: Log) -> SubscriptionState:
@@ -56,4 +60,5 @@ def described(live: LiveSubscription, log: Log) -> SubscriptionState:
         )
         for number, window in sorted(live.windows.items())
     )
-    return SubscriptionState(live.topic.name, live.key.name, live.settings, windows, owners)
+    names, counts = (live.topic.name, live.key.name), (live.redelivered, live.dead)
+    return SubscriptionState(*names, live.settings, windows, owners, *counts)

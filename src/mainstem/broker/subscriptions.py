@@ -185,6 +185,7 @@ class Subscriptions:
                 for window, event in live.choose(max_events, max_bytes):
                     self._leases += 1
                     entry = window.give(event.offset, owner, self._leases, until_ms)
+                    live.redelivered += entry.deliveries > 1
                     deliveries.append(Delivery(event, entry.deliveries, self._leases, until_ms))
             except UnknownPartition:
                 raise UnknownTopic(topic) from None
@@ -229,6 +230,7 @@ class Subscriptions:
                 window, runs = live.windows[number], list[Run]()
                 for offset in sorted(offsets):
                     count = window.give(offset, owner, self._leases, until_ms).deliveries
+                    live.redelivered += count > 1
                     if runs and runs[-1][1:] == (offset - 1, count):
                         runs[-1] = runs[-1]._replace(last=offset)
                     else:

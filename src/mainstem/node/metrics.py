@@ -121,10 +121,31 @@ LAG_SECONDS = Metric(
     "Time since the timestamp of the oldest event that a group has not read; 0 if there is none.",
     ("consumergroup",),
 )
+QUEUE_BACKLOG = Metric(
+    "mainstem_queue_backlog",
+    "gauge",
+    "Events of a topic that a queue or share group has not settled, those that are out included.",
+    ("topic", "queue"),
+)
+QUEUE_OUT = Metric(
+    "mainstem_queue_out",
+    "gauge",
+    "Events that are out with consumers of a queue or share group.",
+    ("topic", "queue"),
+)
+QUEUE_AGAIN = Metric(
+    "mainstem_queue_redelivered_total",
+    "counter",
+    "Deliveries of events that had been delivered before.",
+    ("topic", "queue"),
+)
+QUEUE_DEAD = Metric(
+    "mainstem_queue_dead_total", "counter", "Events that became dead letters.", ("topic", "queue")
+)
 LEFT_OUT = Metric(
     "mainstem_metrics_left_out",
     "gauge",
-    "Topics and groups that are not in these metrics, because there are too many.",
+    "Topics, groups and queues that are not in these metrics, because there are too many.",
     ("kind",),
 )
 

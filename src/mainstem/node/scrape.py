@@ -82,6 +82,7 @@ class Scrape:
             found[metrics.STOPPED].append(((), int(node.stopped is not None)))
             self._add_topics(found, node.broker)
             self._add_groups(found, node)
+            self._add_queues(found, node.broker)
         _add_process(found)
         parts = [encode(metric, samples) for metric, samples in found.items()]
         if node is not None and node.commits is not None:
@@ -149,6 +150,22 @@ class Scrape:
         lag_ms = 0 if oldest_ms is None else max(0, node.now_ms() - oldest_ms)
         found[metrics.LAG_SECONDS].append(((name,), lag_ms / 1000))
         return max(1, len(group.lags))
+
+    def _add_queues(self, found: _Samples, broker: Broker) -> None:
+        room = self._max_partitions
+        left_out = 0
+        for each in broker.subscriptions.every():
+            room -= len(each.windows)
+            if room < 0:
+                left_out += 1
+                continue
+            labels = (each.topic, each.name)
+            backlog = sum(window.unsettled for window in each.windows)
+            found[metrics.QUEUE_BACKLOG].append((labels, backlog))
+            found[metrics.QUEUE_OUT].append((labels, sum(each.owners.values())))
+            found[metrics.QUEUE_AGAIN].append((labels, each.redelivered))
+            found[metrics.QUEUE_DEAD].append((labels, each.dead))
+        found[metrics.LEFT_OUT].append((("queue",), left_out))
 
     def _time_at(
         self,

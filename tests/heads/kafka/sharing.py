@@ -6,6 +6,14 @@ from tests.heads.kafka.attack import Peer, produce, request
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.messages.configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    IncrementalAlter,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterResource,
+)
 from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataResponse
 from mainstem.heads.kafka.messages.share_fetch import (
     SHARE_ACKNOWLEDGE,
@@ -30,6 +38,7 @@ from mainstem.heads.kafka.messages.share_groups import (
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 END = -1
+_GROUP, _SET = 32, 0
 Acks = Sequence[tuple[int, int, Sequence[int]]]
 """First and last offset, and the types."""
 
@@ -38,6 +47,15 @@ def put(peer: Peer, topic: str, count: int, partition: int = 0) -> None:
     """Produce so many events in one batch."""
     batch = bytes(build([Event(b"%d" % number) for number in range(count)], now_ms=1))
     assert produce(peer, topic, batch, partition).error_code == 0
+
+
+def configure(peer: Peer, group: str, name: str, value: str) -> Code:
+    """Change a setting of a group; return what was said to that."""
+    entry = IncrementalAlter(name, _SET, value)
+    body = IncrementalAlterConfigsRequest((IncrementalAlterResource(_GROUP, group, (entry,)),))
+    api = INCREMENTAL_ALTER_CONFIGS
+    answer = peer.ask(api, 1, body, IncrementalAlterConfigsResponse)
+    return Code(answer.responses[0].error_code)
 
 
 class Sharer:

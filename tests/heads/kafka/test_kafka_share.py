@@ -12,6 +12,7 @@ from tests.heads.kafka.sharing import (
     RELEASE,
     RENEW,
     Sharer,
+    configure,
     partition_of,
     put,
     runs,
@@ -19,13 +20,6 @@ from tests.heads.kafka.sharing import (
 
 from mainstem.core.batch import batches, read_header
 from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.configs import (
-    INCREMENTAL_ALTER_CONFIGS,
-    IncrementalAlter,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    IncrementalAlterResource,
-)
 from mainstem.heads.kafka.messages.groups import (
     DELETE_GROUPS,
     LIST_GROUPS,
@@ -53,7 +47,6 @@ from mainstem.heads.kafka.messages.share_groups import (
     ShareOffsetsGroup,
 )
 
-_GROUP, _SET = 32, 0
 _names = count()
 
 
@@ -90,14 +83,6 @@ def bob(address: str, topic: str) -> Iterator[Sharer]:
     found = Sharer(address, topic, "bob").joined()
     yield found
     found.close()
-
-
-def configure(peer: Peer, group: str, name: str, value: str) -> Code:
-    entry = IncrementalAlter(name, _SET, value)
-    body = IncrementalAlterConfigsRequest((IncrementalAlterResource(_GROUP, group, (entry,)),))
-    api = INCREMENTAL_ALTER_CONFIGS
-    answer = peer.ask(api, 1, body, IncrementalAlterConfigsResponse)
-    return Code(answer.responses[0].error_code)
 
 
 def code(answer: object) -> Code:
