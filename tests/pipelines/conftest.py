@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 CONNECTOR = Path(__file__).parents[2] / ".cache" / "spark-kafka"
 """Where .ci/run puts the jars of Spark's own Kafka connector."""
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Little is run often enough here that compiling it well would pay."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,6 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
                 "spark.sql.warehouse.dir": str(scratch / "warehouse"),
                 "spark.sql.shuffle.partitions": "2",
                 "spark.driver.memory": "1g",
+                "spark.driver.extraJavaOptions": QUICK_JAVA,
                 **({"spark.jars": ",".join(map(str, jars))} if jars else {}),
             },
         )

@@ -1,7 +1,16 @@
 """A dozen definitions, each of another kind; a pipeline file that tests run in every way."""
 
-from pyspark.sql import DataFrame
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
 
 from mainstem import pipelines as p
 
@@ -35,14 +44,15 @@ def totals(rows: DataFrame) -> DataFrame:
 
 @p.table(source=orders, sink=p.parquet("t/sliding"))
 def sliding(rows: DataFrame) -> DataFrame:
-    """Windows that overlap."""
-    return rows.groupBy(F.window("at", "10 minutes", "5 minutes").alias("w")).count()
+    """Windows that overlap, of every pair of order and time once: two kinds of state."""
+    known = rows.dropDuplicates(["id", "at"])
+    return known.groupBy(F.window("at", "10 minutes", "5 minutes").alias("w")).count()
 
 
 @p.table(source=orders, sink=p.delta("t/sessions"))
 def sessions(rows: DataFrame) -> DataFrame:
     """Windows that end when nothing comes for a while."""
-    return rows.groupBy(F.session_window("at", "3 minutes").alias("w"), "user").count()
+    return rows.groupBy(F.session_window("at", "9 minutes").alias("w"), "user").count()
 
 
 @p.table(source=orders, sink=p.parquet("t/once"))
@@ -51,10 +61,49 @@ def once(rows: DataFrame) -> DataFrame:
     return rows.dropDuplicatesWithinWatermark(["id"])
 
 
-@p.table(source=orders, sink=p.sqlite("t/base.db", "exactly"))
-def exactly(rows: DataFrame) -> DataFrame:
-    """Every pair of order and time once."""
-    return rows.dropDuplicates(["id", "at"]).select("id", "at")
+class Spending(StatefulProcessor):
+    """Keeps what a user spent in each half hour, and tells it when that is over."""
+
+    _LENGTH_MS = 1_800_000
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._spent = handle.getMapState("spent", "end_ms bigint", "cents bigint")
+
+    def handleInputRows(  # noqa: N802 - Spark's
+        self,
+        key: tuple[str],
+        rows: Iterator[Row],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[Row]:
+        for row in rows:
+            at_ms = round(row["at"].timestamp() * 1000)
+            end = (at_ms // self._LENGTH_MS * self._LENGTH_MS + self._LENGTH_MS,)
+            (before,) = self._spent.getValue(end) or (0,)
+            self._spent.updateValue(end, (before + round(row["amount"] * 100),))
+            self._handle.registerTimer(end[0])
+        return iter(())
+
+    def handleExpiredTimer(  # noqa: N802 - Spark's
+        self,
+        key: tuple[str],
+        timerValues: TimerValues,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
+    ) -> Iterator[Row]:
+        end_ms = expiredTimerInfo.getExpiryTimeInMs()
+        (cents,) = self._spent.getValue((end_ms,)) or (0,)
+        self._spent.removeKey((end_ms,))
+        yield Row(user=key[0], until=datetime.fromtimestamp(end_ms / 1000, UTC), cents=cents)
+
+    def close(self) -> None:
+        pass
+
+
+@p.table(source=orders, sink=p.sqlite("t/base.db", "spending"))
+def spending(rows: DataFrame) -> DataFrame:
+    """State and timers of a program's own."""
+    kept = "user string, until timestamp, cents bigint"
+    return rows.groupBy("user").transformWithState(Spending(), kept, "Append", "EventTime")
 
 
 @p.table(source=[orders, payments], sink=p.delta("t/paid"))

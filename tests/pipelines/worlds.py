@@ -18,9 +18,9 @@ from mainstem.pipelines.standing import Standing
 from mainstem.pipelines.table_run import Report, Request
 
 BEGIN_MS = 1_794_729_600_000
-MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
 TOPICS = ("orders", "payments", "users")
-PATIENCE_S = 240
+PATIENCE_S = 600
 
 
 class World(msgspec.Struct):
@@ -31,32 +31,73 @@ class World(msgspec.Struct):
     users: list[mainstem.Event]
 
 
-def some_world(seed: int, count: int = 60, length_minutes: int = 60) -> World:
-    """Make events of about an hour; none is more than 5 minutes late."""
+class Order(msgspec.Struct, frozen=True):
+    """What is left to chance of an order; times in seconds."""
+
+    after: int
+    """Since the order before."""
+    late: int
+    user: int
+    cents: int
+    again_after: int | None
+    """When it is sent a second time."""
+    paid_after: int | None
+    payment_late: int
+
+
+LATEST_S = 4 * 60
+"""How late an event may be, and how long it may take until it is sent again."""
+PAID_WITHIN_S = 5 * 60
+
+
+def some_world(seed: int, count: int = 60) -> World:
+    """Make events of about two hours."""
+    return world_of(some_orders(seed, count, 2 * 3600))
+
+
+def some_orders(seed: int, count: int, length_s: int) -> list[Order]:
+    """Make orders of about so long a time."""
     chance = random.Random(seed)
-    orders, payments = [], []
-    for number in range(count):
-        sent_ms = BEGIN_MS + number * length_minutes * MINUTE_MS // count
-        at_ms = sent_ms - chance.randrange(5 * MINUTE_MS)
+    return [
+        Order(
+            after=chance.randrange(2 * length_s // count),
+            late=chance.randrange(LATEST_S),
+            user=min(chance.randrange(4), chance.randrange(4)),
+            cents=chance.randrange(1, 5000),
+            again_after=chance.randrange(LATEST_S) if chance.random() < 0.2 else None,
+            paid_after=chance.randrange(PAID_WITHIN_S) if chance.random() < 0.7 else None,
+            payment_late=chance.randrange(LATEST_S),
+        )
+        for _ in range(count)
+    ]
+
+
+def world_of(orders: list[Order]) -> World:
+    """Make the events: none comes later than twice ``LATEST_S``, less than watermarks allow."""
+    ordered, payments = [], []
+    now_ms = BEGIN_MS
+    for number, each in enumerate(orders):
+        now_ms += each.after * 1000
         order = {
             "id": f"o{number}",
-            "user": f"u{chance.randrange(4)}",
-            "amount": f"{chance.randrange(1, 5000) / 100:.2f}",
-            "at": at_ms / 1000,
+            "user": f"u{each.user}",
+            "amount": f"{each.cents / 100:.2f}",
+            "at": now_ms / 1000,
         }
-        orders.append(event(order, sent_ms))
-        if chance.random() < 0.2:
-            orders.append(event(order, sent_ms + chance.randrange(MINUTE_MS)))
-        if chance.random() < 0.7:
-            paid_ms = at_ms + chance.randrange(5 * MINUTE_MS)
+        ordered.append(event(order, now_ms + each.late * 1000))
+        if each.again_after is not None:
+            ordered.append(event(order, now_ms + each.again_after * 1000))
+        if each.paid_after is not None:
+            paid_ms = now_ms + each.paid_after * 1000
             payment = {"order_id": f"o{number}", "method": "card", "paid_at": paid_ms / 1000}
-            payments.append(event(payment, sent_ms + MINUTE_MS))
+            payments.append(event(payment, paid_ms + each.payment_late * 1000))
     users = [
         event({"user": f"u{number % 4}", "city": f"c{number}", "nr": number}, BEGIN_MS + number)
-        for number in chance.sample(range(12), 12)
+        for number in (7, 2, 9, 0, 5, 1, 11, 3, 10, 4, 8, 6)
     ]
-    orders.sort(key=lambda each: each.timestamp_ms)
-    return World(orders, payments, users)
+    for each_kind in (ordered, payments):
+        each_kind.sort(key=lambda each: each.timestamp_ms)
+    return World(ordered, payments, users)
 
 
 def event(document: dict[str, object], sent_ms: int) -> mainstem.Event:
@@ -74,10 +115,18 @@ def _iso(seconds: float) -> str:
 
 
 def publish(address: str, topic: str, events: list[mainstem.Event]) -> None:
-    """Publish in order; three of four go to one partition."""
+    """Publish in order; most go to one partition, and the other has none of the first half.
+
+    So if a backlog were read from each partition by its share, the other would run ahead.
+    """
     with mainstem.connect(address) as stem:
         for partition in (0, 1):
-            mine = [each for n, each in enumerate(events) if (n % 4 == 3) == bool(partition)]
+            half = len(events) // 2
+            mine = [
+                each
+                for n, each in enumerate(events)
+                if (n > half and n % 2 == 1) == bool(partition)
+            ]
             if mine:
                 stem.publish_many(topic, mine, partition=partition)
 
@@ -126,7 +175,8 @@ def streaming(
             changed.notify_all()
 
     def work() -> None:
-        request = Request(address, Path("state"), "stream", Bounds(max_rows=max_rows))
+        bounds = Bounds(max_rows=max_rows)
+        request = Request(address, Path("state"), "stream", bounds, interval_ms=500)
         try:
             run(spark, pipeline, request, tell, stop)
         except mainstem.MainstemError as error:
