@@ -160,6 +160,7 @@ def test_settings_of_a_topic_can_be_read_changed_and_put_back(admin: KafkaAdminC
 
     def changed() -> dict[str, str]:
         found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+        assert {each["config_type"] for each in found["topic"][name].values()} <= {"LONG"}
         return {key: each["value"] for key, each in found["topic"][name].items()}
 
     wish = ConfigResource(ConfigResourceType.TOPIC, name, configs={"retention.ms": "60000"})

@@ -276,14 +276,12 @@ def test_no_timestamp_at_all_is_read_as_such() -> None:
     assert next(events(without)).timestamp_ms == NO_TIMESTAMP
 
 
-PRODUCER = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 5}
-
-
 @given(event_lists, st.sampled_from(CODECS), st.sampled_from(CODECS))
 def test_a_batch_packed_in_another_way_holds_the_same(
     given_events: list[Event], one: str, other: str
 ) -> None:
-    batch = build(given_events, now_ms=NOW_MS, compression=one, **PRODUCER)
+    producer = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 5}
+    batch = build(given_events, now_ms=NOW_MS, compression=one, **producer)  # type: ignore[arg-type]
 
     remade = packed(batch, other)
 

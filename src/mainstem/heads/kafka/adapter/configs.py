@@ -13,6 +13,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
 from typing import NamedTuple
 
 from mainstem.core.errors import InvalidSetting
@@ -22,16 +23,38 @@ PREFIX = "mainstem."
 _NEVER = 2**63 - 1
 
 
+class Type(IntEnum):
+    """How the value of a setting is read."""
+
+    TEXT = 2
+    INT = 3
+    LONG = 5
+    LIST = 7
+
+
+class Shown(NamedTuple):
+    """A setting as it is shown."""
+
+    name: str
+    value: str
+    is_default: bool
+    type: Type
+
+
 class _Named(NamedTuple):
     """A setting of theirs."""
 
+    type: Type
     ours: tuple[str, ...]
     parse: Callable[[str], Mapping[str, object]]
     show: Callable[[TopicSettings], str]
 
 
-def _number(ours: str) -> _Named:
-    return _Named((ours,), lambda text: {ours: int(text)}, lambda own: str(getattr(own, ours)))
+def _number(ours: str, kind: Type = Type.INT) -> _Named:
+    def show(settings: TopicSettings) -> str:
+        return str(getattr(settings, ours))
+
+    return _Named(kind, (ours,), lambda text: {ours: int(text)}, show)
 
 
 def _limit(ours: str) -> _Named:
@@ -42,7 +65,7 @@ def _limit(ours: str) -> _Named:
         value = getattr(settings, ours)
         return "-1" if value is None else str(value)
 
-    return _Named((ours,), parse, show)
+    return _Named(Type.LONG, (ours,), parse, show)
 
 
 def _choice(ours: str, choices: Mapping[str, str]) -> _Named:
@@ -52,7 +75,7 @@ def _choice(ours: str, choices: Mapping[str, str]) -> _Named:
         return {ours: choices[text]}
 
     theirs = {value: text for text, value in choices.items()}
-    return _Named((ours,), parse, lambda settings: theirs[getattr(settings, ours)])
+    return _Named(Type.TEXT, (ours,), parse, lambda settings: theirs[getattr(settings, ours)])
 
 
 def _policy(text: str) -> Mapping[str, object]:
@@ -69,13 +92,13 @@ def _shown_policy(settings: TopicSettings) -> str:
 
 _COMPRESSIONS = ("producer", "gzip", "snappy", "lz4", "zstd")
 _NAMES = {
-    "cleanup.policy": _Named(("compact", "expire"), _policy, _shown_policy),
+    "cleanup.policy": _Named(Type.LIST, ("compact", "expire"), _policy, _shown_policy),
     "retention.ms": _limit("retention_ms"),
     "retention.bytes": _limit("retention_bytes"),
     "segment.bytes": _number("segment_bytes"),
     "segment.ms": _limit("segment_ms"),
     "max.message.bytes": _number("max_batch_bytes"),
-    "delete.retention.ms": _number("tombstone_ms"),
+    "delete.retention.ms": _number("tombstone_ms", Type.LONG),
     "message.timestamp.type": _choice(
         "timestamps", {"CreateTime": "created", "LogAppendTime": "appended"}
     ),
@@ -140,15 +163,15 @@ def _own(ours: str) -> _Named:
         value = getattr(settings, ours)
         return "none" if value is None else str(value)
 
-    return _Named((ours,), lambda text: {ours: None if text == "none" else text}, show)
+    return _Named(Type.TEXT, (ours,), lambda text: {ours: None if text == "none" else text}, show)
 
 
-def shown(settings: TopicSettings) -> list[tuple[str, str, bool]]:
-    """Return name, value and whether it is the default, of every setting of a topic."""
+def shown(settings: TopicSettings) -> list[Shown]:
+    """Return every setting of a topic."""
     names = _NAMES | {PREFIX + ours: _own(ours) for ours in OWN}
     defaults = TopicSettings()
     rows = [
-        (name, each.show(settings), each.show(settings) == each.show(defaults))
+        Shown(name, each.show(settings), each.show(settings) == each.show(defaults), each.type)
         for name, each in names.items()
     ]
-    return rows + [(name, value, True) for name, value in _FIXED.items()]
+    return rows + [Shown(name, value, True, Type.TEXT) for name, value in _FIXED.items()]

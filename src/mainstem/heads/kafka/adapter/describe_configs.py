@@ -6,6 +6,7 @@ from mainstem.broker.group_configs import KNOWN as OF_GROUPS
 from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.kafka.adapter import configs
+from mainstem.heads.kafka.adapter.configs import Type
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.messages.configs import (
@@ -34,7 +35,6 @@ _TOPIC, _BROKER, _GROUP = 2, 4, 32
 _WITHOUT_ANY = frozenset({8, 16})
 """Loggers of brokers and metrics of clients: nothing can be set for them here."""
 _OF_TOPIC, _STATIC, _DEFAULT, _OF_GROUP = 1, 4, 5, 8
-_TEXT, _NUMBER = 2, 3
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
@@ -61,12 +61,24 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
     if kind == _TOPIC:
         settings = service.broker.topic(name).settings
         return [
-            DescribedConfig(key, value, False, _DEFAULT if default else _OF_TOPIC)
-            for key, value, default in configs.shown(settings)
+            DescribedConfig(
+                each.name,
+                each.value,
+                False,
+                _DEFAULT if each.is_default else _OF_TOPIC,
+                config_type=each.type,
+            )
+            for each in configs.shown(settings)
         ]
     if kind == _BROKER:
         return [
-            DescribedConfig(key, str(value), True, _STATIC)
+            DescribedConfig(
+                key,
+                str(value),
+                True,
+                _STATIC,
+                config_type=Type.INT if isinstance(value, int) else Type.TEXT,
+            )
             for key, value in _of_broker(service).items()
         ]
     if kind == _GROUP:
@@ -76,7 +88,7 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
                 value,
                 False,
                 _DEFAULT if default else _OF_GROUP,
-                config_type=_NUMBER if OF_GROUPS[key].is_number else _TEXT,
+                config_type=Type.INT if OF_GROUPS[key].is_number else Type.TEXT,
                 documentation=OF_GROUPS[key].about,
             )
             for key, value, default in service.broker.group_configs.shown(name)
@@ -90,7 +102,10 @@ def _of_broker(service: Service) -> dict[str, int | str]:
     """Return what is set at the start, by the names that Kafka has for it."""
     own, limits = service.settings, service.broker.limits
     return {
+        "node.id": own.node_id,
         "broker.id": own.node_id,
+        "listeners": f"PLAINTEXT://{service.host}:{service.port}",
+        "advertised.listeners": f"PLAINTEXT://{service.host}:{service.port}",
         "auto.create.topics.enable": str(own.auto_create).lower(),
         "num.partitions": own.auto_create_partitions,
         "default.replication.factor": 1,

@@ -58,8 +58,10 @@ def _create(
         waiting.add(done.durable.done, done.durable.then)
         topic_id = bytes.fromhex(done.topic.id)
     shown = tuple(
-        CreatedConfig(name, value, False, _DEFAULT_SOURCE if default else _TOPIC_SOURCE)
-        for name, value, default in configs.shown(settings)
+        CreatedConfig(
+            each.name, each.value, False, _DEFAULT_SOURCE if each.is_default else _TOPIC_SOURCE
+        )
+        for each in configs.shown(settings)
     )
     return CreatedTopic(topic.name, topic_id, 0, None, 0, settings.partitions, 1, shown)
 
