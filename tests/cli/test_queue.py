@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
+from tests.heads.kafka.sharing import Sharer, configure
+from tests.serving import serving
 
 import mainstem
 from mainstem.cli.exits import Exit
@@ -42,6 +44,23 @@ def test_a_queue_is_shown(run: Run) -> None:
     )
     assert run("queue", "show", "orders", "nobody").code == Exit.NOT_FOUND
     assert run("queue", "show", "nothing", "emails").code == Exit.NOT_FOUND
+
+
+def test_share_groups_of_a_server_are_listed_and_shown(directory: Path, run: Run) -> None:
+    with serving(directory) as address:
+        member = Sharer(address, "orders")
+        configure(member.peer, "orders", "share.auto.offset.reset", "earliest")
+        member.joined().fetch(max_records=2, mode=1)
+
+        rows = [json.loads(line) for line in run("queue", "ls").lines]
+        shown = json.loads(run("queue", "show", "orders", "orders").out)
+        nobody = run("queue", "show", "orders", "nobody")
+        member.close()
+
+    counts = {row["queue"]: (row["ready"], row["out"], row["consumers"]) for row in rows}
+    assert counts == {"emails": (2, 0, 0), "orders": (1, 2, 1)}
+    assert shown["consumers"] == {"ann": 2}
+    assert nobody.code == Exit.NOT_FOUND
 
 
 @pytest.mark.usefixtures("directory")

@@ -125,7 +125,7 @@ class AsyncConnectedStem:
         order: Order | None = None,
         follow: bool = True,
     ) -> NoReturn:
-        """Refuse: queues are not served over the network yet."""
+        """Refuse: queues over the network are share groups of Kafka clients."""
         self._stem.queue(topic, name=name)
 
     async def close(self) -> None:

@@ -22,8 +22,9 @@ from mainstem.remote.producers import Producers
 from mainstem.remote.producing import Deliveries, Delivery
 
 _NO_QUEUES = (
-    "queues are not served over the network yet: open the data directory itself "
-    "(mainstem.open) where no server runs on it, or share partitions in a group (subscribe)"
+    "queues over the network are share groups of Kafka clients (docs/guides/queues.md): use one of "
+    "those here, open the data directory itself (mainstem.open) where no server runs on it, or "
+    "share partitions in a group (subscribe); mainstem queue ls --at DIRECTORY looks at them"
 )
 
 
@@ -71,7 +72,7 @@ class ConnectedStem:
 
     @property
     def queues(self) -> NoReturn:
-        """Refuse: queues are not served over the network yet."""
+        """Refuse: queues over the network are share groups of Kafka clients."""
         raise Unsupported(_NO_QUEUES)
 
     def publish(
@@ -165,7 +166,7 @@ class ConnectedStem:
         order: Order | None = None,
         follow: bool = True,
     ) -> NoReturn:
-        """Refuse: queues are not served over the network yet."""
+        """Refuse: queues over the network are share groups of Kafka clients."""
         raise Unsupported(_NO_QUEUES)
 
     def close(self) -> None:

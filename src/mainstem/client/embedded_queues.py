@@ -48,12 +48,12 @@ class EmbeddedQueues:
     def list(self) -> tuple[QueueInfo, ...]:
         """Return every queue, by topic and name."""
         self._check_open()
-        return tuple(_info(each) for each in self._broker.subscriptions.every())
+        return tuple(queue_info(each) for each in self._broker.subscriptions.every())
 
     def show(self, topic: str, name: str) -> QueueInfo:
         """Return one queue."""
         self._check_open()
-        return _info(self._broker.subscriptions.show(topic, name))
+        return queue_info(self._broker.subscriptions.show(topic, name))
 
     def peek(self, topic: str, name: str, limit: int = 10) -> tuple[QueuedEvent, ...]:
         """Return the first events that are not settled, and take none."""
@@ -89,7 +89,8 @@ def _altered(
     return settings
 
 
-def _info(state: SubscriptionState) -> QueueInfo:
+def queue_info(state: SubscriptionState) -> QueueInfo:
+    """Return a subscription as its users know it."""
     settings = state.settings
     return QueueInfo(
         state.topic,

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from mainstem.broker.ages import time_at
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError
@@ -90,6 +92,11 @@ class Scrape:
             parts.append(encode_histogram(metrics.SYNC_SECONDS, seconds))
             parts.append(encode_histogram(metrics.GROUP_SIZES, sizes))
         return "".join(parts)
+
+    def queues(self) -> bytes:
+        """Return how every queue and share group stands, as JSON."""
+        found = [] if self.node is None else self.node.broker.subscriptions.every()
+        return msgspec.json.encode(found)
 
     def _add_heads(self, found: _Samples) -> None:
         for name, traffic in self.heads.items():

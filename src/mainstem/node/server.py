@@ -126,7 +126,7 @@ async def _look_after(
             raise
         taken = _bind(Address(wanted.address.host, 0), "--admin")
     listener = stack.enter_context(taken)
-    server = await admin_head.listen(Pages(health.not_ready, scrape.text), listener)
+    server = await admin_head.listen(Pages(health.not_ready, scrape.text, scrape.queues), listener)
     scrape.heads["admin"] = server.traffic
     stack.push_async_callback(server.close)
     return _bound(listener)

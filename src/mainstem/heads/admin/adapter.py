@@ -4,24 +4,32 @@ from collections.abc import Callable
 
 from mainstem.heads.admin.session import HttpAnswer
 
+JSON_TYPE = "application/json"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OVERVIEW = b"""\
 /livez    200 while the server turns
 /readyz   200 while it can be used, else 503 and why
 /metrics  how it is doing, in the text format of Prometheus
+/queues   how every queue and share group stands, as JSON
 """
 
 
 class Pages:
-    """Answers paths, from two functions that the node gives."""
+    """Answers paths, from functions that the node gives."""
 
-    def __init__(self, not_ready: Callable[[], str | None], metrics: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        not_ready: Callable[[], str | None],
+        metrics: Callable[[], str],
+        queues: Callable[[], bytes] = lambda: b"[]",
+    ) -> None:
         self._not_ready = not_ready
         self._metrics = metrics
+        self._queues = queues
 
     def is_slow(self, path: str) -> bool:
         """Tell whether a page may take long, and must be made outside the event loop."""
-        return path == "/metrics"
+        return path in ("/metrics", "/queues")
 
     def answer(self, path: str) -> HttpAnswer:
         """Return a page; from any thread."""
@@ -33,6 +41,8 @@ class Pages:
                 return HttpAnswer(200, b"ok\n") if why is None else _unavailable(why)
             case "/metrics":
                 return HttpAnswer(200, self._metrics().encode(), METRICS_TYPE)
+            case "/queues":
+                return HttpAnswer(200, self._queues(), JSON_TYPE)
             case "/":
                 return HttpAnswer(200, _OVERVIEW)
             case _:
