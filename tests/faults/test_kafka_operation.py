@@ -15,8 +15,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.faults.mortal import PATIENCE_S, Mortal, create, fill, reader, until
 from tests.faults.test_kafka_kill_produce import PARTITIONS, Line, verdict
-from tests.heads.kafka.attack import Healthy, Peer, request
+from tests.heads.kafka.attack import Healthy, Peer, produce, request
 
+from mainstem.core.event import Event
+from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.messages.groups import (
     DESCRIBE_GROUPS,
@@ -50,7 +52,9 @@ time.time_ns = time_ns
 CONSUMER = """
 import sys
 from confluent_kafka import Consumer, TopicPartition
-source = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "stopped"})
+source = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "stopped",
+                   "fetch.message.max.bytes": 10_000_000, "queued.max.messages.kbytes": 20_000,
+                   "socket.receive.buffer.bytes": 8192})
 source.assign([TopicPartition("t", 0, 0)])
 found = 0
 while found < int(sys.argv[2]):
@@ -161,9 +165,14 @@ def _members(peer: Peer, group: str) -> int:
 
 def test_a_client_that_is_stopped_costs_nobody_anything_and_goes_on(tmp_path: Path) -> None:
     with Mortal(tmp_path / "data") as server:
-        fill(server.address, 50_000, 1)
+        create(server.address, "t", 1)
+        # Far more than what fits between a server and a client that does not read.
+        batch = bytes(build([Event(bytes(9_000))] * 100, now_ms=1))
+        with Peer(server.address) as peer:
+            for _ in range(50):
+                assert produce(peer, "t", batch).error_code == 0
         healthy = Healthy(server.address)
-        with program(CONSUMER, server.address, "50000") as client:
+        with program(CONSUMER, server.address, "5000") as client:
             assert client.stdout is not None
             assert client.stdout.readline() == "reading\n"
             client.send_signal(signal.SIGSTOP)
