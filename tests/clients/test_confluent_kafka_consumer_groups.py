@@ -36,7 +36,7 @@ def admin(kafka: str) -> AdminClient:
 @pytest.fixture
 def topic(admin: AdminClient, request: pytest.FixtureRequest) -> str:
     """A topic named after the test."""
-    name: str = request.node.name[:200]
+    name: str = request.node.name.replace("[", ".").replace("]", "")[:200]
     admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(PATIENCE_S)
     return name
 
@@ -57,6 +57,7 @@ class Reader:
         )
         self.consumer.subscribe(list(topics))
         self.values: list[str] = []
+        self._is_closed = False
 
     def poll(self) -> None:
         """Read what is there; what is wrong for a while is no matter."""
@@ -75,8 +76,10 @@ class Reader:
         return {(each.topic, each.partition) for each in self.consumer.assignment()}
 
     def close(self) -> None:
-        """Leave the group."""
-        self.consumer.close()
+        """Leave the group, once."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.consumer.close()
 
 
 def until(condition: Callable[[], bool], *readers: Reader) -> None:
@@ -89,9 +92,10 @@ def until(condition: Callable[[], bool], *readers: Reader) -> None:
 
 
 def publish(address: str, topic: str, *values: str) -> None:
+    """Publish to all partitions in turn."""
     producer = Producer({"bootstrap.servers": address})
-    for value in values:
-        producer.produce(topic, value)
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % PARTITIONS)
     assert producer.flush(PATIENCE_S) == 0
 
 
@@ -201,6 +205,46 @@ def test_an_empty_group_goes_from_one_protocol_to_the_other_and_keeps_its_offset
             reader.consumer.commit(asynchronous=False)
 
         assert reader.values == [str(number)]
+
+
+@pytest.mark.shows("groups", "members of both protocols, exchanged one by one")
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_live_group_goes_from_one_protocol_to_the_other_and_back(
+    kafka: str, topic: str, strategy: str
+) -> None:
+    classic = {
+        "group_protocol": "classic",
+        "partition_assignment_strategy": strategy,
+        "heartbeat_interval_ms": "200",
+        "session_timeout_ms": "30000",
+    }
+
+    def share(*readers: Reader) -> None:
+        """Wait until all have their share, and read everything that is new."""
+        until(lambda: len(readers) * len(readers[0].owned) == PARTITIONS, *readers)
+        until(lambda: {at for each in readers for at in each.owned} == everything(topic), *readers)
+        read = sum(len(each.values) for each in readers)
+        publish(kafka, topic, *map(str, range(20)))
+        until(lambda: sum(len(each.values) for each in readers) == read + 20, *readers)
+        for each in readers:
+            each.consumer.commit(asynchronous=False)
+
+    with ExitStack() as stack:
+        old = [stack.enter_context(closing(Reader(kafka, topic, topic, **classic))) for _ in "ab"]
+        share(*old)
+
+        new = stack.enter_context(closing(Reader(kafka, topic, topic)))
+        old.pop().close()
+        share(old[0], new)
+
+        old.pop().close()
+        share(new)
+
+        old.append(stack.enter_context(closing(Reader(kafka, topic, topic, **classic))))
+        share(old[0], new)
+
+        new.close()
+        share(old[0])
 
 
 @pytest.mark.shows("groups", "members stay over a restart of the server")

@@ -6,8 +6,9 @@ at a time: whoever else wants to join is refused while it is live.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -20,15 +21,18 @@ from mainstem.broker.classic_group import (
     Sync,
     SyncReply,
 )
+from mainstem.broker.consumer_group_fold import ConsumerMember
 from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.cursors import Cursor
 from mainstem.broker.generations import Generation, GenerationChange, GenerationKey, Generations
 from mainstem.broker.group_limits import GroupLimits
+from mainstem.broker.guests import PROTOCOL_TYPE
 from mainstem.broker.journal import GENERATIONS, Journal
-from mainstem.broker.rebalances import Leaver, Rebalances
+from mainstem.broker.rebalances import Leaver, Rebalances, once_durable
 from mainstem.broker.roster import Call
 from mainstem.broker.state import State
 from mainstem.core.errors import (
+    GroupIsLive,
     IllegalGeneration,
     MainstemError,
     RebalanceInProgress,
@@ -40,8 +44,6 @@ from mainstem.log.port import Durable, PartitionId
 
 KIND = "Kafka"
 """What these groups are called beside those of other kinds."""
-_CONSUMERS = "consumer"
-"""The type of the protocol that members of consumer groups spoke."""
 DEFAULTS = GroupLimits()
 Place = tuple[str, int]
 
@@ -127,7 +129,7 @@ class ClassicGroups:
         with self._turn() as rebalances:
             for group in self.generations:
                 rebalances.remember_for_a_while(group)
-        consumers.before = self
+        consumers.assignments.before = self
 
     # Members
 
@@ -135,6 +137,11 @@ class ClassicGroups:
         """Join the next generation of a group; ``reply`` gets Joined or the error."""
         with self._turn() as rebalances:
             try:
+                if self._consumers.has_members(join.group):
+                    joined, durable = self._consumers.guests.join(join)
+                    answer = partial(once_durable, reply, joined)
+                    rebalances.roster.calls.append(partial(durable.then, answer))
+                    return
                 if join.group not in rebalances.groups:
                     deed = f"joined by {KIND} consumers"
                     self._state.groups.check_not_live(join.group, deed)
@@ -149,6 +156,10 @@ class ClassicGroups:
         """Ask for an assignment, or bring them all; ``reply`` gets Synced or the error."""
         with self._turn() as rebalances:
             try:
+                if self._consumers.has_members(sync.group):
+                    synced = self._consumers.guests.sync(sync)
+                    rebalances.roster.calls.append(partial(reply, synced))
+                    return
                 rebalances.sync(sync, reply)
             except MainstemError as error:
                 refusal = error
@@ -161,11 +172,16 @@ class ClassicGroups:
     ) -> None:
         """Show that a member is there; RebalanceInProgress tells it to join again."""
         with self._turn() as rebalances:
-            rebalances.heartbeat(group, member_id, instance_id, generation)
+            if self._consumers.has_members(group):
+                self._consumers.guests.heartbeat(group, member_id, instance_id, generation)
+            else:
+                rebalances.heartbeat(group, member_id, instance_id, generation)
 
     def leave(self, group: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
         """Leave a group, several members at once; what is wrong with each, None if it is out."""
         with self._turn() as rebalances:
+            if self._consumers.has_members(group):
+                return self._consumers.guests.leave(group, leavers)
             return rebalances.leave(group, leavers)
 
     def tick(self) -> None:
@@ -297,19 +313,44 @@ class ClassicGroups:
         """Return the number of the latest generation."""
         return self.generations.of(name).number
 
+    def offered(self, name: str) -> list[ConsumerMember] | None:
+        """Return the members of a live group as guests of a consumer group, None if it is empty."""
+        group, guests = self._rebalances.groups.get(name), self._consumers.guests
+        if group is None or group.phase is Phase.EMPTY:
+            return None
+        if group.protocol_type != PROTOCOL_TYPE or guests.words is None:
+            deed = "joined by consumers of another protocol"
+            raise GroupIsLive(name, f"{len(group.members)} members", deed)
+        # Who has had no answer yet is not a member in its own eyes, and comes again.
+        members = [each for each in group.members.values() if not each.is_new]
+        return guests.welcomed(members, group.generation, group.protocol)
+
     def hand_over(self, name: str) -> None:
-        """Forget a group soon that has become one of another kind."""
+        """Forget a group that has become one of another kind, its number soon."""
+        self._rebalances.release(name)
         if name in self.generations:
             self._rebalances.roster.deadlines.set((name, "forget", ""), self._monotonic_ms())
+
+    def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
+        """Go on with a group that has only members of the classic protocol left."""
+        self._rebalances.roster.now_ms = self._monotonic_ms()
+        self._write([GenerationChange(GenerationKey(name), Generation(number, PROTOCOL_TYPE))])
+        self._state.groups.occupy(name, KIND)
+        self._rebalances.adopt(name, self._consumers.guests.sent_home(members), PROTOCOL_TYPE)
 
     def _occupy(self, name: str) -> None:
         """Take the name for consumers of this kind; numbers go on where the group has got to."""
         self._state.groups.check_not_live(name, f"joined by {KIND} consumers")
         if name in self._consumers:
-            known = Generation(self._consumers.epoch(name), _CONSUMERS)
+            known = Generation(self._consumers.epoch(name), PROTOCOL_TYPE)
             self._write([GenerationChange(GenerationKey(name), known)])
             self._consumers.forget(name)
         self._state.groups.occupy(name, KIND)
+
+    def answer(self) -> None:
+        """Answer who has waited in a group that was handed over; used without the lock."""
+        with self._turn():
+            pass
 
     @contextmanager
     def _turn(self) -> Iterator[Rebalances]:

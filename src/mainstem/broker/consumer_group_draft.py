@@ -1,7 +1,7 @@
 """What is about to become of a consumer group: changed in a draft, written down as a whole."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -29,6 +29,8 @@ class ConsumerGroupDraft:
         """Members that are new or will be others; None if they will be gone."""
         self.is_assigned = False
         """Whether partitions were assigned anew."""
+        self._is_written = True
+        """Whether the members of the group are written down already."""
 
     @property
     def is_due(self) -> bool:
@@ -48,7 +50,7 @@ class ConsumerGroupDraft:
 
     def put(self, member: ConsumerMember) -> None:
         """Let a member be as given."""
-        if self.group.members.get(member.id) == member:
+        if self._is_written and self.group.members.get(member.id) == member:
             self.changed.pop(member.id, None)
         else:
             self.changed[member.id] = member
@@ -56,6 +58,13 @@ class ConsumerGroupDraft:
     def remove(self, member_id: str) -> None:
         """Take a member out."""
         self.changed[member_id] = None
+
+    def take_in(self, guests: Iterable[ConsumerMember]) -> None:
+        """Let a group that is not written down yet begin with members."""
+        self._is_written = False
+        for each in guests:
+            self.group.set(each.id, each)
+            self.put(each)
 
     def begin_epoch(self) -> None:
         """Let everything be assigned anew."""

@@ -36,6 +36,14 @@ class Epochs(msgspec.Struct, frozen=True, tag_field="kind", tag="epochs/1"):
     assignment: int = 0
 
 
+class ClassicSide(msgspec.Struct, frozen=True):
+    """What a member of the classic protocol says beside what all say."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Names and metadata, the one it likes best first."""
+
+
 class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a member says of itself."""
 
@@ -47,6 +55,8 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     rack: str = ""
     client_id: str = ""
     host: str = ""
+    classic: ClassicSide | None = None
+    """Set if it speaks the classic protocol."""
 
     @property
     def wishes(self) -> tuple[tuple[str, ...], str, str, str | None]:
@@ -57,7 +67,8 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     def size_bytes(self) -> int:
         """How much it makes the broker hold, about."""
         texts = (*self.names, self.regex, self.instance_id or "", self.rack, self.client_id)
-        return sum(len(text) for text in texts)
+        metadata = self.classic.protocols if self.classic is not None else ()
+        return sum(len(text) for text in texts) + sum(len(data) for _, data in metadata)
 
 
 class Stage(StrEnum):
@@ -126,6 +137,8 @@ class ConsumerGroup:
         """How many members want each topic by its name."""
         self.regexes: Counter[str] = Counter()
         self.assignors: Counter[str] = Counter()
+        self.guests: set[str] = set()
+        """Members that speak the classic protocol."""
         self.outdated = False
         """Whether topics have come, grown or gone since partitions were assigned."""
         self.assigned_ms: int | None = None
@@ -141,11 +154,13 @@ class ConsumerGroup:
             self.names,
             self.regexes,
             self.assignors,
+            self.guests,
         )
 
     def set(self, member_id: str, member: ConsumerMember | None) -> None:
         """Put a member in the place of what it was; None takes it out."""
         was = self.members.pop(member_id, None)
+        self.guests.discard(member_id)
         if was is not None:
             self._count(was.profile, -1)
             for partition in (*was.current.owned, *was.current.revoked):
@@ -155,6 +170,8 @@ class ConsumerGroup:
                 del self.static[was.profile.instance_id or ""]
         if member is not None:
             self.members[member_id] = member
+            if member.profile.classic is not None:
+                self.guests.add(member_id)
             self._count(member.profile, 1)
             held = (*member.current.owned, *member.current.revoked)
             self.owners |= dict.fromkeys(held, member_id)

@@ -94,7 +94,7 @@ def sender(draft: ConsumerGroupDraft, beat: Heartbeat, new_id: Callable[[], str]
     holder = group.static.get(beat.instance_id) if beat.instance_id is not None else None
     if holder is not None and holder != beat.member_id:
         old = group.members[holder]
-        if old.current.epoch != LEFT_FOR_A_WHILE:
+        if old.current.epoch != LEFT_FOR_A_WHILE and old.profile.classic is None:
             raise UnreleasedInstance(group.name, beat.instance_id or "")
         draft.remove(holder)
         current = replace(old.current, epoch=0, previous_epoch=0)

@@ -22,6 +22,9 @@ class Deadlines(Generic[Key]):
     def __len__(self) -> int:
         return len(self._due)
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._due
+
     def set(self, key: Key, due_ms: int) -> None:
         """Let a thing be due at a time, instead of the time it had."""
         self._due[key] = due_ms

@@ -177,6 +177,33 @@ class Rebalances:
             self.roster.remove(group, group.members[member_id])
             self._gather(group)
 
+    # Groups that change their kind
+
+    def release(self, name: str) -> None:
+        """Give up a group that goes on in another way; who waits is told to join again."""
+        group = self.groups.pop(name, None)
+        if group is None:
+            return
+        for member in list(group.members.values()):
+            self.roster.answer_join(group, member.id, RebalanceInProgress(name))
+            self.roster.answer_sync(group, member.id, RebalanceInProgress(name))
+            self.roster.remove(group, member)
+        for member_id in list(group.pending):
+            self.roster.drop_id(group, member_id)
+        self.roster.deadlines.clear((name, "join", ""))
+        self.roster.deadlines.clear((name, "sync", ""))
+        self._vacate(name)
+
+    def adopt(self, name: str, members: Iterable[ClassicMember], protocol_type: str) -> None:
+        """Go on with members that were in a group of another kind; all are to join again."""
+        group = ClassicGroup(name, self._generations.of(name).number, protocol_type)
+        self.groups[name] = group
+        for member in members:
+            member.is_new = False
+            self.roster.add(group, member, protocol_type, member.session_timeout_ms)
+        group.enter(Phase.PREPARING)
+        self._wait_for_joins(group)
+
     # Joining
 
     def _join_newcomer(self, group: ClassicGroup, join: Join, reply: JoinReply) -> None:
@@ -326,7 +353,7 @@ class Rebalances:
 
     def _answer_durably(self, group: ClassicGroup, reply: JoinReply, member_id: str) -> None:
         """Tell a member its generation, once the number of that can no longer be lost."""
-        answer = partial(_once_durable, reply, group.joined(member_id))
+        answer = partial(once_durable, reply, group.joined(member_id))
         self.roster.calls.append(partial(group.begun.then, answer))
 
     def _postpone(self, group: ClassicGroup, error: MainstemError) -> None:
@@ -390,5 +417,6 @@ class Rebalances:
         raise GroupFull(group.name, f"{self._limits.max_members} members")
 
 
-def _once_durable(reply: JoinReply, answer: Joined, error: MainstemError | None) -> None:
+def once_durable(reply: JoinReply, answer: Joined, error: MainstemError | None) -> None:
+    """Answer a join when its generation is durable, or will never be."""
     reply(answer if error is None else error)

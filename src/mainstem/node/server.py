@@ -21,6 +21,7 @@ from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.kafka import head as kafka
 from mainstem.heads.kafka.adapter import groups
 from mainstem.heads.kafka.adapter.service import Service
+from mainstem.heads.kafka.adapter.words import ConsumerWords
 from mainstem.node.config import Config
 from mainstem.node.health import Health, Phase
 from mainstem.node.node import Node, open_node, time_of_day_ms
@@ -102,6 +103,7 @@ async def running(
         settings = msgspec.structs.replace(config.kafka, auto_create=config.auto_create)
         service = Service(node.broker, node.now_ms, settings, node.defaults, "mainstem")
         node.broker.classic.read_assignment = groups.owned
+        node.broker.consumers.guests.words = ConsumerWords()
         server = await kafka.listen(service, listener)
         stack.push_async_callback(server.close)
         scrape.node, scrape.kafka, scrape.heads["kafka"] = node, service.counts, server.traffic

@@ -47,10 +47,12 @@ TAIL = """
   and writes members down, so that they stay over a restart. Regular expressions are the part of
   RE2's syntax that says something about topic names; flags, `\\b`, `\\pN`, `[:alpha:]`, references
   and looking ahead or behind are refused with `INVALID_REGULAR_EXPRESSION`, and internal topics
-  never match. A group goes from the classic protocol to this one and back when it is empty: while
-  it has members of one kind, those of the other are refused (`GROUP_ID_NOT_FOUND`, and for
-  JoinGroup `INCONSISTENT_GROUP_PROTOCOL`). DescribeGroups does not find consumer groups, as with
-  Kafka. Members show themselves every second (`consumer.heartbeat.interval.ms` of the group; 5 with
+  never match. A group goes from the classic protocol to this one and back member by member: while
+  members of both are there, the older ones are told by JoinGroup and SyncGroup what the server
+  assigns. That is so for consumers; a classic group of other programs (Connect, Schema Registry)
+  has to be empty first, and until then the others are refused (`GROUP_ID_NOT_FOUND`, for JoinGroup
+  `INCONSISTENT_GROUP_PROTOCOL`). DescribeGroups does not find consumer groups, as with Kafka.
+  Members show themselves every second (`consumer.heartbeat.interval.ms` of the group; 5 with
   Kafka), in groups of more than a thousand less often.
 """
 

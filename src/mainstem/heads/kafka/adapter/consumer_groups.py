@@ -32,8 +32,8 @@ DESCRIBE_FIRST, DESCRIBE_LAST = 0, 1
 
 _JOIN, _LEAVE, _LEAVE_FOR_A_WHILE = 0, -1, -2
 _CHOOSES_ITS_ID = 1
-_CONSUMER = 1
-"""A member of this protocol; 0 would be one of the classic protocol."""
+_CLASSIC, _CONSUMER = 0, 1
+"""The protocol that a member speaks."""
 
 
 def heartbeat(asked: Asked, request: ConsumerGroupHeartbeatRequest, reply: Reply) -> None:
@@ -187,7 +187,7 @@ def _member(service: Service, member: ConsumerMember) -> DescribedConsumer:
         subscribed_topic_regex=profile.regex or None,
         assignment=_assignment(service, member.current.owned),
         target_assignment=_assignment(service, member.target),
-        member_type=_CONSUMER,
+        member_type=_CONSUMER if profile.classic is None else _CLASSIC,
     )
 
 

@@ -1,0 +1,46 @@
+"""What members of the classic protocol say of partitions, in the form of Kafka's consumers."""
+
+from collections.abc import Iterable
+
+from mainstem.broker.guests import Place, Said
+from mainstem.heads.kafka.codec import decode_blob, encode_blob
+from mainstem.heads.kafka.messages.consumer_protocol import (
+    CONSUMER_PROTOCOL_VERSION,
+    ConsumerPartitions,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from mainstem.heads.shape import ProtocolError
+
+
+class ConsumerWords:
+    """Reads and writes for the broker what consumers otherwise say to one another."""
+
+    def subscription(self, metadata: bytes) -> Said | None:
+        """Read what a member says when it joins; None if that cannot be read."""
+        try:
+            found = decode_blob(ConsumerProtocolSubscription, metadata)
+        except ProtocolError:
+            return None
+        return Said(found.topics, _places(found.owned_partitions), found.rack_id or "")
+
+    def owned(self, assignment: bytes) -> list[Place]:
+        """Read what a member was assigned; nothing if that cannot be read."""
+        try:
+            found = decode_blob(ConsumerProtocolAssignment, assignment)
+        except ProtocolError:
+            return []
+        return _places(found.assigned_partitions)
+
+    def assignment(self, places: Iterable[Place], metadata: bytes) -> bytes:
+        """Write what a member is to own, in the version in which it has joined."""
+        numbers: dict[str, list[int]] = {}
+        for name, number in places:
+            numbers.setdefault(name, []).append(number)
+        topics = [ConsumerPartitions(name, each) for name, each in numbers.items()]
+        version = min(int.from_bytes(metadata[:2], "big"), CONSUMER_PROTOCOL_VERSION)
+        return encode_blob(version, ConsumerProtocolAssignment(topics))
+
+
+def _places(topics: Iterable[ConsumerPartitions]) -> list[Place]:
+    return [(topic.topic, number) for topic in topics for number in topic.partitions]
