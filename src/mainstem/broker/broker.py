@@ -333,19 +333,19 @@ class Broker:
         """
         with self._state.lock:
             self._check_known(group)
-            return lag(self._state, group, topic, self.classic.members(group))
+            return lag(self._state, group, topic, self._members(group))
 
     def group(self, name: str) -> GroupState:
         """Return one group; raises UnknownGroup."""
         with self._state.lock:
             self._check_known(name)
-            return group_state(self._state, name, self.classic.members(name))
+            return group_state(self._state, name, self._members(name))
 
     def groups(self) -> list[GroupState]:
         """Return every group that is live or has cursors, by name."""
         names = self.group_names()
         with self._state.lock:
-            return [group_state(self._state, name, self.classic.members(name)) for name in names]
+            return [group_state(self._state, name, self._members(name)) for name in names]
 
     def group_names(self) -> list[str]:
         """Return the names of the groups that are live or have cursors."""
@@ -401,6 +401,10 @@ class Broker:
         if (wait_ms := self.subscriptions.next_wait_ms()) is not None:
             waits.append(wait_ms)
         return max(0, min(waits)) if waits else None
+
+    def _members(self, group: str) -> dict[str, tuple[Place, ...]]:
+        """Return the members that groups of other kinds have, and what each owns."""
+        return self.classic.members(group) | self.consumers.members(group)
 
     def _open(self, topic: str) -> OpenTopic:
         opened = self._state.opened.get(topic)
