@@ -227,17 +227,15 @@ class Subscriptions:
                     if not lent:
                         raise
                     break
-                window, runs = live.windows[number], list[Run]()
-                for offset in sorted(offsets):
-                    count = window.give(offset, owner, self._leases, until_ms).deliveries
-                    live.redelivered += count > 1
-                    if runs and runs[-1][1:] == (offset - 1, count):
-                        runs[-1] = runs[-1]._replace(last=offset)
-                    else:
-                        runs.append(Run(offset, offset, count))
-                if runs:
-                    lent.append(Lent(number, batches, runs))
-                    max_events -= len(offsets)
+                window = live.windows[number]
+                given = [
+                    (offset, window.give(offset, owner, self._leases, until_ms).deliveries)
+                    for offset in sorted(offsets)
+                ]
+                if given:
+                    live.redelivered += sum(count > 1 for _, count in given)
+                    lent.append(Lent(number, batches, _runs(given)))
+                    max_events -= len(given)
                     max_bytes -= sum(len(batch) for batch in batches)
             return lent
 
@@ -324,3 +322,17 @@ class Subscriptions:
         with self._open.lock:
             live = self._open.opened(topic, name)
             return live.wait_ms(self._open.monotonic_ms(), self._open.now_ms())
+
+
+def _runs(given: Sequence[tuple[int, int]]) -> list[Run]:
+    """Return offsets with how often they were delivered as runs of neighbours alike."""
+    found: list[Run] = []
+    first, alike = given[0]
+    last = first - 1
+    for offset, count in given:
+        if offset != last + 1 or count != alike:
+            found.append(Run(first, last, alike))
+            first, alike = offset, count
+        last = offset
+    found.append(Run(first, last, alike))
+    return found
