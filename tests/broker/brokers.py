@@ -83,13 +83,15 @@ class LateLog:
         for commit in self.commits:
             commit.settle(error)
 
-    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
         """Append, and promise durability."""
-        appended = self._log.append(batches)
+        appended = self._log.append(batches, together=together)
         if not self.late:
             return appended
         self.commits.append(Commit())
-        return Appended(appended.offsets, self.commits[-1])
+        return Appended(appended.offsets, self.commits[-1], appended.start)
 
     def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
         """Create the partition."""

@@ -335,11 +335,13 @@ class FullLog(LateLog):
 
     full = False
 
-    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
         """Append, or refuse to."""
         if self.full:
             raise StorageFull("no space left")
-        return super().append(batches)
+        return super().append(batches, together=together)
 
 
 def test_a_full_disk_makes_members_try_again() -> None:

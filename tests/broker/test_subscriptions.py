@@ -232,10 +232,12 @@ class FullLog(MemoryLog):
 
     is_full = False
 
-    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
         if self.is_full:
             raise StorageFull("no space is left")
-        return super().append(batches)
+        return super().append(batches, together=together)
 
 
 def test_without_room_for_a_dead_letter_nothing_is_settled() -> None:

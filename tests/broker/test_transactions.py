@@ -598,11 +598,13 @@ class FullLog(LaggingLog):
 
     full = False
 
-    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
         """Append, or refuse to."""
         if self.full:
             raise StorageFull("no space left")
-        return super().append(batches)
+        return super().append(batches, together=together)
 
 
 def test_a_full_disk_changes_nothing_and_the_end_can_be_tried_again() -> None:

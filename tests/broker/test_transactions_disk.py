@@ -121,12 +121,14 @@ class CrowdedLog(LateLog):
         super().__init__()
         self.crowded: list[PartitionId] = []
 
-    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
         """Let somebody else go first."""
         for partition, _ in batches:
             if partition in self.crowded:
                 super().append([(partition, build([Event(b"other")], now_ms=0))])
-        return super().append(batches)
+        return super().append(batches, together=together)
 
 
 def test_others_may_write_at_the_same_time() -> None:

@@ -120,13 +120,15 @@ class LaggingLog(LateLog):
         self.tails: dict[PartitionId, int] = {}
         self.appends = 0
 
-    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
         """Append; readers have to wait."""
         self.appends += 1
         if self.late:
             for partition, _ in batches:
                 self.tails.setdefault(partition, self.bounds(partition).tail)
-        return super().append(batches)
+        return super().append(batches, together=together)
 
     def bounds(self, partition: PartitionId) -> Bounds:
         """Return the bounds that readers see."""

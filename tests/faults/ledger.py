@@ -41,6 +41,8 @@ class Step:
         self.end: int = before.end if before else 0
         self.content: list[Found] = before.content if before else []
         """Everything up to ``end``; shared between steps that only add to it."""
+        self.refused = NEVER
+        """The point at which it was certain that this will never be found."""
         self.thins: bool = before.thins if before else False
         """Whether compaction may have taken out what is outdated."""
 
@@ -78,6 +80,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.steps: dict[PartitionId, list[Step]] = {}
+        self.refused: dict[PartitionId, list[Step]] = {}
         self.together: list[Together] = []
         self.synced: list[tuple[int, int]] = []
         """Points from which on the write-ahead log is durable up to a sequence number."""
@@ -97,6 +100,13 @@ class Ledger:
         if step.writes:
             end = steps[-1].end
             step.content[:] = [each for each in step.content if each.offset < end]
+
+    def refuse(self, partition: PartitionId, step: Step, at: int) -> None:
+        """Forget a step that was refused; a crash before that point may still bring it back."""
+        refused = Step(step.begun, step)
+        refused.content, refused.refused = list(step.content), at
+        self.take_back(partition, step)
+        self.refused.setdefault(partition, []).append(refused)
 
     def promises(self) -> list[int]:
         """Return the points at which something was promised."""
@@ -125,7 +135,11 @@ class Ledger:
             return Allowed((), True, 0, 0)
         least = max((begun[n].start for n in promised), default=0)
         most = max((step.start for step in begun), default=0)
-        return Allowed([step for step in begun[written:] if step.exists], absent, least, most)
+        steps = [step for step in begun[written:] if step.exists]
+        steps += [
+            step for step in self.refused.get(partition, ()) if step.begun <= at < step.refused
+        ]
+        return Allowed(steps, absent, least, most)
 
 
 def check(

@@ -46,6 +46,7 @@ FIXED = ((A0, FSYNC), (A1, FSYNC), (B, DISK), (C, COMPACTED), (D, RETAINED), (E,
 DEEDS = {
     "append": 26,
     "append_large": 6,
+    "append_run": 10,
     "append_together": 10,
     "commit": 18,
     "tick": 10,
@@ -121,7 +122,7 @@ class Life:
             case "alter":
                 if E in self.known:
                     self.create(E, self.rng.choice((FSYNC, DISK)))
-            case "append" | "cut_start" | "cut_end" | "delete":
+            case "append" | "append_run" | "cut_start" | "cut_end" | "delete":
                 getattr(self, deed)(one)
             case _:
                 getattr(self, deed)()
@@ -200,6 +201,36 @@ class Life:
         together = tuple((partition, offset) for partition, offset, power in parts if power)
         if len(together) > 1:
             self.ledger.together.append(Together(begun, together))
+
+    def append_run(self, partition: PartitionId) -> None:
+        """Append batches that stand for themselves, as many of them as go at once."""
+        sizes = self.rng.choices((0, 0, 0, 0, 0, 700), k=self.rng.randint(2, 5))
+        given = [self._events(partition, size) for size in sizes]
+        begun = self.at
+        steps = [self._attempt(partition, made, begun) for made in given]
+        try:
+            appended = self.log.append(
+                [(partition, build(made, now_ms=self.now)) for made in given], together=False
+            )
+        except (StorageFull, OSError):
+            for step in reversed(steps):
+                self.ledger.refuse(partition, step, self.at)
+            raise
+        done = len(appended.offsets)
+        assert done
+        for step in reversed(steps[done:]):
+            self.ledger.take_back(partition, step)
+        for step, made, offset in zip(steps, given, appended.offsets, strict=False):
+            assert offset + len(made) == step.end, f"offset {offset} was given"
+        powerproof = self.settings[partition].durability is Durability.FSYNC
+
+        def kept(error: MainstemError | None) -> None:
+            for step in steps[:done]:
+                if error is None:
+                    step.killproof = self.at
+                    step.powerproof = self.at if powerproof else step.powerproof
+
+        appended.durable.then(kept)
 
     def _attempt(self, partition: PartitionId, made: list[Event], begun: int) -> Step:
         step = self.ledger.step(partition, begun)

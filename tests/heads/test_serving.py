@@ -23,6 +23,8 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
 }
 PATIENCE_S = 20
+RUN = b"\0\x03run"
+"""Frames that are handled together, however many there are."""
 
 
 class Echo:
@@ -53,6 +55,16 @@ class Echo:
             assert self.file is not None
             return [struct.pack(">I", int(word[4:])), Piece(self.file, 0, int(word[4:]))]
         return [struct.pack(">H", len(word)), word]
+
+    def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
+        words = bytes(view)
+        if not words.startswith(RUN):
+            return None
+        count = 1
+        while words.startswith(RUN * (count + 1)):
+            count += 1
+        self.heard += [RUN[2:]] * count
+        return [RUN * count], len(RUN) * count
 
     def close(self) -> None:
         self.closed += 1

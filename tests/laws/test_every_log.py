@@ -139,6 +139,43 @@ def test_an_unknown_partition_is_refused_by_everything(log: OpenLog) -> None:
             call()
 
 
+def test_batches_that_stand_for_themselves_get_offsets_in_a_row(log: OpenLog) -> None:
+    append(log, FIRST, b"a")
+    given = [batch_of(b"b", b"c"), batch_of(b"d"), batch_of(b"e", b"f")]
+
+    appended = log.append([(FIRST, each) for each in given], together=False)
+    appended.durable.wait(30)
+
+    assert appended.offsets == [1, 3, 4]
+    assert all_events(log, FIRST) == list(enumerate([b"a", b"b", b"c", b"d", b"e", b"f"]))
+
+
+def test_what_follows_such_batches_is_found_by_offset_and_by_time(log: OpenLog) -> None:
+    given = [batch_of(b"a", timestamps_ms=[5]), batch_of(b"b", timestamps_ms=[9])]
+    log.append([(FIRST, each) for each in given], together=False).durable.wait(30)
+
+    append(log, FIRST, b"c")
+
+    assert events_in(log.read(FIRST, 1, 1)) == [(1, b"b")]
+    assert log.offset_at(FIRST, 6) == (1, 9)
+
+
+def test_batches_beyond_the_end_of_a_segment_are_given_again(log: OpenLog) -> None:
+    small = TopicSettings(partitions=2, segment_bytes=1024)
+    open_partitions(log, settings=small)
+    left = [batch_of(bytes([number]) * 150) for number in range(20)]
+    offsets = []
+
+    while left:
+        appended = log.append([(FIRST, each) for each in left], together=False)
+        appended.durable.wait(30)
+        offsets += appended.offsets
+        left = left[len(appended.offsets) :]
+
+    assert offsets == list(range(20))
+    assert [value[:1] for _, value in all_events(log, FIRST)] == [bytes([n]) for n in range(20)]
+
+
 def test_an_append_to_several_partitions_is_all_or_nothing(log: OpenLog) -> None:
     appended = log.append(
         [(FIRST, batch_of(b"a")), (SECOND, batch_of(b"b", b"c")), (FIRST, batch_of(b"d"))]

@@ -30,7 +30,7 @@ from mainstem.core.errors import OffsetOutOfRange, UnknownPartition
 from mainstem.log.port import PartitionId
 
 Timed = list[tuple[bytes, int]]
-DEEDS = ["append"] * 5 + ["read"] * 2 + ["search"] * 2 + ["cut end"] * 2
+DEEDS = ["append"] * 4 + ["append apart"] * 2 + ["read"] * 2 + ["search"] * 2 + ["cut end"] * 2
 DEEDS += ["cut start", "watch", "delete", "reopen"]
 
 times = st.integers(0, 12)
@@ -103,6 +103,8 @@ class EveryLog(RuleBasedStateMachine):
         match deed:
             case "append":
                 self.append([(partitions[each], events) for each, events in batches])
+            case "append apart":
+                self.append([(partition, events) for _, events in batches], together=False)
             case "cut start":
                 self.cut_start(partition, number)
             case "cut end":
@@ -118,7 +120,7 @@ class EveryLog(RuleBasedStateMachine):
             case _ if self.name in DURABLE:
                 self.reopen()
 
-    def append(self, batches: list[tuple[PartitionId, Timed]]) -> None:
+    def append(self, batches: list[tuple[PartitionId, Timed]], *, together: bool = True) -> None:
         expected = []
         for partition, events in batches:
             expected.append(self.models[partition].tail)
@@ -128,7 +130,8 @@ class EveryLog(RuleBasedStateMachine):
             [
                 (partition, batch_of(*(v for v, _ in events), timestamps_ms=[t for _, t in events]))
                 for partition, events in batches
-            ]
+            ],
+            together=together,
         )
 
         assert appended.durable.wait(30)

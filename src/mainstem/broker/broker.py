@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from mainstem.broker.arrivals import Arrivals, Outcome
 from mainstem.broker.classic_groups import ClassicGroups
 from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.cursors import Cursor
@@ -22,6 +23,7 @@ from mainstem.broker.overload import NO_COUNTERS, Held
 from mainstem.broker.producers import Producers
 from mainstem.broker.producing import Producing
 from mainstem.broker.publishing import Published, Run, check_batch, runs
+from mainstem.broker.remaking import remade
 from mainstem.broker.share_groups import ShareGroups
 from mainstem.broker.state import OpenTopic, State
 from mainstem.broker.subscriptions import Subscriptions
@@ -92,6 +94,7 @@ class Broker:
             self._state, self.producers, self.classic, now_ms, limits=limits.transactions
         )
         self._producing = Producing(self._state, self.producers, self.transactions, now_ms)
+        self._arrivals = Arrivals(log, self._producing)
         self.subscriptions = Subscriptions(
             self._state, self.transactions, self.create_topic, now_ms, self._monotonic_ms
         )
@@ -224,12 +227,27 @@ class Broker:
         if not 0 <= partition < len(opened.topic.partitions):
             raise UnknownPartition(topic, partition, len(opened.topic.partitions))
         header = check_batch(opened.topic, batch)
+        if not opened.topic.settings.verbatim:
+            batch = remade(opened.topic, batch, self._now_ms())
         run = Run(partition, batch, range(header.count))
         if header.producer_id >= 0:
             return self._producing.append(topic, run, header, held, joins=joins)
         if opened.gate is None:
             return self._append(opened, (run,))
         return self._append_within_limit(opened, (run,), held)
+
+    def append_arrived(
+        self, topic: str, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool = False
+    ) -> list[Outcome] | None:
+        """Append record batches to partitions, each as ``append_batch`` would, and tell of each.
+
+        None, and nothing is done, if they cannot be taken as they are: one may have to wait, as
+        the topic limits its backlog, or is stored in another way than it comes.
+        """
+        opened = self._open(topic)
+        if opened.gate is not None or not opened.topic.settings.verbatim:
+            return None
+        return self._arrivals.append(opened, batches, joins=joins)
 
     def admit(
         self, topic: str, partition: int, count: int, held: Held | None = None

@@ -10,7 +10,7 @@ long, may begin with any number, as in Kafka since 2.5: what it wrote before may
 The same ``apply`` runs live and over the headers in the log, so replay gives what live gave.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -60,6 +60,24 @@ class ProducerState(msgspec.Struct, frozen=True):
     last_sequence: int
     """-1 if it has written nothing in this epoch."""
     silent_ms: int
+
+
+def in_a_row(headers: Sequence[BatchHeader]) -> int:
+    """Return how many batches, from the first on, follow one another: all that the first may do."""
+    before = headers[0]
+    count = 1
+    for header in headers[1:]:
+        expected = (before.base_sequence + before.last_offset_delta + 1) & _MASK
+        if (
+            header.base_sequence != expected
+            or header.producer_id != before.producer_id
+            or header.producer_epoch != before.producer_epoch
+            or header.is_transactional != before.is_transactional
+        ):
+            break
+        before = header
+        count += 1
+    return count
 
 
 class Sequences:

@@ -260,7 +260,12 @@ class Connection(asyncio.BufferedProtocol):
                 if len(view):
                     self._keep(view, size or len(view) + 1)
                 return
-            self._answer(conversation.handle(view[:size]), size)
+            run = conversation.handle_run(view) if size < len(view) else None
+            if run is None:
+                self._answer(conversation.handle(view[:size]), size)
+            else:
+                size = run[1]
+                self._answer(*run)
             view = view[size:]
             if len(view) and (self._has_to_catch_up() or time.monotonic() > until):
                 # Writable, as the log writes offsets into what it appends.

@@ -212,71 +212,98 @@ class DiskLog:
             self.committer.gather()
         call(wakes)
 
-    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
         """Append checked batches, all or nothing, and make them visible together."""
-        if len(batches) == 1:
-            return self._append_one(*batches[0])
-        return self._append_together(batches)
+        if together and len(batches) != 1:
+            return self._append_together(batches)
+        return self._append_run(batches[0][0], [batch for _, batch in batches])
 
-    def _append_one(self, partition_id: PartitionId, batch: WritableBatch) -> Appended:
+    def _append_run(self, partition_id: PartitionId, batches: Sequence[WritableBatch]) -> Appended:
+        """Append what goes into one segment, in one write."""
         with self._lock:
             if self.committer.failed is not None or self._closed:
                 self._check_writable()
             partition = self._partitions.get(partition_id) or self._find(partition_id)
             if isinstance(partition, MemoryPartition):
-                self._check_memory(len(batch))
-                offset = partition.append(batch)
+                self._check_memory(sum(map(len, batches)))
+                offsets = [partition.append(batch) for batch in batches]
                 wakes = partition.advance(partition.end)
             else:
-                header = partition.stamp(batch)
-                offset = partition.end
+                large = self._options.large_batch_bytes
+                if len(batches) > 1:
+                    batches = partition.fitting(batches, large)
+                offsets = partition.stamp(batches)
+                data = batches[0] if len(batches) == 1 else b"".join(batches)
                 synced = partition.settings.durability is Durability.FSYNC or (
                     partition.tail < partition.end
                 )
-                logged = synced and header.size < self._options.large_batch_bytes
-                try:
-                    if not self.committer.wal.opened:
-                        self._begin()
-                    if logged:
-                        self.committer.wal.reserve(header.size + PART_OVERHEAD)
-                    elif not partition.touched:
-                        self._touch(partition)
-                    segment = partition.room_for(header.size, self._now_ms)
-                    segment.write(batch)
-                except OSError as error:
-                    raise refusal(error, f"appending to {partition.place}") from error
+                logged = synced and len(batches[0]) < large
+                segment = self._write(partition, data, logged=logged, several=len(batches) > 1)
                 position = segment.size
-                partition.accept(segment, header, batch)
-                self.upkeep.appended(partition, header.size)
+                partition.accept(segment, batches)
+                self.upkeep.appended(partition, len(data), len(batches))
                 if synced:
-                    return self._promise(partition, segment, position, offset, batch, logged)
+                    self._promise(partition, segment, position, data, logged)
+                    return Appended(offsets, self.committer.group.commit, partition.start)
                 partition.reveal_at(partition.end, segment, segment.size)
                 wakes = partition.watches.due(partition.end)
+            start = partition.start
         if wakes:
             call(wakes)
-        return Appended([offset], AT_ONCE)
+        return Appended(offsets, AT_ONCE, start)
+
+    def _write(
+        self, partition: DiskPartition, data: WritableBatch | bytes, *, logged: bool, several: bool
+    ) -> Segment:
+        """Write what does not count yet; if it is logged, the write-ahead log has room for it."""
+        try:
+            if not self.committer.wal.opened:
+                self._begin()
+            if logged:
+                self.committer.wal.reserve(len(data) + PART_OVERHEAD)
+            elif not partition.touched:
+                self._touch(partition)
+            segment = partition.room_for(len(data), self._now_ms)
+            segment.write(data)
+        except OSError as error:
+            if several:
+                self._clear_end(partition)
+            raise refusal(error, f"appending to {partition.place}") from error
+        return segment
+
+    def _clear_end(self, partition: DiskPartition) -> None:
+        """Take back, durably, what a write of several batches left when it failed half-way.
+
+        Some may be whole, and a crash must not bring back what was refused. Of a single batch no
+        more than a piece is left, which recovery knows from a batch.
+        """
+        try:
+            for segment in partition.segments[-1:]:
+                segment.clear_end()
+        except OSError as error:
+            raise self.committer.fail(error, f"appending to {partition.place}") from error
 
     def _promise(
         self,
         partition: DiskPartition,
         segment: Segment,
         position: int,
-        offset: int,
-        batch: WritableBatch,
+        data: WritableBatch | bytes,
         logged: bool,
-    ) -> Appended:
+    ) -> None:
         """Leave durability and visibility to the group commit."""
         group = self.committer.gather()
         if logged:
-            self.committer.wal.add_batch(
-                partition.key, segment.base, segment.generation, position, batch
+            self.committer.wal.add_batches(
+                partition.key, segment.base, segment.generation, position, data
             )
         else:
             group.direct[segment.path] = segment.file
             if partition.names_changed:
                 group.renamed[partition.directory] = partition
         group.tails[partition] = (partition.end, segment, segment.size)
-        return Appended([offset], group.commit)
 
     def _append_together(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
         with self._lock:
@@ -296,10 +323,10 @@ class DiskLog:
                     group.memory_tails[partition] = partition.end
                     continue
                 segment = segments[partition]
-                header = partition.stamp(batch)
+                partition.stamp((batch,))
                 position = segment.size
-                partition.accept(segment, header, batch)
-                self.upkeep.appended(partition, header.size)
+                partition.accept(segment, (batch,))
+                self.upkeep.appended(partition, len(batch))
                 copy = bytes(batch)
                 power = partition.settings.durability is Durability.FSYNC
                 where = (partition.key, segment.base, segment.generation, position)
@@ -311,10 +338,10 @@ class DiskLog:
             synced = any(each.settings.durability is Durability.FSYNC for each, _ in found)
             # Without fsync the note in the page cache is enough, but becoming visible together
             # still goes through the group: one way to do it, not two.
-            durable = group.commit
+            durable, start = group.commit, found[0][0].start if found else 0
         if not synced and not self._options.background:
             self.committer.commit()
-        return Appended(offsets, durable)
+        return Appended(offsets, durable, start)
 
     def _reserve_together(
         self, found: Sequence[tuple[Partition, WritableBatch]]

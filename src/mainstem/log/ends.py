@@ -121,7 +121,7 @@ class End:
             if reason := self._out_of_place(header):
                 return reason
             batch = view[position : position + header.size]
-            partition.accept(segment, header, batch.tobytes())
+            partition.accept(segment, (batch,))
             self.scanned_bytes += header.size
             position += header.size
         return "" if len(window) == _WINDOW or position == len(view) else "a batch is cut off"

@@ -70,7 +70,7 @@ class MemoryPartition:
     def advance(self, tail: int) -> list[Wake]:
         """Let readers see what is before ``tail``; return the watches to call."""
         self.tail = max(self.tail, tail)
-        limit = self.settings.retention_bytes
+        limit = self.settings.expire_bytes
         if limit is not None and self.size_bytes > limit:
             self._shrink(limit)
         if self.settings.compact and self.size_bytes > self._compact_over:
@@ -127,9 +127,9 @@ class MemoryPartition:
 
     def expire(self, now_ms: int) -> None:
         """Drop what is older than the topic's retention, except what readers cannot see yet."""
-        if self.settings.retention_ms is None:
+        if self.settings.expire_ms is None:
             return
-        oldest = now_ms - self.settings.retention_ms
+        oldest = now_ms - self.settings.expire_ms
         while self._droppable() and read_header(self._batches[self._first]).max_timestamp < oldest:
             self._drop_first()
         self._clean_up()
@@ -264,7 +264,9 @@ class MemoryLog:
                     wakes += gone.close()
         call(wakes)
 
-    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
         """Append checked batches, all or nothing, and make them visible together."""
         wakes: list[Wake] = []
         with self._lock:
@@ -277,7 +279,7 @@ class MemoryLog:
                 self._size_bytes += partition.size_bytes - before
         if wakes:
             call(wakes)
-        return Appended(offsets, AT_ONCE)
+        return Appended(offsets, AT_ONCE, found[0][0].start if found else 0)
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
         """Return whole batches from the one that holds ``offset`` (or the next one kept) on."""

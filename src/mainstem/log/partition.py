@@ -5,11 +5,11 @@ when a batch becomes visible, and writes what recovery needs to the write-ahead 
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
-from mainstem.core.batch import BatchHeader, place, read_header
+from mainstem.core.batch import place, read_span
 from mainstem.core.errors import OffsetOutOfRange
 from mainstem.core.policies import TopicSettings
 from mainstem.log.files import Files
@@ -156,16 +156,34 @@ class DiskPartition:
         """Return a segment of this partition that is not part of it yet."""
         return Segment(self._handles, self.directory, base, created_ms, generation)
 
-    def stamp(self, batch: WritableBatch) -> BatchHeader:
-        """Write the batch's place in the log into it."""
-        header = read_header(batch)
-        place(batch, self.end, self.epoch)
-        return header
+    def stamp(self, batches: Sequence[WritableBatch]) -> list[int]:
+        """Write the places in the log of the next batches into them; return their offsets."""
+        offset, epoch = self.end, self.epochs[-1][0]
+        offsets = []
+        for batch in batches:
+            place(batch, offset, epoch)
+            offsets.append(offset)
+            offset += read_span(batch)[0] + 1
+        return offsets
 
-    def accept(self, segment: Segment, header: BatchHeader, batch: WritableBatch | bytes) -> None:
-        """Count a batch as part of the log, though readers do not see it yet."""
-        segment.accept(header, self.end, batch)
-        self.end = segment.next_offset
+    def fitting(self, batches: Sequence[WritableBatch], most_bytes: int) -> Sequence[WritableBatch]:
+        """Return as many batches, each smaller than that, as go into one segment: at least one."""
+        active, limit = self.segments[-1] if self.segments else None, self.settings.segment_bytes
+        size = len(batches[0])
+        left = limit - size
+        if active is not None and active.has_room(size, limit):
+            left -= active.size
+        for count, batch in enumerate(batches[1:], 1):
+            left -= len(batch)
+            if left < 0 or len(batch) >= most_bytes or size >= most_bytes:
+                return batches[:count]
+        return batches
+
+    def accept(self, segment: Segment, batches: Iterable[WritableBatch | bytes]) -> None:
+        """Count batches as part of the log, though readers do not see them yet."""
+        for batch in batches:
+            segment.accept(batch, self.end)
+            self.end = segment.next_offset
 
     def reveal(self, tail: int) -> None:
         """Let readers see everything before ``tail``, which must be the border of a batch."""

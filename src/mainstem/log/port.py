@@ -63,6 +63,8 @@ class Appended(NamedTuple):
 
     offsets: list[int]
     durable: Durable
+    start: int
+    """Where the partition of the first batch starts."""
 
 
 class File(Protocol):
@@ -109,11 +111,17 @@ class Log(Protocol):
     def delete(self, partitions: Sequence[PartitionId]) -> None:
         """Delete partitions and all they hold; unknown ones are passed over."""
 
-    def append(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
         """Append checked batches, all or nothing, and make them visible together.
 
         Base offset and leader epoch are written into the given buffers. A single batch for a
         ``disk`` topic is durable on return. Raises StorageFull with nothing changed.
+
+        Not ``together``: the batches are of one partition, and each stands for itself. They are
+        written at once, a crash may keep only the first of them, and there may be fewer offsets
+        than batches, but at least one: those beyond were not appended, and are to be given again.
         """
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:

@@ -149,7 +149,7 @@ def _find_segments(files: Files, partition: DiskPartition, now_ms: int) -> None:
             except DamagedLog:
                 break
             segment.dense = segment.dense and header.base_offset == segment.next_offset
-            segment.accept(header, header.base_offset, batch)
+            segment.accept(batch, header.base_offset)
             if header.epoch > epoch:
                 epoch = header.epoch
                 partition.epochs.append((epoch, header.base_offset))

@@ -22,9 +22,8 @@ def write_segment(
 ) -> None:
     """Write batches into a new segment that stands for offsets up to ``next_offset``; durable."""
     for batch in batches:
-        header = read_header(batch)
         segment.write(batch)
-        segment.accept(header, header.base_offset, batch)
+        segment.accept(batch, read_header(batch).base_offset)
     segment.next_offset = next_offset
     if segment.created:
         segment.save_index()

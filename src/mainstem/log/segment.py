@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mainstem.core.batch import CHECKED_FROM, HEADER_SIZE, BatchHeader, read_header
+from mainstem.core.batch import CHECKED_FROM, HEADER_SIZE, BatchHeader, read_header, read_span
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.core.records import events
@@ -133,6 +133,12 @@ class Segment:
         """Write a batch after the last; it counts only once it is accepted."""
         self._ready_file().pwrite(batch, self.size)
 
+    def clear_end(self) -> None:
+        """Take back durably what was written after the last batch and never counted."""
+        if self.created:
+            self.file.truncate(self.size)
+            self.file.sync()
+
     def reserve(self, length: int) -> None:
         """Make sure of the space for a batch that is written later."""
         self._ready_file().allocate(self.size, length)
@@ -162,13 +168,13 @@ class Segment:
             except DamagedLog:
                 index.full = True
 
-    def accept(self, header: BatchHeader, base_offset: int, batch: WritableBatch | bytes) -> None:
+    def accept(self, batch: WritableBatch | bytes, base_offset: int) -> None:
         """Count a batch that was written (or has its space reserved) as part of the segment."""
-        newest = header.max_timestamp
+        last_offset_delta, newest = read_span(batch)
         index = self._index or self.index
         index.add(base_offset, self.size, newest, memoryview(batch)[:COVERED])
-        self.size += header.size
-        self.next_offset = base_offset + header.last_offset_delta + 1
+        self.size += len(batch)
+        self.next_offset = base_offset + last_offset_delta + 1
         self.newest_ms = max(self.newest_ms, newest)
 
     def read(self, offset: int, limit: int, max_bytes: int) -> Slice:

@@ -91,11 +91,11 @@ class Upkeep:
         if self._thread is not None:
             self._thread.join()
 
-    def appended(self, partition: DiskPartition, size: int) -> None:
+    def appended(self, partition: DiskPartition, size: int, batches: int = 1) -> None:
         """Count what a checkpoint would save recovery from reading; under the lock."""
         self._dirty[partition.id] = partition
         self._bytes += size
-        self._batches += 1
+        self._batches += batches
 
     def changed(self, partition: DiskPartition) -> None:
         """Take note that the manifest is behind; under the lock."""
@@ -152,11 +152,11 @@ class Upkeep:
     def _keep_up(self, partition: DiskPartition | MemoryPartition, now_ms: int) -> None:
         settings = partition.settings
         if isinstance(partition, MemoryPartition):
-            if settings.retention_ms is not None:
+            if settings.expire_ms is not None:
                 with self._lock:
                     partition.expire(now_ms)
             return
-        if settings.segment_ms or settings.retention_ms or settings.retention_bytes:
+        if settings.segment_ms or settings.expire_ms or settings.expire_bytes:
             self._retain(partition, now_ms)
         if settings.compact:
             self._compact(partition, now_ms)
@@ -388,7 +388,7 @@ class Upkeep:
             # A segment that is still written to goes like the others once all of it is too old.
             if active.size and (aged or _too_old(active, settings, now_ms)):
                 partition.roll(now_ms)
-            if settings.retention_ms is None and settings.retention_bytes is None:
+            if settings.expire_ms is None and settings.expire_bytes is None:
                 return
             start = _retained_start(partition, now_ms)
             if start > partition.start:
@@ -496,7 +496,7 @@ def _retained_start(partition: DiskPartition, now_ms: int) -> int:
     for segment in partition.segments[:-1]:
         too_old = _too_old(segment, settings, now_ms)
         size -= segment.size
-        too_much = settings.retention_bytes is not None and size >= settings.retention_bytes
+        too_much = settings.expire_bytes is not None and size >= settings.expire_bytes
         # What readers cannot see yet was never theirs to lose.
         if not (too_old or too_much) or segment.next_offset > partition.tail:
             break
@@ -505,7 +505,7 @@ def _retained_start(partition: DiskPartition, now_ms: int) -> int:
 
 
 def _too_old(segment: Segment, settings: TopicSettings, now_ms: int) -> bool:
-    if settings.retention_ms is None:
+    if settings.expire_ms is None:
         return False
     newest_ms = segment.newest_ms if segment.newest_ms >= 0 else segment.created_ms
-    return newest_ms < now_ms - settings.retention_ms
+    return newest_ms < now_ms - settings.expire_ms

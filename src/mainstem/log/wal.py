@@ -38,7 +38,7 @@ _COUNT = struct.Struct(">H")
 _CHECK = struct.Struct(">I")
 _CHECK_AT = 8
 _ONE_PART = struct.Struct(">IIIxxxBQH20sqII?I")
-"""Frame, count and part of an APPEND entry with a single batch, which is nearly every entry."""
+"""Frame, count and part of an APPEND entry with a single part, which is nearly every entry."""
 
 
 class Kind(IntEnum):
@@ -69,7 +69,7 @@ _APPEND = int(Kind.APPEND)
 
 
 class Part(NamedTuple):
-    """One batch of an APPEND entry."""
+    """One batch of an APPEND entry, or several that follow one another and stand for themselves."""
 
     key: bytes
     """Topic id (16 bytes) and partition number (4 bytes)."""
@@ -194,18 +194,18 @@ class WriteAheadLog:
         self._pending_bytes += len(frame) + len(payload)
         self.sequence += 1
 
-    def add_batch(
-        self, key: bytes, base: int, generation: int, position: int, batch: Buffer
+    def add_batches(
+        self, key: bytes, base: int, generation: int, position: int, batches: Buffer
     ) -> None:
-        """Take an APPEND entry of one batch: the bytes that ``add`` makes, but quicker."""
-        size = len(batch)
+        """Take an APPEND entry of one part: the bytes that ``add`` makes, but quicker."""
+        size = len(batches)
         length = _COUNT.size + _PART.size + size
         place = (key, base, generation, position, True, size)
         head = bytearray(_ONE_PART.pack(_MAGIC, length, 0, _APPEND, self.sequence, 1, *place))
         seed = _seed(self._salt, self.used)
-        check = crc32c(batch, crc32c(memoryview(head)[_CHECKED_FROM:], seed))
+        check = crc32c(batches, crc32c(memoryview(head)[_CHECKED_FROM:], seed))
         _CHECK.pack_into(head, _CHECK_AT, check)
-        self._pending += (head, bytes(batch))
+        self._pending += (head, bytes(batches))
         self._pending_bytes += len(head) + size
         self.sequence += 1
 

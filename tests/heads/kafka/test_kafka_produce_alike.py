@@ -26,6 +26,19 @@ from mainstem.node.config import Config
 from mainstem.node.node import open_node
 
 BATCH = bytes(build([Event(b"value"), Event(b"other")], now_ms=1))
+FROM_PRODUCER = [
+    bytes(
+        build(
+            [Event(b"value")] * count,
+            now_ms=1,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=first,
+        )
+    )
+    for producer_id in (3, 4)
+    for first, count in ((0, 1), (1, 2), (3, 1), (4, 1))
+]
 NO_SUCH_ID = b"there is no such"
 DAMAGED = BATCH[:-1] + b"\xff"
 LIMITED = TopicSettings(durability=Durability.MEMORY, max_backlog=5, overload=Overload.DROP_NEWEST)
@@ -44,6 +57,7 @@ class Sent(NamedTuple):
     times: int
 
 
+records = st.sampled_from([BATCH, BATCH, BATCH, DAMAGED, None, *FROM_PRODUCER])
 requests = st.builds(
     Sent,
     version=st.sampled_from([3, 4, 5, 8, 9, 10, 12, 13]),
@@ -51,7 +65,7 @@ requests = st.builds(
     topic=st.sampled_from(["plain", "limited", "holding", "unknown", "n" * 130]),
     acks=st.sampled_from([-1, -1, 1, 0, 2]),
     partitions=st.lists(
-        st.tuples(st.sampled_from([0, 0, 1, 7]), st.sampled_from([BATCH, BATCH, DAMAGED, None])),
+        st.tuples(st.sampled_from([0, 0, 1, 7]), records),
         min_size=1,
         max_size=2,
     ).map(tuple),
@@ -90,11 +104,30 @@ class Server:
         answer = b"".join(piece for piece in found if isinstance(piece, bytes))
         return answer.replace(topic_id, NO_SUCH_ID)
 
+    def answers(self, frames: Sequence[bytes]) -> bytes:
+        """Return all answers to requests that come in one read; those there are."""
+        if not self._remembers:
+            self._conversation = KafkaConversation(self._service, "peer")
+        view = memoryview(bytearray(b"".join(frames)))
+        found = b""
+        while size := self._conversation.frame_size(view):
+            run = self._conversation.handle_run(view)
+            answer, size = run or (self._conversation.handle(view[:size]), size)
+            if not isinstance(answer, Later):
+                found += b"".join(piece for piece in answer if isinstance(piece, bytes))
+            view = view[size:]
+        return found
+
     def told(self) -> tuple[object, ...]:
         """Return what it counted."""
         counts = self._service.counts
         overload = [self._node.broker.counters(name) for name in ("limited", "holding")]
         return counts.requests, counts.errors, counts.produced_events, overload
+
+    def stored(self) -> list[bytes]:
+        """Return what the partitions of the busiest topic hold."""
+        broker = self._node.broker
+        return [bytes(broker.read("plain", number, 0, 1 << 20).tobytes()) for number in (0, 1)]
 
     def close(self) -> None:
         self._node.close()
@@ -126,6 +159,40 @@ async def answers(sent: Sequence[Sent]) -> None:
     finally:
         one.close()
         other.close()
+
+
+async def answers_at_once(sent: Sequence[Sent]) -> None:
+    one, other = Server(remembers=True), Server(remembers=False)
+    try:
+        frames = [
+            frame_of(each, NO_SUCH_ID, number)
+            for number, each in enumerate(each for each in sent for _ in range(each.times))
+        ]
+
+        at_once = one.answers(frames)
+
+        assert at_once == b"".join(other.answers([frame]) for frame in frames)
+        assert one.told() == other.told()
+        assert one.stored() == other.stored()
+    finally:
+        one.close()
+        other.close()
+
+
+@given(st.lists(requests, min_size=1, max_size=6))
+@settings(max_examples=60)
+def test_requests_are_answered_alike_whether_they_come_in_one_read_or_one_by_one(
+    sent: list[Sent],
+) -> None:
+    asyncio.run(answers_at_once(sent))
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 0, 1, 7]), records), min_size=3, max_size=12))
+@settings(max_examples=60)
+def test_so_are_those_of_a_busy_producer(batches: list[tuple[int, bytes | None]]) -> None:
+    sent = [Sent(10, "me", "plain", -1, (each,), b"", 1) for each in [(0, BATCH)] * 2 + batches]
+
+    asyncio.run(answers_at_once(sent))
 
 
 @given(st.lists(requests, min_size=1, max_size=6))

@@ -73,6 +73,10 @@ class KafkaConversation:
             served.answer(asked, request.body, reply)
         return later if later.answer is None or later.failed else later.answer
 
+    def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
+        """Carry out the produce requests that begin here, if they are like those before them."""
+        return None if self._service.draining else self._produce_alike.take(view)
+
     def close(self) -> None:
         """Stop waiting on behalf of a client that has gone."""
         for give_up in list(self._waiting):

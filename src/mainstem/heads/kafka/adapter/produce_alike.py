@@ -3,12 +3,16 @@
 How this works: a producer's requests for one topic differ in nothing but their correlation id, the
 partition and the records, and so do the answers. Once two requests in a row were for the same topic
 and for one partition, the bytes in between are remembered. A request that has the same bytes there
-is not decoded, and its answer is not encoded: the rest of both is known. Everything else (another
-topic, several partitions, a transaction, no answer wanted) takes the long way, through ``produce``.
+is not decoded, and its answer is not encoded: the rest of both is known. Those that came in one
+read are carried out together, so that the log writes once for each partition, and their answers
+leave together. Everything else (another topic, several partitions, a transaction, no answer wanted)
+takes the long way, through ``produce``.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 
+from mainstem.broker.arrivals import Arrived, Outcome
 from mainstem.broker.overload import Held
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.heads.kafka.adapter import produce
@@ -23,78 +27,124 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
 )
 from mainstem.heads.kafka.primitives import read_uvarint
-from mainstem.heads.shape import Answer, Later
+from mainstem.heads.shape import Answer, Later, Piece
 from mainstem.log.port import Durable
 
+MOST_TOGETHER = 128
+"""Others have their turn after so many."""
 _FIRST = 5
 """The first version that tells where the log starts."""
-_KEY_AND_VERSION = slice(4, 8)
-_CLIENT_AT = 12
 _INT16, _INT32 = Struct(">h"), Struct(">i")
-_HEAD = Struct(">ii")
 _PRODUCED = Struct(">ihqqq")
 """Partition, error code, base offset, append time, start of the log."""
 _NO_TAGS = b"\0\0\0"
 """Of the partition, the topic and the request."""
 _MARK = (-2, 0, -2, -1, -2)
+_UVARINT_BYTES = 5
+
+_Asked = tuple[int, int]
+"""Correlation id and partition."""
+_Batch = tuple[int, memoryview]
+"""Partition and records."""
 
 
 class _Shape:
     """What requests for one topic have in common, and their answers."""
 
     __slots__ = (
+        "_after",
+        "_answer",
+        "_answer_size",
+        "_before",
         "_flexible",
+        "_head",
         "_key",
+        "_max_bytes",
         "_prefix",
-        "after",
-        "before",
         "header",
-        "partition_at",
-        "size",
         "topic",
         "topic_id",
     )
 
-    def __init__(self, header: RequestHeader, request: ProduceRequest) -> None:
+    def __init__(self, header: RequestHeader, request: ProduceRequest, max_bytes: int) -> None:
         self.header = header
+        self._max_bytes = max_bytes
         self._key = _INT16.pack(header.api_key) + _INT16.pack(header.api_version)
         self.topic = request.topic_data[0].name
         """Empty if it is named by its id."""
         self.topic_id = request.topic_data[0].topic_id
         self._flexible = PRODUCE.flexible(header.api_version)
         self._prefix = _prefix(header, request, self._flexible)
-        self.partition_at = _CLIENT_AT + len(self._prefix)
+        self._head = Struct(f">i4si{len(self._prefix)}si")
         marked = ProducedPartition(*_MARK)
         answer = encode_response(header.api_key, header.api_version, 0, self.body(marked))
         whole = b"".join(piece for piece in answer if isinstance(piece, bytes))
-        before, _, self.after = whole.partition(_PRODUCED.pack(*_MARK))
-        self.size = len(whole) - _INT32.size
-        self.before = before[_HEAD.size :]
+        before, _, self._after = whole.partition(_PRODUCED.pack(*_MARK))
+        self._before = before[2 * _INT32.size :]
+        self._answer_size = len(whole) - _INT32.size
+        self._answer = Struct(f">ii{len(self._before)}sihqqq{len(self._after)}s")
 
     def body(self, partition: ProducedPartition) -> ProduceResponse:
         """Return the answer to a request, before it is encoded."""
         return ProduceResponse((ProducedTopic(self.topic_id, self.topic, (partition,)),))
 
-    def records(self, frame: memoryview) -> memoryview | None:
-        """Return the records of a request if it is of this shape."""
-        if frame[_KEY_AND_VERSION] != self._key:
+    def request_at(self, view: memoryview, at: int) -> tuple[int, int, memoryview, int] | None:
+        """Return correlation id, partition, records and end of a request of this shape."""
+        head = self._head
+        begin = at + head.size
+        if begin + _UVARINT_BYTES > len(view):
             return None
-        at = self.partition_at
-        if frame[_CLIENT_AT:at] != self._prefix:
+        length, key, correlation_id, prefix, partition = head.unpack_from(view, at)
+        end = at + _INT32.size + length
+        if (
+            prefix != self._prefix
+            or key != self._key
+            or end > len(view)
+            or length > self._max_bytes
+        ):
             return None
-        begin = at + _INT32.size
-        if not self._flexible:
-            return _sized(frame, begin)
-        try:
-            length, begin = read_uvarint(frame, begin)
-        except (IndexError, ValueError):
+        stop = end
+        if self._flexible:
+            try:
+                size, begin = read_uvarint(view, begin)
+            except ValueError:
+                return None
+            size -= 1
+            stop -= len(_NO_TAGS)
+            if view[stop:end] != _NO_TAGS:
+                return None
+        else:
+            (size,) = _INT32.unpack_from(view, begin)
+            begin += _INT32.size
+        if size <= 0 or begin + size != stop:
             return None
-        end = begin + length - 1
-        return frame[begin:end] if length > 1 and bytes(frame[end:]) == _NO_TAGS else None
+        return correlation_id, partition, view[begin:stop], end
+
+    def answer(self, asked: _Asked, arrived: Arrived) -> bytes:
+        """Return the answer to a request that was carried out."""
+        return self._answer.pack(
+            self._answer_size,
+            asked[0],
+            self._before,
+            asked[1],
+            0,
+            arrived.offset,
+            arrived.appended_ms,
+            arrived.start,
+            self._after,
+        )
 
 
-_Waiting = tuple[Later, bytes, _Shape, int]
-"""An answer, and the partition that it is about."""
+class _Pending:
+    """Requests that are answered together, once everything they appended is durable."""
+
+    __slots__ = ("asked", "later", "outcomes", "shape")
+
+    def __init__(self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[Outcome]) -> None:
+        self.later = Later()
+        self.shape = shape
+        self.asked = asked
+        self.outcomes = outcomes
 
 
 class ProduceAlike:
@@ -107,8 +157,8 @@ class ProduceAlike:
         self._last: tuple[int, str | None, str, bytes] | None = None
         self._shape: _Shape | None = None
         self._durable: Durable | None = None
-        self._gathered: list[_Waiting] | None = None
-        """What is answered when that is decided."""
+        self._gathered: list[_Pending] | None = None
+        """What is looked at when that is decided."""
 
     def learn(self, header: RequestHeader, request: ProduceRequest) -> None:
         """Look at a request that took the long way."""
@@ -124,7 +174,25 @@ class ProduceAlike:
             and request.acks in (-1, 1)
             and request.transactional_id is None
         ):
-            self._shape = _Shape(header, request)
+            self._shape = _Shape(header, request, self._service.settings.max_frame_bytes)
+
+    def take(self, view: memoryview) -> tuple[Answer | Later, int] | None:
+        """Carry out the requests at the beginning that are like the last one; None if not several.
+
+        Nor if one of them may have to wait for room, or is stored in another way than it comes.
+        """
+        shape = self._shape
+        if shape is None:
+            return None
+        asked: list[_Asked] = []
+        batches: list[_Batch] = []
+        at = 0
+        while len(asked) < MOST_TOGETHER and (found := shape.request_at(view, at)) is not None:
+            correlation_id, partition, records, at = found
+            asked.append((correlation_id, partition))
+            batches.append((partition, records))
+        done = None if len(asked) < 2 else self._carry_out(shape, asked, batches)
+        return None if done is None else (done, at)
 
     def answer(self, frame: memoryview) -> Answer | Later | Held | None:
         """Carry out a request that is like the last one; None if it is not.
@@ -132,36 +200,51 @@ class ProduceAlike:
         Held if it has to wait for room: nothing was appended, and the long way goes on from there.
         """
         shape = self._shape
-        records = None if shape is None else shape.records(frame)
-        if shape is None or records is None:
+        found = None if shape is None else shape.request_at(frame, 0)
+        if shape is None or found is None or found[3] != len(frame):
             return None
-        (partition,) = _INT32.unpack_from(frame, shape.partition_at)
-        (correlation_id,) = _INT32.unpack_from(frame, 8)
-        service = self._service
+        correlation_id, partition, records, _ = found
+        asked = ((correlation_id, partition),)
+        batches = ((partition, records),)
+        done = self._carry_out(shape, asked, batches)
+        return self._carry_out_in_turn(shape, asked, batches) if done is None else done
+
+    def _carry_out(
+        self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
+    ) -> Answer | Later | None:
+        """Append to a topic that takes everything at once; None if there is no such topic."""
         try:
             topic = shape.topic or self._name(shape.topic_id)
-            published = service.broker.append_batch(
+            joins = produce.joins(shape.header)
+            outcomes = self._service.broker.append_arrived(topic, batches, joins=joins)
+        except UnknownTopic:
+            return None
+        if outcomes is None:
+            return None
+        return self._answered(shape, asked, batches, outcomes)
+
+    def _carry_out_in_turn(
+        self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
+    ) -> Answer | Later | Held | None:
+        """Append one batch to a topic that may have no room, or stores it in another way."""
+        broker, (partition, records) = self._service.broker, batches[0]
+        outcome: Outcome
+        try:
+            topic = shape.topic or self._name(shape.topic_id)
+            published = broker.append_batch(
                 topic, partition, records, joins=produce.joins(shape.header)
             )
+            if isinstance(published, Held):
+                return published
+            start = broker.bounds(topic, partition).start
+            offset, durable = published.offsets[0], published.durable
+            appended_ms = published.appended_ms
+            outcome = Arrived(offset, durable, published.count, start, appended_ms)
         except UnknownTopic:
             return None
         except MainstemError as error:
-            service.counts.requests[PRODUCE.key] += 1
-            return self._refused(shape, correlation_id, partition, error)
-        if isinstance(published, Held):
-            return published
-        service.counts.requests[PRODUCE.key] += 1
-        produce.count(service.counts, published, len(records))
-        start = service.broker.bounds(topic, partition).start
-        answer = (
-            _HEAD.pack(shape.size, correlation_id)
-            + shape.before
-            + _PRODUCED.pack(partition, 0, published.offsets[0], -1, start)
-            + shape.after
-        )
-        if published.durable.done:
-            return (answer,)
-        return self._later(shape, published.durable, answer, partition)
+            outcome = error
+        return self._answered(shape, asked, batches, (outcome,))
 
     def _name(self, topic_id: bytes) -> str:
         found = name_of(self._service, topic_id)
@@ -169,39 +252,78 @@ class ProduceAlike:
             raise UnknownTopic(topic_id.hex())
         return found
 
-    def _later(self, shape: _Shape, durable: Durable, answer: bytes, partition: int) -> Later:
-        """Answer when the batch is durable, with all others that become so at the same time."""
-        gathered = self._gathered
-        if gathered is None or durable is not self._durable:
-            gathered = []
-            self._durable, self._gathered = durable, gathered
-            self._await(durable, gathered)
-        later = Later()
-        gathered.append((later, answer, shape, partition))
-        return later
+    def _answered(
+        self,
+        shape: _Shape,
+        asked: Sequence[_Asked],
+        batches: Sequence[_Batch],
+        outcomes: Sequence[Outcome],
+    ) -> Answer | Later:
+        """Answer when everything is durable, with all others that become so at the same time."""
+        counts = self._service.counts
+        counts.requests[PRODUCE.key] += len(asked)
+        waits = None
+        for (_, records), outcome in zip(batches, outcomes, strict=True):
+            if isinstance(outcome, Arrived):
+                counts.produced_batches += 1
+                counts.produced_events += outcome.events
+                counts.produced_bytes += len(records)
+                if waits is None and not outcome.durable.done:
+                    waits = outcome.durable
+        if waits is None:
+            return self._encoded(shape, asked, outcomes)
+        pending = _Pending(shape, asked, outcomes)
+        self._await(waits, pending)
+        return pending.later
 
-    def _await(self, durable: Durable, gathered: list[_Waiting]) -> None:
-        def decided(error: MainstemError | None) -> None:
-            self._service.on_loop(lambda: self._settle(gathered, error))
+    def _gather(self, pending: _Pending) -> bool:
+        """Wait for what is not decided yet, if there is anything."""
+        for outcome in pending.outcomes:
+            if isinstance(outcome, Arrived) and not outcome.durable.done:
+                self._await(outcome.durable, pending)
+                return True
+        return False
+
+    def _await(self, durable: Durable, pending: _Pending) -> None:
+        gathered = self._gathered
+        if gathered is not None and durable is self._durable:
+            gathered.append(pending)
+            return
+        gathered = self._gathered = [pending]
+        self._durable = durable
+
+        def decided(_: MainstemError | None) -> None:
+            self._service.on_loop(lambda: self._settle(gathered))
 
         durable.then(decided)
 
-    def _settle(self, gathered: list[_Waiting], error: MainstemError | None) -> None:
-        for later, answer, shape, partition in gathered:
-            if error is None:
-                later.settle((answer,))
-            else:
-                (correlation_id,) = _INT32.unpack_from(answer, 4)
-                later.settle(self._refused(shape, correlation_id, partition, error))
-        gathered.clear()
+    def _settle(self, gathered: list[_Pending]) -> None:
+        if gathered is self._gathered:
+            self._gathered = self._durable = None
+        for pending in gathered:
+            if not self._gather(pending):
+                answer = self._encoded(pending.shape, pending.asked, pending.outcomes)
+                pending.later.settle(answer)
 
-    def _refused(
-        self, shape: _Shape, correlation_id: int, partition: int, error: MainstemError
+    def _encoded(
+        self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[Outcome]
     ) -> Answer:
+        pieces: list[Piece] = []
+        for each, outcome in zip(asked, outcomes, strict=True):
+            try:
+                if not isinstance(outcome, Arrived):
+                    raise outcome
+                outcome.durable.wait(0)
+                pieces.append(shape.answer(each, outcome))
+            except MainstemError as error:
+                pieces += self._refused(shape, each, error)
+        return pieces
+
+    def _refused(self, shape: _Shape, asked: _Asked, error: MainstemError) -> Answer:
         header = shape.header
-        body = shape.body(produce.refused(header, partition, error))
+        body = shape.body(produce.refused(header, asked[1], error))
         self._service.counts.answered(header.api_key, header.api_version, body)
-        return encode_response(header.api_key, header.api_version, correlation_id, body)
+        return encode_response(header.api_key, header.api_version, asked[0], body)
 
 
 def _prefix(header: RequestHeader, request: ProduceRequest, flexible: bool) -> bytes:
@@ -219,12 +341,3 @@ def _prefix(header: RequestHeader, request: ProduceRequest, flexible: bool) -> b
     if header.api_version >= produce.BY_ID:
         named = request.topic_data[0].topic_id
     return head + b"\0\0" + acks + timeout + b"\2" + named + b"\2"
-
-
-def _sized(frame: memoryview, at: int) -> memoryview | None:
-    """Return the records after their length, None unless the request ends with them."""
-    begin = at + _INT32.size
-    if begin > len(frame):
-        return None
-    (length,) = _INT32.unpack_from(frame, at)
-    return frame[begin:] if length > 0 and begin + length == len(frame) else None
