@@ -8,6 +8,7 @@ brings its jars from Maven, as .ci/run does.
 import shutil
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -47,28 +48,39 @@ def missing() -> str:
 class ApacheKafka:
     """A server; its data and settings are in ``directory``."""
 
-    def __init__(self, directory: Path, heap: str = "512m") -> None:
+    def __init__(self, directory: Path, options: Sequence[str] = ("-Xms512m", "-Xmx512m")) -> None:
         self._directory = directory
-        self._java = ["java", f"-Xms{heap}", f"-Xmx{heap}", "-cp", f"{JARS}/*"]
+        self._java = ["java", *options, "-cp", f"{JARS}/*"]
+        self._settings = directory / "server.properties"
         self.address = ""
         self.pid = 0
 
-    def start(self) -> None:
-        """Start the process, and wait until it answers."""
+    @staticmethod
+    def version() -> str:
+        """Return the version of the jars."""
+        (jar,) = JARS.glob("kafka_*.jar")
+        return jar.stem.rpartition("-")[2]
+
+    def format(self) -> None:
+        """Make its directory, which ``start`` does if it was not done before."""
         broker, controller = _free_port(), _free_port()
         self._directory.mkdir(parents=True, exist_ok=True)
-        settings = self._directory / "server.properties"
         data = self._directory / "data"
-        settings.write_text(_SETTINGS.format(broker=broker, controller=controller, data=data))
-        output = self._directory / "output"
+        self._settings.write_text(_SETTINGS.format(broker=broker, controller=controller, data=data))
         formatted = [*self._java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c"]
-        subprocess.run([*formatted, str(settings)], check=True, capture_output=True)
+        subprocess.run([*formatted, str(self._settings)], check=True, capture_output=True)
+        self.address = f"127.0.0.1:{broker}"
+
+    def start(self) -> None:
+        """Start the process, and wait until it answers."""
+        if not self.address:
+            self.format()
+        output = self._directory / "output"
         with output.open("w") as said:
             self._process = subprocess.Popen(
-                [*self._java, "kafka.Kafka", str(settings)], stdout=said, stderr=said
+                [*self._java, "kafka.Kafka", str(self._settings)], stdout=said, stderr=said
             )
         self.pid = self._process.pid
-        self.address = f"127.0.0.1:{broker}"
         try:
             AdminClient({"bootstrap.servers": self.address, "log_level": 0}).list_topics(
                 timeout=PATIENCE_S

@@ -2,6 +2,7 @@
 
     python -m bench.kafka             measure, and write docs/benchmarks/kafka.md and kafka.svg
     python -m bench.kafka --quick     seconds, tiny numbers; prints, and writes nothing
+    python -m bench.kafka.beside      the same clients beside Apache Kafka
 
 Every system is a process (``systems.py``), and so is the load (``load.py``). To add a system, write
 its class there and give it its turn in ``measuring.py``.
@@ -31,7 +32,7 @@ def measure(directory: Path, plan: Plan) -> Figures:
     ready = ready_ms(directory, plan.starts)
     bench = Bench(directory, plan)
     with ExitStack() as stack:
-        stack.callback(bench.load.stop)
+        stack.callback(bench.taking.load.stop)
         for system in (bench.disk, bench.fsync, bench.sink, bench.synced_sink):
             stack.enter_context(started(system))
         idle = bench.disk.usage.memory_mb

@@ -66,6 +66,49 @@ class Figures(msgspec.Struct):
     processes: list[Process] = []
 
 
+class Taking:
+    """Takes figures of one system at a time, with one process of load."""
+
+    def __init__(self, load: Load) -> None:
+        self.load = load
+
+    def fill(self, system: System, cell: Cell, taken: Taken) -> None:
+        """Produce to a new topic."""
+        system.create(cell.topic, cell.partitions)
+        self._do(system, cell, {"do": "produce", "settings": cell.settings}, taken)
+
+    def read(self, system: System, cell: Cell, readers: int, taken: Taken) -> None:
+        """Read a topic from its start, with many readers at once."""
+        self._do(system, cell, {"do": "consume", "readers": readers}, taken)
+
+    def pace(self, system: System, reader: Load, topic: str, plan: Plan, delay: Delay) -> None:
+        """Send at a steady rate to a new topic, and take how old events are when they come."""
+        system.create(topic, 1)
+        events = plan.rate * plan.seconds
+        job: Job = {"address": system.address, "topic": topic, "rate": plan.rate}
+        job |= {"size": plan.pace.size, "settings": plan.pace.settings}
+        reader.begin(job | {"do": "tail", "events": events, "settings": {}})
+        self.load.begin(job | {"do": "pace", "events": events})
+        reader.line()
+        self.load.line()
+        found = reader.line()
+        delay.p50_ms.append(found["p50_ms"])
+        delay.p99_ms.append(found["p99_ms"])
+        delay.highest_ms.append(found["highest_ms"])
+        system.delete(topic)
+
+    def _do(self, system: System, cell: Cell, job: Job, taken: Taken) -> None:
+        before = system.usage
+        given = {"address": system.address, "topic": cell.topic, "size": cell.size}
+        counts = {"events": cell.events, "partitions": cell.partitions}
+        found = self.load.do(given | counts | job)
+        readers = job.get("readers", 1)
+        assert isinstance(readers, int)
+        taken.per_second.append(cell.events * readers / found["seconds"])
+        taken.client_cpu_s.append(found["cpu_s"])
+        taken.broker_cpu_s.append(system.usage.cpu_s - before.cpu_s)
+
+
 class Bench:
     """The processes that take part in a run."""
 
@@ -76,7 +119,7 @@ class Bench:
         self.fsync = Mainstem(directory / "fsync", "fsync")
         self.sink = Sink(directory / "sink")
         self.synced_sink = Sink(directory / "synced-sink", "--sync", name="raw, synced")
-        self.load = Load()
+        self.taking = Taking(Load())
 
     def produce(self) -> Iterator[Compared]:
         """Produce everything to every system."""
@@ -85,9 +128,9 @@ class Bench:
             rows = [Compared("produce", system.name, cell) for system, _ in pairs]
             for _ in range(self._plan.rounds):
                 for row, (system, sink) in zip(rows, pairs, strict=True):
-                    self._fill(system, cell, row.ours)
+                    self.taking.fill(system, cell, row.ours)
                     system.delete(cell.topic)
-                    self._fill(sink, cell, row.raw)
+                    self.taking.fill(sink, cell, row.raw)
             yield from rows
 
     def consume(self) -> Iterator[Compared]:
@@ -105,51 +148,20 @@ class Bench:
         with started(relay), loading() as reader:
             for number in range(self._plan.rounds):
                 for system, delay in zip(systems, found, strict=True):
-                    self._pace(system, reader, f"pace-{number}-1", delay)
+                    self.taking.pace(system, reader, f"pace-{number}-1", self._plan, delay)
         yield from found
-
-    def _fill(self, system: System, cell: Cell, taken: Taken) -> None:
-        system.create(cell.topic, cell.partitions)
-        self._do(system, cell, {"do": "produce", "settings": cell.settings}, taken)
 
     def _read(self, cell: Cell, what: str, readers: int) -> Compared:
         row = Compared(what, self.disk.name, cell, readers)
-        self._fill(self.disk, cell, Taken())
+        self.taking.fill(self.disk, cell, Taken())
         segments = map(str, self.disk.segments(cell.topic, cell.partitions))
         sink = Sink(self._directory / "read", "--segments", *segments)
         with started(sink):
             for _ in range(self._plan.rounds):
-                for system, taken in ((self.disk, row.ours), (sink, row.raw)):
-                    self._do(system, cell, {"do": "consume", "readers": readers}, taken)
+                self.taking.read(self.disk, cell, readers, row.ours)
+                self.taking.read(sink, cell, readers, row.raw)
         self.disk.delete(cell.topic)
         return row
-
-    def _do(self, system: System, cell: Cell, job: Job, taken: Taken) -> None:
-        before = system.usage
-        given = {"address": system.address, "topic": cell.topic, "size": cell.size}
-        counts = {"events": cell.events, "partitions": cell.partitions}
-        found = self.load.do(given | counts | job)
-        readers = job.get("readers", 1)
-        assert isinstance(readers, int)
-        taken.per_second.append(cell.events * readers / found["seconds"])
-        taken.client_cpu_s.append(found["cpu_s"])
-        taken.broker_cpu_s.append(system.usage.cpu_s - before.cpu_s)
-
-    def _pace(self, system: System, reader: Load, topic: str, delay: Delay) -> None:
-        plan, cell = self._plan, self._plan.pace
-        system.create(topic, 1)
-        events = plan.rate * plan.seconds
-        job: Job = {"address": system.address, "topic": topic, "rate": plan.rate}
-        job |= {"size": cell.size, "settings": cell.settings}
-        reader.begin(job | {"do": "tail", "events": events, "settings": {}})
-        self.load.begin(job | {"do": "pace", "events": events})
-        reader.line()
-        self.load.line()
-        found = reader.line()
-        delay.p50_ms.append(found["p50_ms"])
-        delay.p99_ms.append(found["p99_ms"])
-        delay.highest_ms.append(found["highest_ms"])
-        system.delete(topic)
 
 
 @contextmanager

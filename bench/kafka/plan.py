@@ -55,11 +55,13 @@ class Plan(msgspec.Struct, frozen=True):
     starts: int
 
 
-def _cells(events: dict[int, int], partitions: tuple[int, ...]) -> tuple[Cell, ...]:
+def _cells(
+    events: dict[int, int], partitions: tuple[int, ...], ways: tuple[Way, ...] = WAYS
+) -> tuple[Cell, ...]:
     return tuple(
         Cell(size, way, number, max(200, round(count * way.share)))
         for size, count in events.items()
-        for way in WAYS
+        for way in ways
         for number in partitions
     )
 
@@ -73,6 +75,16 @@ FULL = Plan(
     rate=1000,
     seconds=4,
     starts=5,
+)
+PEERS = Plan(
+    rounds=3,
+    cells=_cells({100: 250_000, 1000: 80_000}, (1, 100), (DEFAULTS, JAVA, SINGLE)),
+    fan_out=Cell(1000, DEFAULTS, 1, 10_000),
+    readers=50,
+    pace=Cell(100, Way("one by one", {"linger.ms": 0}), 1, 0),
+    rate=1000,
+    seconds=4,
+    starts=3,
 )
 QUICK = Plan(
     rounds=1,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from bench.apache_kafka import ApacheKafka
 from bench.kafka.processes import Usage
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -98,6 +99,51 @@ class Mainstem:
         topic_id = b64decode(f"{asked[topic].result(PATIENCE_S).topic_id}==", altchars=b"-_").hex()
         partitions_of = self._directory / "partitions"
         return [partitions_of / f"{topic_id}-{number}" for number in range(partitions)]
+
+
+class Kafka:
+    """Apache Kafka with the options of its own start script; each topic synced, or not.
+
+    With ``flush.messages=1`` it syncs before it acknowledges, as mainstem does by default.
+    """
+
+    OPTIONS = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+
+    def __init__(self, server: ApacheKafka, *, synced: bool) -> None:
+        self.name = "Apache Kafka, synced" if synced else "Apache Kafka"
+        self.server = server
+        self._settings = {"flush.messages": "1"} if synced else {}
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return self.server.address
+
+    @property
+    def usage(self) -> Usage:
+        """What the process has taken so far."""
+        return Usage.of(self.server.pid)
+
+    def start(self) -> None:
+        """Connect to the server, which runs already."""
+        self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
+
+    def stop(self) -> None:
+        """Do nothing: the server is shared."""
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Make a topic to produce to."""
+        wanted = NewTopic(topic, num_partitions=partitions, config=self._settings)
+        self._admin.create_topics([wanted])[topic].result(PATIENCE_S)
+
+    def delete(self, topic: str) -> None:
+        """Take it away again, and wait until it is gone."""
+        self._admin.delete_topics([topic])[topic].result(PATIENCE_S)
+        until = time.monotonic() + PATIENCE_S
+        while topic in self._admin.list_topics(timeout=PATIENCE_S).topics:
+            if time.monotonic() > until:
+                raise SystemExit(f"{self.name} does not delete {topic}")
+            time.sleep(0.01)
 
 
 class Sink:
