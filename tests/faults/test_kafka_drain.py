@@ -19,6 +19,11 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetCommitRequest,
     OffsetCommitResponse,
 )
+from mainstem.heads.kafka.messages.consumer_groups import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from mainstem.heads.kafka.messages.fetch import FETCH, FetchResponse
 from mainstem.heads.kafka.messages.membership import (
     HEARTBEAT,
@@ -33,6 +38,11 @@ from mainstem.heads.kafka.messages.membership import (
     SyncGroupResponse,
 )
 from mainstem.heads.kafka.messages.produce import PRODUCE, ProduceResponse
+from mainstem.heads.kafka.messages.share_groups import (
+    SHARE_GROUP_HEARTBEAT,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from mainstem.heads.kafka.messages.topics import (
     CREATE_TOPICS,
     CreateConfig,
@@ -135,6 +145,14 @@ def test_what_comes_while_the_server_stops_is_told_to_come_again_or_done_for_goo
         member = member_of(peer, "g")
         poll = request(FETCH, 12, fetching("t", 1, max_wait_ms=NEVER))
         place = CommitTopic(name="t", partitions=(CommitPartition(0, committed_offset=1),))
+        newcomer = ConsumerGroupHeartbeatRequest(
+            "new",
+            "m",
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=("t",),
+            topic_partitions=(),
+        )
+        sharer = ShareGroupHeartbeatRequest("shared", "m", subscribed_topic_names=("t",))
         fetches = 'mainstem_kafka_requests_total{api="Fetch"}'
         peer.send(poll * (MAX_UNANSWERED - 1))
         until(lambda: server.metric(fetches) == MAX_UNANSWERED - 1)
@@ -145,6 +163,8 @@ def test_what_comes_while_the_server_stops_is_told_to_come_again_or_done_for_goo
             request(JOIN_GROUP, 3, joining("other")),
             request(SYNC_GROUP, 3, SyncGroupRequest(*member)),
             request(HEARTBEAT, 3, HeartbeatRequest(*member)),
+            request(CONSUMER_GROUP_HEARTBEAT, 1, newcomer),
+            request(SHARE_GROUP_HEARTBEAT, 1, sharer),
             request(OFFSET_COMMIT, 8, OffsetCommitRequest("h", topics=(place,))),
             request(FETCH, 12, fetching("t", 1, max_wait_ms=NEVER)),
         ]
@@ -161,6 +181,10 @@ def test_what_comes_while_the_server_stops_is_told_to_come_again_or_done_for_goo
         assert Code(peer.answer(JOIN_GROUP, 3, JoinGroupResponse).error_code) is again
         assert Code(peer.answer(SYNC_GROUP, 3, SyncGroupResponse).error_code) is again
         assert Code(peer.answer(HEARTBEAT, 3, HeartbeatResponse).error_code) is again
+        heard = peer.answer(CONSUMER_GROUP_HEARTBEAT, 1, ConsumerGroupHeartbeatResponse)
+        assert Code(heard.error_code) is again
+        shared = peer.answer(SHARE_GROUP_HEARTBEAT, 1, ShareGroupHeartbeatResponse)
+        assert Code(shared.error_code) is again
         committed = peer.answer(OFFSET_COMMIT, 8, OffsetCommitResponse)
         assert committed.topics[0].partitions[0].error_code == 0
         fetched = peer.answer(FETCH, 12, FetchResponse).responses[0].partitions[0]

@@ -54,6 +54,29 @@ TAIL = """
   `INCONSISTENT_GROUP_PROTOCOL`). DescribeGroups does not find consumer groups, as with Kafka.
   Members show themselves every second (`consumer.heartbeat.interval.ms` of the group; 5 with
   Kafka), in groups of more than a thousand less often.
+
+## What is limited
+Every limit named here is a [setting](settings.md).
+- A frame over `kafka.max_frame_bytes`, or one that is no request, ends its connection; the log of
+  the server names the peer and the reason. So does a request that is not served.
+- 512 requests of a connection may be unanswered; more are read when those are answered. A peer that
+  does not read its answers is not read from, and given up after `kafka.silence_ms`; so is one whose
+  machine has gone without a word.
+- Frames that are not whole yet have 32 MiB of memory together, or one frame, if it is larger. A
+  peer that does not go on with its frame for ten seconds while others wait for that memory is cut
+  off.
+- Connections over `kafka.max_connections` are closed at once. Where the system has no more file
+  descriptors, those connected are served, and others wait.
+- Topics and partitions over `topics.max_topics` and `topics.max_partitions` are refused with
+  `INVALID_CONFIG`, members over `groups.max_members` with `GROUP_MAX_SIZE_REACHED`, fetches over
+  `kafka.max_fetch_partitions` with `INVALID_REQUEST`, transactional ids over `transactions.max_ids`
+  with `INVALID_CONFIG`. 4,096 bytes may stand beside a committed offset.
+- A server told to stop (SIGTERM) answers what it was asked: fetches with what there is, produce
+  with `NOT_LEADER_OR_FOLLOWER`, members of groups with `COORDINATOR_NOT_AVAILABLE`; clients try
+  again.
+- A disk that is full or fails is `KAFKA_STORAGE_ERROR` for producers, and
+  `COORDINATOR_NOT_AVAILABLE` for groups and transactions. A full one heals when there is space;
+  after a sync that failed nothing more is acknowledged until the server is started anew.
 """
 
 
