@@ -1,0 +1,284 @@
+"""ConsumerGroupHeartbeat and what goes with it, in forms that no client library sends."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.heads.kafka.attack import Peer, produce, served
+
+from mainstem.core.event import Event
+from mainstem.core.records import build
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.codec import decode_blob, encode_blob
+from mainstem.heads.kafka.messages.commits import (
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+    CommitPartition,
+    CommitTopic,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopic,
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from mainstem.heads.kafka.messages.consumer_groups import (
+    CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    OwnedPartitions,
+)
+from mainstem.heads.kafka.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from mainstem.heads.kafka.messages.groups import (
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from mainstem.heads.kafka.messages.membership import (
+    JOIN_GROUP,
+    SYNC_GROUP,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinProtocol,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from mainstem.heads.kafka.messages.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopicName,
+)
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Peer]:
+    """A client of a server that has the topics ``t`` and ``u``."""
+    with served(None) as address, Peer(address) as found:
+        for topic in "tu":
+            assert produce(found, topic, bytes(build([Event(b"v")], now_ms=1))).error_code == 0
+        yield found
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> str:
+    """A group named after the test."""
+    return str(request.node.name)[:200]
+
+
+def beat(peer: Peer, group: str, **said: object) -> ConsumerGroupHeartbeatResponse:
+    """Send a heartbeat; it joins unless something else is said."""
+    joining: dict[str, object] = {
+        "group_id": group,
+        "member_id": "me",
+        "rebalance_timeout_ms": 60_000,
+        "subscribed_topic_names": ("t",),
+        "topic_partitions": (),
+    }
+    body = ConsumerGroupHeartbeatRequest(**(joining | said))  # type: ignore[arg-type]
+    return peer.ask(CONSUMER_GROUP_HEARTBEAT, 1, body, ConsumerGroupHeartbeatResponse)
+
+
+def test_the_first_version_gives_out_ids(peer: Peer, group: str) -> None:
+    body = ConsumerGroupHeartbeatRequest(
+        group_id=group, rebalance_timeout_ms=1, subscribed_topic_names=("t",), topic_partitions=()
+    )
+
+    heard = peer.ask(CONSUMER_GROUP_HEARTBEAT, 0, body, ConsumerGroupHeartbeatResponse)
+
+    assert heard.member_id
+    assert heard.member_epoch == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"group_id": ""},
+        {"member_id": ""},
+        {"instance_id": ""},
+        {"rack_id": ""},
+        {"member_epoch": -3},
+        {"member_epoch": -2},
+        {"rebalance_timeout_ms": -1},
+        {"rebalance_timeout_ms": 0},
+        {"topic_partitions": None},
+        {"topic_partitions": (OwnedPartitions(bytes(16), (0,)),)},
+        {"subscribed_topic_names": None},
+        {"subscribed_topic_names": ()},
+        {"member_id": "m" * 301},
+        {"instance_id": "i" * 10_000},
+    ],
+)
+def test_a_join_that_cannot_be_is_an_invalid_request(peer: Peer, said: dict[str, object]) -> None:
+    heard = beat(peer, "g.invalid", **said)
+
+    assert heard.error_code == Code.INVALID_REQUEST
+    assert heard.error_message
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"server_assignor": "magic"}, Code.UNSUPPORTED_ASSIGNOR),
+        ({"subscribed_topic_regex": "("}, Code.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "a" * 2_000}, Code.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "(a{1000}){1000}"}, Code.INVALID_REGULAR_EXPRESSION),
+        ({"member_epoch": 7}, Code.UNKNOWN_MEMBER_ID),
+        ({"member_epoch": -1}, Code.UNKNOWN_MEMBER_ID),
+        ({"group_id": "\0"}, Code.INVALID_GROUP_ID),
+    ],
+)
+def test_what_cannot_be_done_has_its_own_code(
+    peer: Peer, said: dict[str, object], code: Code
+) -> None:
+    heard = beat(peer, "g.refused", **said)
+
+    assert heard.error_code == code
+    assert heard.error_message
+
+
+def test_a_member_is_fenced_by_its_epoch_and_its_instance(peer: Peer, group: str) -> None:
+    joined = beat(peer, group, instance_id="one")
+
+    ahead = beat(peer, group, instance_id="one", member_epoch=joined.member_epoch + 1)
+    taken = beat(peer, group, instance_id="one", member_id="you")
+    other = beat(peer, group, instance_id="one", member_id="you", member_epoch=1)
+
+    assert ahead.error_code == Code.FENCED_MEMBER_EPOCH
+    assert taken.error_code == Code.UNRELEASED_INSTANCE_ID
+    assert other.error_code == Code.FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "member", "code"),
+    [
+        (9, 1, "me", Code.NONE),
+        (9, 0, "me", Code.STALE_MEMBER_EPOCH),
+        (9, 2, "me", Code.STALE_MEMBER_EPOCH),
+        (8, 2, "me", Code.UNSUPPORTED_VERSION),
+        (9, 1, "you", Code.UNKNOWN_MEMBER_ID),
+        (9, -1, "", Code.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_only_a_member_in_its_epoch_commits(
+    peer: Peer, version: int, epoch: int, member: str, code: Code
+) -> None:
+    group = f"g.commit.{version}.{epoch}.{member}"
+    assert beat(peer, group).member_epoch == 1
+    topics = (CommitTopic(name="t", partitions=(CommitPartition(0, 1),)),)
+    body = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=epoch,
+        member_id=member,
+        topics=topics,
+    )
+
+    found = peer.ask(OFFSET_COMMIT, version, body, OffsetCommitResponse)
+
+    assert found.topics[0].partitions[0].error_code == code
+
+
+@pytest.mark.parametrize(
+    ("epoch", "member", "code"),
+    [
+        (1, "me", Code.NONE),
+        (-1, None, Code.NONE),
+        (2, "me", Code.STALE_MEMBER_EPOCH),
+        (1, "you", Code.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_only_a_member_in_its_epoch_is_told_offsets(
+    peer: Peer, epoch: int, member: str | None, code: Code
+) -> None:
+    assert beat(peer, "g.fetch").error_code == 0
+    wish = OffsetFetchGroup(group_id="g.fetch", member_id=member, member_epoch=epoch, topics=None)
+
+    found = peer.ask(OFFSET_FETCH, 9, OffsetFetchRequest(groups=(wish,)), OffsetFetchResponse)
+
+    assert found.groups[0].error_code == code
+
+
+def test_offsets_of_topics_that_members_read_are_not_deleted(peer: Peer, group: str) -> None:
+    assert beat(peer, group).error_code == 0
+    topics = [OffsetDeleteTopic(name, (OffsetDeletePartition(0),)) for name in "tu"]
+
+    found = peer.ask(OFFSET_DELETE, 0, OffsetDeleteRequest(group, topics), OffsetDeleteResponse)
+
+    assert [each.partitions[0].error_code for each in found.topics] == [
+        Code.GROUP_SUBSCRIBED_TO_TOPIC,
+        Code.NONE,
+    ]
+
+
+def test_groups_are_found_by_what_they_are(peer: Peer, group: str) -> None:
+    assert beat(peer, group).error_code == 0
+
+    older = peer.ask(
+        DESCRIBE_GROUPS, 6, DescribeGroupsRequest(groups=(group,)), DescribeGroupsResponse
+    )
+    names = ConsumerGroupDescribeRequest(group_ids=(group, "nobody"))
+    newer = peer.ask(CONSUMER_GROUP_DESCRIBE, 1, names, ConsumerGroupDescribeResponse)
+    kinds = {
+        kind: peer.ask(
+            LIST_GROUPS, 5, ListGroupsRequest(types_filter=(kind,)), ListGroupsResponse
+        ).groups
+        for kind in ("classic", "Consumer")
+    }
+
+    assert older.groups[0].error_code == Code.GROUP_ID_NOT_FOUND
+    assert [each.error_code for each in newer.groups] == [Code.NONE, Code.GROUP_ID_NOT_FOUND]
+    assert newer.groups[0].members[0].member_type == 1
+    assert group not in [each.group_id for each in kinds["classic"]]
+    assert group in [each.group_id for each in kinds["Consumer"]]
+
+
+def test_an_older_member_is_a_guest_and_told_in_its_own_words(peer: Peer, group: str) -> None:
+    assert beat(peer, group).error_code == 0
+    wish = encode_blob(1, ConsumerProtocolSubscription(topics=("t",)))
+    body = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="guest",
+        protocol_type="consumer",
+        protocols=(JoinProtocol("range", wish),),
+    )
+
+    joined = peer.ask(JOIN_GROUP, 5, body, JoinGroupResponse)
+    asked = SyncGroupRequest(group, joined.generation_id, joined.member_id)
+    synced = peer.ask(SYNC_GROUP, 3, asked, SyncGroupResponse)
+
+    assert joined.error_code == synced.error_code == 0
+    assert decode_blob(ConsumerProtocolAssignment, synced.assignment).assigned_partitions == ()
+    unreadable = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="other",
+        protocol_type="consumer",
+        protocols=(JoinProtocol("range", b"\xff" * 9),),
+    )
+    refused = peer.ask(JOIN_GROUP, 5, unreadable, JoinGroupResponse)
+    assert refused.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_topics_are_found_by_id_beside_an_empty_name(peer: Peer) -> None:
+    everything = peer.ask(METADATA, 12, MetadataRequest(topics=None), MetadataResponse)
+    ids = [each.topic_id for each in everything.topics]
+    wishes = tuple(MetadataTopicName(each, "") for each in ids)
+
+    found = peer.ask(METADATA, 12, MetadataRequest(topics=wishes), MetadataResponse)
+
+    assert [each.name for each in found.topics] == [each.name for each in everything.topics]
