@@ -140,7 +140,7 @@ each_loop = pytest.mark.parametrize("loop", list(LOOPS))
 @each_loop
 @settings(max_examples=15)
 @given(
-    words=st.lists(st.binary(max_size=40), min_size=1, max_size=30),
+    words=st.lists(st.just(RUN[2:]) | st.binary(max_size=40), min_size=1, max_size=30),
     cuts=st.lists(st.integers(1, 60), max_size=30),
 )
 def test_cutting_the_stream_anywhere_changes_nothing(

@@ -120,8 +120,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 def read_span(batch: Buffer) -> tuple[int, int]:
     """Return last offset delta and newest timestamp of a batch that was checked."""
-    last_offset_delta, newest_ms = _SPAN.unpack_from(batch, _SPAN_AT)
-    return last_offset_delta, newest_ms
+    return _SPAN.unpack_from(batch, _SPAN_AT)
 
 
 def checksum_matches(buffer: Buffer, position: int, size: int) -> bool:
