@@ -40,6 +40,8 @@ TAIL = """
   50,000 partitions together; one that was not used for two minutes makes room for another, and
   none outlives its connection. Consumers beyond that name all partitions in every fetch. These and
   other limits are [settings](settings.md).
+- Share groups: a session belongs to one member and ends with its connection; there are 10,000 of
+  500,000 partitions together. The feature `share.version` is not announced: no client asks for it.
 - OffsetFetch with `require_stable` answers `UNSTABLE_OFFSET_COMMIT` for a cursor that a transaction
   is going to move; OffsetDelete answers `GROUP_SUBSCRIBED_TO_TOPIC` for topics that the members of
   a live group read.
