@@ -123,6 +123,7 @@ _TYPES = {
     "int8": "b",
     "int16": "h",
     "error_code": "h",
+    "uint16": "H",
     "int32": "i",
     "timedelta_i32": "i",
     "int64": "q",

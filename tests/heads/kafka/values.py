@@ -15,6 +15,7 @@ EVERY_API_IDS = [f"{api.name}-v{version}" for api, version in EVERY_API]
 _BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 _FIXED: dict[str, st.SearchStrategy[object]] = {
     "?": st.booleans(),
+    "H": st.integers(0, 2**16 - 1),
     "d": st.floats(allow_nan=False),
     "16s": st.binary(min_size=16, max_size=16),
 } | {code: st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for code, bits in _BITS.items()}

@@ -14,7 +14,7 @@ from mainstem.heads.kafka.messages.log_dirs import (
 
 FIRST, LAST = 1, 5
 
-_NAME = "/mainstem"
+NAME = "/mainstem"
 """Where the files are is nobody's business over the network; clients only compare it."""
 
 
@@ -28,7 +28,7 @@ def answer(asked: Asked, request: DescribeLogDirsRequest, reply: Reply) -> None:
         wanted = [(each.topic, each.partitions) for each in request.topics]
     topics = tuple(_topic(service, name, numbers) for name, numbers in wanted)
     found = tuple(each for each in topics if each.partitions)
-    reply(DescribeLogDirsResponse(results=(LogDir(0, _NAME, found),)))
+    reply(DescribeLogDirsResponse(results=(LogDir(0, NAME, found),)))
 
 
 def _topic(service: Service, name: str, numbers: Iterable[int]) -> LogDirTopic:

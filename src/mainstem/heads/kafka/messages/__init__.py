@@ -35,6 +35,13 @@ from mainstem.heads.kafka.messages.producers import (
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
 )
+from mainstem.heads.kafka.messages.replicas import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    ALTER_REPLICA_LOG_DIRS,
+    DESCRIBE_QUORUM,
+    ELECT_LEADERS,
+    LIST_PARTITION_REASSIGNMENTS,
+)
 from mainstem.heads.kafka.messages.share_fetch import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from mainstem.heads.kafka.messages.share_groups import (
     ALTER_SHARE_GROUP_OFFSETS,
@@ -82,12 +89,17 @@ APIS: dict[int, Api] = {
         TXN_OFFSET_COMMIT,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
+        ALTER_REPLICA_LOG_DIRS,
         DESCRIBE_LOG_DIRS,
         SASL_AUTHENTICATE,
         CREATE_PARTITIONS,
         DELETE_GROUPS,
+        ELECT_LEADERS,
         INCREMENTAL_ALTER_CONFIGS,
+        ALTER_PARTITION_REASSIGNMENTS,
+        LIST_PARTITION_REASSIGNMENTS,
         OFFSET_DELETE,
+        DESCRIBE_QUORUM,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
         DESCRIBE_TRANSACTIONS,
