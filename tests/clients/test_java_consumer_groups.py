@@ -71,9 +71,9 @@ def test_a_group_is_set_up_and_described_and_a_member_that_is_killed_is_taken_ou
 ) -> None:
     topic = made(kafka, "members.killed")
     assert run(members, kafka, "describe", topic) == [
-        "session 2000",
         "Consumer Stable uniform 4 4",
         "listed Consumer",
+        "session 5000",
     ]
 
     with started(members, kafka, "hold", topic) as held:
@@ -85,6 +85,16 @@ def test_a_group_is_set_up_and_described_and_a_member_that_is_killed_is_taken_ou
 @pytest.mark.shows("groups", "static members")
 def test_a_static_member_finds_what_it_had(kafka: str, members: list[str]) -> None:
     assert run(members, kafka, "keep", made(kafka, "members.keep")) == ["kept true 2"]
+
+
+@pytest.mark.shows("groups", "members of both protocols, exchanged one by one")
+@pytest.mark.parametrize("assignor", ["RangeAssignor", "CooperativeStickyAssignor"])
+def test_a_live_group_goes_from_one_protocol_to_the_other_and_back(
+    kafka: str, members: list[str], assignor: str
+) -> None:
+    topic = made(kafka, f"members.mix.{assignor}")
+
+    assert run(members, kafka, "mix", topic, assignor) == ["mixed"]
 
 
 @pytest.mark.shows("groups", "regular expressions")

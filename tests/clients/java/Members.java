@@ -35,6 +35,7 @@ public final class Members {
             case "take" -> take();
             case "stay" -> stay();
             case "keep" -> keep();
+            case "mix" -> mix(arguments[3]);
             case "pattern" -> pattern();
             case "describe" -> describe();
             default -> throw new IllegalArgumentException(arguments[1]);
@@ -46,9 +47,13 @@ public final class Members {
         final List<String> values = new ArrayList<>();
 
         Reader(String instance) {
+            this(instance, Map.of("group.protocol", "consumer"));
+        }
+
+        Reader(String instance, Map<String, String> more) {
             Properties settings = settings();
+            settings.putAll(more);
             settings.put("group.id", topic);
-            settings.put("group.protocol", "consumer");
             settings.put("auto.offset.reset", "earliest");
             settings.put("enable.auto.commit", "false");
             if (instance != null) {
@@ -174,6 +179,34 @@ public final class Members {
         }
     }
 
+    private static void mix(String assignor) throws Exception {
+        Map<String, String> classic = Map.of("heartbeat.interval.ms", "200", "session.timeout.ms", "30000",
+                "partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor);
+        var old = new Reader(null, classic).topics(topic);
+        try (var next = new Reader(null, classic).topics(topic)) {
+            shared(old, next);
+            try (var fresh = new Reader(null).topics(topic)) {
+                old.close();
+                shared(next, fresh);
+                next.close();
+                until(() -> fresh.owned().size() == 4, fresh);
+                try (var late = new Reader(null, classic).topics(topic)) {
+                    shared(fresh, late);
+                    fresh.close();
+                    until(() -> late.owned().size() == 4, late);
+                    produce(0, 8);
+                    until(() -> late.values.size() == 8, late);
+                    late.consumer.commitSync();
+                    say("mixed");
+                }
+            }
+        }
+    }
+
+    private static void shared(Reader one, Reader other) {
+        until(() -> one.owned().size() == 2 && other.owned().size() == 2, one, other);
+    }
+
     private static void pattern() throws Exception {
         try (var admin = Admin.create(settings()); var reader = new Reader(null)) {
             reader.consumer.subscribe(new SubscriptionPattern(topic + "(\\.[a-z]+)?"));
@@ -193,12 +226,6 @@ public final class Members {
 
     private static void describe() throws Exception {
         try (var admin = Admin.create(settings()); var reader = new Reader(null).topics(topic)) {
-            var resource = new ConfigResource(ConfigResource.Type.GROUP, topic);
-            var change = new ConfigEntry("consumer.session.timeout.ms", "2000");
-            var alter = new AlterConfigOp(change, AlterConfigOp.OpType.SET);
-            admin.incrementalAlterConfigs(Map.of(resource, Set.of(alter))).all().get();
-            var configs = admin.describeConfigs(Set.of(resource)).all().get().get(resource);
-            say("session " + configs.get("consumer.session.timeout.ms").value());
             until(() -> reader.owned().size() == 4, reader);
             var group = admin.describeConsumerGroups(Set.of(topic)).all().get().get(topic);
             var member = group.members().iterator().next();
@@ -207,6 +234,12 @@ public final class Members {
                     + member.targetAssignment().get().topicPartitions().size());
             say("listed " + admin.listGroups().all().get().stream()
                     .filter(it -> it.groupId().equals(topic)).findFirst().get().type().get());
+            var resource = new ConfigResource(ConfigResource.Type.GROUP, topic);
+            var change = new ConfigEntry("consumer.session.timeout.ms", "5000");
+            var alter = new AlterConfigOp(change, AlterConfigOp.OpType.SET);
+            admin.incrementalAlterConfigs(Map.of(resource, Set.of(alter))).all().get();
+            var configs = admin.describeConfigs(Set.of(resource)).all().get().get(resource);
+            say("session " + configs.get("consumer.session.timeout.ms").value());
         }
     }
 }
