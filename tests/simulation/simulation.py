@@ -1,0 +1,179 @@
+"""A whole life of the simulated world, from one seed, and what was wrong with it.
+
+    .venv/bin/python -m tests.simulation.simulation 17
+
+replays a seed, and prints all that happened in it.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tests.checker.anomalies import check, forbidden
+from tests.checker.history import Outcome, Place, Read
+from tests.simulation.members import ClassicMember, Groups, ModernMember, Worker
+from tests.simulation.sharers import LOCK_MS, NAME, TOPIC, Queue, share
+from tests.simulation.transactors import PARTITIONS, Transactor, read_committed, read_on
+from tests.simulation.world import Client, World, Wrong, without_chance
+
+from mainstem.broker.subscription import Settlement
+from mainstem.core.policies import TopicSettings
+
+PLACES: list[Place] = [(topic, n) for topic in ("in", "out") for n in range(PARTITIONS)]
+SETTINGS = TopicSettings(partitions=PARTITIONS, segment_bytes=1024)
+STEPS = 400
+CASTS = ("classic", "modern", "works", "queue")
+
+
+class Simulated(NamedTuple):
+    """How a life went."""
+
+    seed: int
+    digest: str
+    """The same for lives that went the same way."""
+    wrong: list[str]
+    deeds: Counter[str]
+    trace: list[str]
+
+    def __str__(self) -> str:
+        command = f".venv/bin/python -m tests.simulation.simulation {self.seed}"
+        return f"seed {self.seed} ({command}): {self.wrong[:3]}"
+
+
+class Simulation:
+    """One life."""
+
+    def __init__(self, seed: int, *, casts: Sequence[str], late: bool, keeps_trace: bool) -> None:
+        self._seed = seed
+        self._world = World(seed, keeps_trace)
+        self._groups = Groups()
+        for topic in ("in", "out"):
+            self._world.broker.create_topic(topic, SETTINGS)
+        limit = None if seed % 2 else 3
+        self._queue = Queue(self._world.broker, limit)
+        self._world.commit()
+        self._cast(self._world.rng.sample(casts, 2), late)
+
+    def _cast(self, casts: Sequence[str], late: bool) -> None:
+        """Put clients on the stage; ``late``: what they ask for may be late for all of them."""
+        world, groups = self._world, self._groups
+        for number in range(2):
+            newer = number == 0
+            client = Client(world, f"sender {number}", late=newer or late)
+            world.spawn(client.name, Transactor(client, newer=newer).live())
+        world.spawn("reader", read_on(Client(world, "reader"), PLACES))
+        for name in casts:
+            for number in range(2):
+                client = Client(world, f"{name} {number}", late=number == 0 or name != "works")
+                match name:
+                    case "classic":
+                        world.spawn(client.name, ClassicMember(client, groups, name).live())
+                    case "modern":
+                        world.spawn(client.name, ModernMember(client, groups).live())
+                    case "works":
+                        world.spawn(client.name, Worker(client, groups, newer=number == 0).live())
+                    case _:
+                        world.spawn(client.name, share(client, self._queue))
+
+    def run(self, steps: int) -> Simulated:
+        """Live, and be judged."""
+        world = self._world
+        world.every(250, world.upkeep)
+        world.after_arrival.append(self._groups.look)
+        world.after_crash += [self._groups.after_crash, self._queue.after_crash]
+        wrong: list[str] = []
+        try:
+            while steps > 0:
+                turn = world.rng.randint(60, 240)
+                world.run(turn)
+                steps -= turn
+                self._strike()
+            self._calm_down()
+        except Wrong as found:
+            # A history that was broken off would seem to have lost what nobody has read yet.
+            wrong.append(str(found))
+        else:
+            wrong += [str(each) for each in forbidden(check(world.recorder.history))]
+        for each in world.recorder.history:
+            world.note(each)
+        return Simulated(self._seed, world.digest(), wrong, world.deeds, world.trace)
+
+    def _strike(self) -> None:
+        world = self._world
+        match world.rng.choice(("crash", "crash", "leap", "time of day", "nothing")):
+            case "crash":
+                world.crash()
+            case "leap":
+                world.leap(world.rng.choice((500, 3_000, 100_000)))
+            case "time of day":
+                world.time_of_day_off_ms = world.rng.randint(-3_600_000, 3_600_000)
+
+    def _calm_down(self) -> None:
+        """Let everybody finish, and see that everything is there."""
+        world = self._world
+        world.is_calm = True
+        world.run(100_000, lambda: world.living == 0)
+        if world.living:
+            raise Wrong(f"{world.living} clients have not come to an end")
+        world.commit()
+        for place in PLACES:
+            world.recorder.add("last", Outcome.OK, self._everything(place))
+        self._groups.at_the_end(world.broker)
+        self._drain()
+
+    def _everything(self, place: Place) -> list[Read]:
+        found: list[Read] = []
+        offset, further = -1, 0
+        while further != offset:
+            offset = further
+            more, further = read_committed(self._world.broker, place, offset)
+            found += more
+        return found
+
+    def _drain(self) -> None:
+        """Take and ack whatever is left in the queue; nothing may be missing then."""
+        world, queue = self._world, self._queue
+        for _ in range(1_000):
+            world.leap(LOCK_MS + 1)
+            world.upkeep()
+            world.commit()
+            given = queue.give(world.broker, "last", 100, world.now_ms)
+            if not given:
+                break
+            places = [(each.event.partition, each.event.offset) for each in given]
+            for at in places:
+                queue.settle(world.broker, "last", Settlement(*at), world.now_ms)
+            world.commit()
+        left = world.broker.subscriptions.show(TOPIC, NAME)
+        there = {
+            (str(number), each.offset)
+            for number in range(PARTITIONS)
+            for each in self._everything((TOPIC, number))
+        }
+        if lost := there - queue.asked - queue.dead(world.broker):
+            raise Wrong(f"the queue has lost {sorted(lost)}: {left}")
+        if unexpected := queue.asked - there:
+            raise Wrong(f"the queue gave out {sorted(unexpected)}, which is not there")
+
+
+def simulate(
+    seed: int,
+    *,
+    steps: int = STEPS,
+    casts: Sequence[str] = CASTS,
+    late: bool = False,
+    keeps_trace: bool = False,
+) -> Simulated:
+    """Live a life from a seed, with two of the casts.
+
+    ``late``: requests may be late and come twice for all clients, also for producers under the
+    older rules, whom nothing protects from that.
+    """
+    with without_chance(seed):
+        return Simulation(seed, casts=casts, late=late, keeps_trace=keeps_trace).run(steps)
+
+
+if __name__ == "__main__":
+    found = simulate(int(sys.argv[1]), keeps_trace=True)
+    sys.stdout.write("\n".join([*found.trace, found.digest, str(found), ""]))

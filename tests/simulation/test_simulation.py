@@ -1,0 +1,169 @@
+"""Groups, subscriptions and transactions hold what they promise, in every simulated life.
+
+A seed that fails prints the command that replays it.
+"""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.faults.simdisk import Image, SimFiles
+from tests.long import LONG, seeds
+from tests.simulation.simulation import CASTS, Simulated, simulate
+
+from mainstem.broker import epochs
+from mainstem.broker.classic_groups import ClassicGroups
+from mainstem.broker.cursors import CursorChange
+from mainstem.broker.epochs import Speaker
+from mainstem.broker.ledger import Ledger, Transaction
+from mainstem.broker.settling import Settling
+from mainstem.broker.state import State
+from mainstem.broker.subscription import SubscriptionChange, SubscriptionKey
+from mainstem.core.errors import UnknownProducer
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable, PartitionId, WritableBatch
+
+ROOT = Path(__file__).parents[2]
+AT_ONCE_SEEDS = 30
+STEPS = 2_000 if LONG else 400
+LEAST = {
+    "kill": 5,
+    "power cut": 5,
+    "leap": 20,
+    "sender: commit": 100,
+    "sender: abort": 50,
+    "reader: read": 100,
+}
+
+
+@pytest.mark.parametrize("first", seeds(0, 10, 500))
+def test_nothing_goes_wrong_from_any_seed(first: int) -> None:
+    deeds: Counter[str] = Counter()
+    for seed in range(first * AT_ONCE_SEEDS, (first + 1) * AT_ONCE_SEEDS):
+        life = simulate(seed, steps=STEPS)
+        assert not life.wrong, str(life)
+        deeds += life.deeds
+
+    assert {name: deeds[name] for name, least in LEAST.items() if deeds[name] < least} == {}
+
+
+def test_a_seed_gives_the_same_life_in_every_process() -> None:
+    here = simulate(7)
+
+    code = "from tests.simulation.simulation import simulate; print(simulate(7).digest)"
+    for hashes in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert there.stdout.strip() == here.digest
+    assert simulate(7).digest == here.digest
+    assert simulate(8).digest != here.digest
+
+
+def test_a_seed_is_replayed_by_the_command_that_a_failure_names() -> None:
+    life = simulate(3)
+    command = str(life._replace(wrong=["?"])).partition("(")[2].partition(")")[0]
+
+    assert command.startswith(".venv/bin/python ")
+    said = subprocess.run(
+        [sys.executable, *command.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert life.digest in said.stdout.splitlines()
+
+
+def first_found(casts: Sequence[str] = CASTS, *, late: bool = False) -> Simulated:
+    """Return the first life in which something is wrong."""
+    for seed in range(300):
+        life = simulate(seed, casts=casts, late=late)
+        if life.wrong:
+            return life
+    raise AssertionError("it was not noticed")
+
+
+def test_it_would_be_noticed_if_a_producer_were_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(transactional_id: str, was: Transaction | None, who: Speaker) -> Transaction:
+        if was is None:
+            raise UnknownProducer(transactional_id, who.producer_id)
+        return was
+
+    monkeypatch.setattr(epochs, "check", check)
+
+    assert "aborted read" in first_found().wrong[0]
+
+
+def test_it_would_be_noticed_if_what_was_aborted_were_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Ledger, "aborted", lambda *_: ())
+
+    assert "aborted read" in first_found().wrong[0]
+
+
+def test_it_would_be_noticed_if_a_cursor_were_not_written_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def change_cursors(self: State, changes: Sequence[CursorChange], _: int) -> Durable:
+        for change in changes:
+            self.cursors.apply(change)
+        return AT_ONCE
+
+    monkeypatch.setattr(State, "change_cursors", change_cursors)
+
+    assert "after a crash" in first_found(("classic", "modern")).wrong[0]
+
+
+def test_it_would_be_noticed_if_those_taken_for_dead_could_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ClassicGroups, "check_commit", lambda *_, **__: None)
+
+    assert "went back" in first_found(("classic", "modern")).wrong[0]
+
+
+def test_it_would_be_noticed_if_an_ack_were_not_written_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = Settling.write
+
+    def forget(
+        self: Settling,
+        changes: Sequence[SubscriptionChange],
+        letters: Sequence[tuple[PartitionId, WritableBatch]] = (),
+    ) -> Durable:
+        if letters or any(isinstance(each.key, SubscriptionKey) for each in changes):
+            return write(self, changes, letters)
+        self._fold.apply(changes)
+        return AT_ONCE
+
+    monkeypatch.setattr(Settling, "write", forget)
+
+    assert "came again" in first_found(("queue", "modern")).wrong[0]
+
+
+def test_it_would_be_noticed_if_the_disk_lost_what_it_has_synced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = SimFiles.__init__
+
+    def lies(self: SimFiles, image: Image | None = None) -> None:
+        begin(self, image)
+        self.lies = lambda path: "wal" in path
+
+    monkeypatch.setattr(SimFiles, "__init__", lies)
+
+    assert first_found().wrong
+
+
+def test_the_older_rules_of_transactions_do_not_survive_requests_that_come_late() -> None:
+    """As KIP-890 says; clients under these rules rely on requests that keep their order."""
+    assert "aborted read" in first_found(late=True).wrong[0]
