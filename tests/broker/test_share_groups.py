@@ -5,11 +5,19 @@ from tests.broker.brokers import Clock, new_broker, publish
 from tests.broker.transactors import Bank
 
 from mainstem.broker.broker import Broker
+from mainstem.broker.group_limits import GroupLimits
+from mainstem.broker.limits import Limits
 from mainstem.broker.share_group import ShareBeat
 from mainstem.broker.share_groups import ShareTurn
 from mainstem.broker.share_starts import back_ms
 from mainstem.broker.subscription import Order, Outcome, Run, Settlement, SubscriptionSettings
-from mainstem.core.errors import GroupIsLive, UnknownGroup, UnknownMember
+from mainstem.core.errors import (
+    GroupFull,
+    GroupIsLive,
+    InvalidSetting,
+    UnknownGroup,
+    UnknownMember,
+)
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
 from mainstem.log.memory import MemoryLog
@@ -82,6 +90,28 @@ def test_a_group_has_members_of_one_kind_at_a_time() -> None:
 
     with pytest.raises(GroupIsLive, match="share"):
         beat(broker)
+
+
+def test_members_and_what_they_want_are_limited() -> None:
+    limits = GroupLimits(max_members=2, max_members_of_all=3, max_member_bytes=50, max_bytes=100)
+    broker = Broker(MemoryLog(), Clock(), limits=Limits(groups=limits))
+
+    def join(group: str, member: str, *topics: str) -> None:
+        broker.share.heartbeat(ShareBeat(group=group, member_id=member, epoch=0, topics=topics))
+
+    with pytest.raises(InvalidSetting):
+        join("g", "ann", "t" * 51)
+    for member in ("ann", "bob"):
+        join("g", member, "t" * 40)
+    with pytest.raises(GroupFull, match="2 members"):
+        join("g", "cid", "t")
+    with pytest.raises(GroupFull, match="100 bytes"):
+        join("h", "cid", "t" * 21)
+    join("h", "cid", "t")
+    with pytest.raises(GroupFull, match="3 members"):
+        join("i", "dan", "t")
+    broker.share.leave("g", "ann")
+    join("i", "dan", "t" * 40)
 
 
 def test_after_a_restart_members_join_again_and_the_group_goes_on() -> None:

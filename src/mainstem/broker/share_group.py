@@ -1,6 +1,7 @@
 """One share group while it has members: who they are, what they want, and in which epoch."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 
 import msgspec
 
@@ -47,6 +48,8 @@ class ShareGroup:
         self.name = name
         self.epoch = 0
         self.members: dict[str, ShareMember] = {}
+        self.wanted: Counter[str] = Counter()
+        """How many members want each topic."""
         self.ids: dict[str, str | None] = {}
         """The ids of the topics that are wanted, as last seen; None if there was none."""
 
@@ -64,7 +67,7 @@ class ShareGroup:
             # A member that names its topics has to be told what it may take from.
             member.told = None
         if beat.topics is not None and beat.topics != member.topics:
-            member.topics = tuple(dict.fromkeys(beat.topics))
+            self._want(member, tuple(dict.fromkeys(beat.topics)))
             self.epoch += 1
         return member
 
@@ -85,12 +88,17 @@ class ShareGroup:
             self.epoch += 1
         return is_changed
 
-    def wanted(self) -> set[str]:
-        """Return the topics that any member wants."""
-        return {topic for member in self.members.values() for topic in member.topics}
+    def forget(self, member_id: str) -> None:
+        """Take a member out."""
+        self._want(self.members.pop(member_id), ())
+        self.epoch += 1
 
-    def forget(self, members: Iterable[str]) -> None:
-        """Take members out."""
-        for each in members:
-            del self.members[each]
-            self.epoch += 1
+    def _want(self, member: ShareMember, topics: tuple[str, ...]) -> None:
+        """Let a member want other topics; of those that nobody wants nothing is kept."""
+        self.wanted.subtract(member.topics)
+        self.wanted.update(topics)
+        for name in {*member.topics} - {*topics}:
+            if not self.wanted[name]:
+                del self.wanted[name]
+                self.ids.pop(name, None)
+        member.topics = topics

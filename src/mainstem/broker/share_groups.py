@@ -27,7 +27,7 @@ from mainstem.broker.state import State
 from mainstem.broker.subscription_states import SubscriptionState
 from mainstem.broker.subscriptions import Subscriptions
 from mainstem.broker.topics import Topic
-from mainstem.core.errors import GroupFull, GroupIsLive, UnknownGroup, UnknownMember
+from mainstem.core.errors import GroupFull, GroupIsLive, InvalidSetting, UnknownGroup, UnknownMember
 from mainstem.core.names import check_group
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
@@ -88,6 +88,8 @@ class ShareGroups:
         self._lock = threading.Lock()
         """Taken before that of the subscriptions."""
         self._groups: dict[str, ShareGroup] = {}
+        self._members = self._bytes = 0
+        """Of all groups, and what they want."""
         self._silent: Deadlines[tuple[str, str]] = Deadlines()
 
     # Members
@@ -98,9 +100,14 @@ class ShareGroups:
         settings = self.settings(beat.group)
         with self._lock:
             group = self._groups.get(beat.group) or ShareGroup(beat.group)
-            if beat.member_id not in group.members:
+            self._check_size(group, beat)
+            is_new = beat.member_id not in group.members
+            if is_new:
                 self._check_newcomer(group, beat)
+            was = _size(group, beat.member_id)
             member = group.hear(beat)
+            self._bytes += _size(group, beat.member_id) - was
+            self._members += is_new
             self._groups[beat.group] = group
             due_ms = self._monotonic_ms() + settings.session_ms
             self._silent.set((group.name, member.id), due_ms)
@@ -185,16 +192,24 @@ class ShareGroups:
             raise UnknownMember(group.name, beat.member_id)
         if len(group.members) >= self._limits.max_members:
             raise GroupFull(group.name, f"{self._limits.max_members} members")
-        if sum(len(each.members) for each in self._groups.values()) >= (
-            self._limits.max_members_of_all
-        ):
+        if self._members >= self._limits.max_members_of_all:
             raise GroupFull(group.name, f"{self._limits.max_members_of_all} members in all groups")
         with self._state.lock:
             self._state.groups.occupy(group.name, KIND)
 
+    def _check_size(self, group: ShareGroup, beat: ShareBeat) -> None:
+        size, most = sum(len(name) for name in beat.topics or ()), self._limits.max_member_bytes
+        if size > most:
+            raise InvalidSetting(
+                f"a member of group {beat.group!r} names {size} bytes of topics; at most {most} "
+                "are kept: subscribe to fewer topics"
+            )
+        if size and self._bytes - _size(group, beat.member_id) + size > self._limits.max_bytes:
+            raise GroupFull(group.name, f"{self._limits.max_bytes} bytes for all groups")
+
     def _look(self, group: ShareGroup, settings: ShareSettings) -> Durable:
         """See which of the topics that are wanted there are, and begin those that are new."""
-        topics = {name: self._state.topics.find(name) for name in group.wanted()}
+        topics = {name: self._state.topics.find(name) for name in group.wanted}
         before = dict(group.ids)
         group.look({name: None if it is None else it.id for name, it in topics.items()})
         own = self._configs.fold.of(group.name)
@@ -237,7 +252,9 @@ class ShareGroups:
         )
 
     def _take_out(self, group: ShareGroup, member_id: str) -> None:
-        group.forget([member_id])
+        self._bytes -= _size(group, member_id)
+        self._members -= 1
+        group.forget(member_id)
         self._silent.clear((group.name, member_id))
         if not group.members:
             del self._groups[group.name]
@@ -264,3 +281,9 @@ class ShareGroups:
         if name in self._groups:
             count = len(self._groups[name].members)
             raise GroupIsLive(name, f"{count} members", deed)
+
+
+def _size(group: ShareGroup, member_id: str) -> int:
+    """Return how many characters the topics have that a member wants; 0 if there is no such one."""
+    member = group.members.get(member_id)
+    return 0 if member is None else sum(len(name) for name in member.topics)

@@ -139,7 +139,7 @@ _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
 """Codes that came later: which APIs know them since which version, and what the others get."""
 
 
-_KEPT_HERE = frozenset({8, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68})
+_KEPT_HERE = frozenset({8, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68, 76, 91, 92})
 """Requests about groups and transactions. Of a disk that is full their clients know nothing, and
 take it for the end; that nobody is there to answer them for the moment they know."""
 _PRODUCER_IDS = 22

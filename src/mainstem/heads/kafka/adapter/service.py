@@ -56,7 +56,9 @@ class Service:
             # Not to be guessed: nobody shall speak in another's session.
             new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
         )
-        self.share_sessions = ShareSessions(broker.subscriptions, self._topic_name)
+        self.share_sessions = ShareSessions(
+            broker.subscriptions, self._topic_name, lambda: self.draining
+        )
         self.draining = False
         """Whether the server stops: what waits is answered, and what is new is to come again."""
         self._patient: set[Callable[[], None]] = set()

@@ -46,7 +46,7 @@ def fetch(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
     elif request.is_renew_ack or request.max_records <= 0:
         fetching.end()
     else:
-        fetching.look(last=request.max_wait_ms <= 0 or asked.service.draining)
+        fetching.look(last=request.max_wait_ms <= 0)
 
 
 def acknowledge_only(asked: Asked, request: ShareAcknowledgeRequest, reply: Reply) -> None:
@@ -175,6 +175,9 @@ class _ShareFetch:
     def look(self, *, last: bool = False) -> None:
         """Take what is there; answer if there is anything, or if this is the last look."""
         self._woken = False
+        if self._service.draining:
+            self.end()
+            return
         if not self._service.share_sessions.is_open(self._session):
             self._stop_waiting()
             self._reply(ShareFetchResponse(error_code=Code.SHARE_SESSION_NOT_FOUND))
@@ -185,7 +188,7 @@ class _ShareFetch:
             self._watch()
             # Something may have come before it was watched for.
             self._take()
-        if self._found or last or self._service.draining:
+        if self._found or last:
             self.end()
         elif self._timer is None:
             wait_ms = min(self._request.max_wait_ms, self._service.settings.max_wait_ms)

@@ -65,12 +65,14 @@ class ShareSessions:
         self,
         subscriptions: Subscriptions,
         topic_name: Callable[[bytes], str | None],
+        is_stopping: Callable[[], bool],
         *,
         max_sessions: int = 10_000,
         max_partitions: int = 500_000,
     ) -> None:
         self._subscriptions = subscriptions
         self._topic_name = topic_name
+        self._is_stopping = is_stopping
         self._max_sessions = max_sessions
         self._max_partitions = max_partitions
         self._sessions: dict[tuple[str, str], ShareSession] = {}
@@ -146,8 +148,12 @@ class ShareSessions:
         """Let a session end with the connection that used it last."""
         session.leaving.discard(session.lost)
         session.leaving = leaving
-        session.lost = partial(self.close, session.group, session.member, failed=True)
+        session.lost = partial(self._lose, session)
         leaving.add(session.lost)
+
+    def _lose(self, session: ShareSession) -> None:
+        """End a session whose connection is gone; its member has not failed if we have."""
+        self.close(session.group, session.member, failed=not self._is_stopping())
 
 
 def _nothing() -> None:
