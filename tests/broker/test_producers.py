@@ -4,6 +4,7 @@ import pytest
 from tests.broker.brokers import LateLog, publish, read_all, values
 from tests.broker.producers import Works
 
+from mainstem.broker.journal import IDS, PRODUCERS
 from mainstem.broker.producers import LOOK_MS, ProducerLimits
 from mainstem.core.errors import (
     InvalidProducerEpoch,
@@ -242,6 +243,19 @@ class CountingLog(LateLog):
         found = super().read(partition, offset, max_bytes)
         self.bytes_read += found.length
         return found
+
+
+def test_the_first_batch_of_a_topic_is_enough_for_all_its_partitions() -> None:
+    works = Works()
+    works.write(7, 0)
+    journal = PartitionId(IDS[PRODUCERS], 0)
+    written = works.log.bounds(journal).end
+
+    works.write(7, 0, partition=1)
+
+    assert works.log.bounds(journal).end == written
+    assert works.restarted().offset(7, 0, partition=1) == 0
+    assert works.restarted().offset(7, 1, partition=1) == 1
 
 
 def test_topics_in_memory_write_nothing_down() -> None:

@@ -31,6 +31,8 @@ LOOK_MS = 2_000
 _LOOKED_AT = 500
 """Every so often, so many partitions are looked at."""
 _READ_BYTES = 1024 * 1024
+_BEGUN_TOGETHER = 256
+"""So many partitions of a topic at most get their first snapshots at once."""
 
 
 class ProducerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,10 +106,10 @@ class _Growth:
 
     __slots__ = ("batches", "since_ms", "size_bytes")
 
-    def __init__(self, size_bytes: int) -> None:
+    def __init__(self, size_bytes: int, since_ms: int) -> None:
         self.batches = 0
-        self.since_ms = 0
-        """When the first of them was written."""
+        self.since_ms = since_ms
+        """When the first of them was written, or the snapshot if there are none."""
         self.size_bytes = size_bytes
         """The size of the partition at the snapshot."""
 
@@ -189,11 +191,24 @@ class Producers:
         return found
 
     def begin(self, topic: Topic, number: int) -> list[ProducersChange]:
-        """Decide what must be written down together with a batch: the first snapshot, if any."""
+        """Decide what must be written down together with a batch: the first snapshots, if any.
+
+        Those of the partitions beside it, too: its producer will write there next, and one commit
+        is enough for all of them.
+        """
         partition = topic.partitions[number]
         if partition in self.snapshots or topic.settings.durability is Durability.MEMORY:
             return []
-        return [_snapshot(partition, self._log.bounds(partition).end)]
+        first = number - number % _BEGUN_TOGETHER
+        last = min(first + _BEGUN_TOGETHER, len(topic.partitions))
+        changes = []
+        for each in range(first, last):
+            beside = topic.partitions[each]
+            if beside not in self.snapshots:
+                # Nobody has written there, so that this reads nothing, now or later.
+                self.at(topic, each)
+                changes.append(_snapshot(beside, self._log.bounds(beside).end))
+        return changes
 
     def batches(
         self, changes: Sequence[ProducersChange], now_ms: int
@@ -212,6 +227,9 @@ class Producers:
         """Take note that a batch, and with it these changes, were appended."""
         for change in changes:
             self.apply(change)
+            if isinstance(change.key, SequencesKey):
+                begun = PartitionId(change.key.topic_id, change.key.partition)
+                self._growth[begun] = self._no_growth(begun)
         sequences = self._loaded[partition]
         known = len(sequences)
         sequences.apply(header, offset, self._monotonic_ms(), durable)
@@ -221,7 +239,7 @@ class Producers:
         if partition in self.snapshots:
             growth = self._growth.get(partition)
             if growth is None:
-                growth = self._growth[partition] = _Growth(self._log.bounds(partition).size_bytes)
+                growth = self._growth[partition] = self._no_growth(partition)
             if not growth.batches:
                 growth.since_ms = self._monotonic_ms()
             growth.batches += 1
@@ -300,7 +318,11 @@ class Producers:
             or bounds.size_bytes - growth.size_bytes >= self._limits.snapshot_bytes
             or bounds.end - snapshot.offset >= self._limits.snapshot_events
         )
-        if not silent and not has_grown and not has_waited:
+        is_unused = not growth.batches and not snapshot.producers
+        has_expired = is_unused and (
+            self._monotonic_ms() - growth.since_ms >= self._limits.expire_ms
+        )
+        if not silent and not has_grown and not has_waited and not has_expired:
             return
         if sequences is None:
             topic = self._state.topics.by_id(partition.topic_id)
@@ -324,7 +346,10 @@ class Producers:
         sequences.forget(gone)
         self._growth.pop(partition, None)
         if kept:
-            self._growth[partition] = _Growth(bounds.size_bytes)
+            self._growth[partition] = self._no_growth(partition)
+
+    def _no_growth(self, partition: PartitionId) -> _Growth:
+        return _Growth(self._log.bounds(partition).size_bytes, self._monotonic_ms())
 
     def _shrink(self) -> None:
         """Forget a tenth of the producers of the partition that has the most."""
@@ -372,7 +397,7 @@ class Producers:
             bounds = self._log.bounds(partition)
             if snapshot.offset > bounds.end:
                 changes.append(_snapshot(partition, bounds.end))
-            self._growth[partition] = _Growth(bounds.size_bytes)
+            self._growth[partition] = self._no_growth(partition)
         try:
             self._write(changes)
         except StorageFull:
