@@ -5,7 +5,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from confluent_kafka import Consumer
 from tests.cli.conftest import Run
+from tests.heads.kafka.attack import until
 from tests.serving import serving
 
 from mainstem.cli.exits import Exit
@@ -66,6 +68,26 @@ def test_groups_are_looked_after_on_a_server(run: Run, address: str) -> None:
     assert msgspec.json.decode(lag.out)["lag"] == 3
     assert again.out == b"1\n2\n3\n"
     assert run("group", "show", "g").code == Exit.NOT_FOUND
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_live_group_is_shown_with_who_owns_what(run: Run, address: str, protocol: str) -> None:
+    run("topic", "create", "t", "--partitions", "2")
+    source = Consumer(
+        {"bootstrap.servers": address, "group.id": "g", "group.protocol": protocol, "log_level": 0}
+    )
+    source.subscribe(["t"])
+    until(lambda: len(source.assignment()) == 2, lambda: source.poll(0.1))
+
+    shown = msgspec.json.decode(run("group", "show", "g").out)
+    table = run("group", "show", "g", "--format", "table").out.decode()
+
+    assert shown["state"] == "live"
+    ((member, owned),) = shown["members"].items()
+    assert owned == [{"topic": "t", "partition": number} for number in range(2)]
+    assert [each["member"] for each in shown["lags"]] == [member] * 2
+    assert table.count(member) == 2
+    source.close()
 
 
 def test_what_is_refused_over_the_network_ends_as_it_does_here(run: Run, address: str) -> None:

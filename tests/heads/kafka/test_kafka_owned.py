@@ -34,14 +34,15 @@ def test_what_cannot_be_read_is_nothing(blob: bytes) -> None:
     assert owned("consumer", blob) == []
 
 
-def test_a_live_group_is_shown_with_who_owns_what() -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_live_group_is_shown_with_who_owns_what(protocol: str) -> None:
     with server(None) as running:
         config = {"bootstrap.servers": str(running.kafka), "log_level": 0}
         sender = Producer(config)
         for number in range(20):
             sender.produce("orders", b"x", partition=number % 4)
         assert sender.flush(30) == 0
-        source = Consumer({**config, "group.id": "g", "auto.offset.reset": "earliest"})
+        source = Consumer({**config, "group.id": "g", "group.protocol": protocol})
         source.subscribe(["orders"])
         until(lambda: len(source.assignment()) == 4, lambda: source.poll(0.1))
 
