@@ -27,7 +27,7 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
 )
 from mainstem.heads.kafka.primitives import read_uvarint
-from mainstem.heads.shape import Answer, Later, Piece
+from mainstem.heads.shape import Answer, Later
 from mainstem.log.port import Durable
 
 MOST_TOGETHER = 128
@@ -77,8 +77,7 @@ class _Shape:
         self._prefix = _prefix(header, request, self._flexible)
         self._head = Struct(f">i4si{len(self._prefix)}si")
         marked = ProducedPartition(*_MARK)
-        answer = encode_response(header.api_key, header.api_version, 0, self.body(marked))
-        whole = b"".join(piece for piece in answer if isinstance(piece, bytes))
+        whole = _encoded(header, 0, self.body(marked))
         before, _, self._after = whole.partition(_PRODUCED.pack(*_MARK))
         self._before = before[2 * _INT32.size :]
         self._answer_size = len(whole) - _INT32.size
@@ -308,22 +307,27 @@ class ProduceAlike:
     def _encoded(
         self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[Outcome]
     ) -> Answer:
-        pieces: list[Piece] = []
+        answers: list[bytes] = []
         for each, outcome in zip(asked, outcomes, strict=True):
             try:
                 if not isinstance(outcome, Arrived):
                     raise outcome
                 outcome.durable.wait(0)
-                pieces.append(shape.answer(each, outcome))
+                answers.append(shape.answer(each, outcome))
             except MainstemError as error:
-                pieces += self._refused(shape, each, error)
-        return pieces
+                answers.append(self._refused(shape, each, error))
+        return (b"".join(answers),)
 
-    def _refused(self, shape: _Shape, asked: _Asked, error: MainstemError) -> Answer:
+    def _refused(self, shape: _Shape, asked: _Asked, error: MainstemError) -> bytes:
         header = shape.header
         body = shape.body(produce.refused(header, asked[1], error))
         self._service.counts.answered(header.api_key, header.api_version, body)
-        return encode_response(header.api_key, header.api_version, asked[0], body)
+        return _encoded(header, asked[0], body)
+
+
+def _encoded(header: RequestHeader, correlation_id: int, body: ProduceResponse) -> bytes:
+    answer = encode_response(header.api_key, header.api_version, correlation_id, body)
+    return b"".join(piece for piece in answer if isinstance(piece, bytes))
 
 
 def _prefix(header: RequestHeader, request: ProduceRequest, flexible: bool) -> bytes:
