@@ -17,14 +17,15 @@ from tests.serving import serving
 import mainstem
 from mainstem import pipelines as p
 
-pytestmark = [
-    pytest.mark.skipif(not LONG, reason="takes half an hour: ./test --long"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(3600 if LONG else 900)]
 
 DYING = Path(__file__).with_name("dying.py")
-COUNT = 400
-WHOLE = [(n, n * n) for n in range(COUNT)]
+SINKS = ("sqlite", "delta", "parquet", "topic")
+STEPS = ("before", "middle", "after", "offset")
+ROUND = 100
+"""How many events there are for each run."""
+FEW = ["sqlite:before", "delta:after", "parquet:middle", "topic:middle", "delta:offset"]
+GRID = [f"{sink}:{step}" for _ in range(2) for step in STEPS for sink in SINKS]
 
 
 def publish(address: str, numbers: range) -> None:
@@ -33,17 +34,23 @@ def publish(address: str, numbers: range) -> None:
         stem.publish_many("numbers", (mainstem.Event(b'{"n": %d}' % n) for n in numbers))
 
 
-def command(address: str, *arguments: str) -> list[str]:
-    program = [sys.executable, "-m", "mainstem.cli", "--at", address, "pipeline", "run"]
-    return [*program, str(DYING), "--master", "local[2]", *arguments]
+def command(*arguments: str) -> list[str]:
+    program = [sys.executable, "-m", "mainstem.cli", "pipeline", "run", str(DYING)]
+    return [*program, "--master", "local[2]", *arguments]
 
 
-def run_until_killed(address: str, directory: Path, **environment: str) -> int:
-    """Run up to the end of the topic, 100 events a batch; return how the process ended."""
+def environment(address: str, die: str = "nobody:never") -> dict[str, str]:
+    # Java is to be there soon more than to be quick in the end.
+    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    return os.environ | {"MAINSTEM_AT": address, "DIE": die, "JDK_JAVA_OPTIONS": java}
+
+
+def run_until_killed(address: str, directory: Path, die: str = "nobody:never") -> int:
+    """Run up to the end of the topic; return how the process ended."""
     ran = subprocess.run(
-        command(address, "--batch", "--max-rows", "100"),
+        command("--batch"),
         cwd=directory,
-        env=os.environ | environment,
+        env=environment(address, die),
         capture_output=True,
         text=True,
         check=False,
@@ -52,31 +59,46 @@ def run_until_killed(address: str, directory: Path, **environment: str) -> int:
     return ran.returncode
 
 
-def rows(directory: Path) -> list[tuple[int, int]]:
-    found = p.sqlite(str(directory / "base.db"), "numbers").read()
-    assert found is not None
-    return sorted((row["n"], row["square"]) for row in found.to_pylist())
+def whole(count: int) -> dict[str, list[tuple[int, int]]]:
+    """Return what tables hold in which every number is once."""
+    squares = [(n, n * n) for n in range(count)]
+    sums = [(digit, sum(range(digit, count, 10))) for digit in range(10)]
+    return {"sqlite": squares, "delta": sums, "parquet": squares, "topic": squares}
 
 
-def test_a_run_that_is_killed_at_every_step_gives_the_whole_table(tmp_path: Path) -> None:
+def tables(address: str, directory: Path) -> dict[str, list[tuple[int, int]]]:
+    kept = {
+        "sqlite": p.sqlite(str(directory / "base.db"), "numbers"),
+        "delta": p.delta(str(directory / "delta")),
+        "parquet": p.parquet(str(directory / "parquet")),
+    }
+    found = {}
+    for name, sink in kept.items():
+        rows = sink.read()
+        assert rows is not None
+        found[name] = [tuple(row.values()) for row in rows.to_pylist()]
+    with mainstem.connect(address) as stem:
+        events = [json.loads(each.value or b"") for each in stem.subscribe("squares", follow=False)]
+    found["topic"] = [(each["n"], each["square"]) for each in events]
+    return {name: sorted(rows) for name, rows in found.items()}
+
+
+def test_runs_that_are_killed_at_every_step_give_whole_tables(tmp_path: Path) -> None:
     with serving(None) as address:
-        publish(address, range(COUNT))
-        for step in ("before:0", "middle:0", "after:0", "middle:1", "after:1", "before:2"):
-            assert run_until_killed(address, tmp_path, DIE=step) == -signal.SIGKILL, step
+        steps = GRID if LONG else FEW
+        for number, step in enumerate(["unguarded:after", *steps]):
+            publish(address, range(number * ROUND, (number + 1) * ROUND))
+            assert run_until_killed(address, tmp_path, die=step) == -signal.SIGKILL, step
+        count = (len(steps) + 1) * ROUND
 
         assert run_until_killed(address, tmp_path) == 0
 
-        assert rows(tmp_path) == WHOLE
-
-
-def test_without_the_guard_the_same_kill_doubles_rows(tmp_path: Path) -> None:
-    with serving(None) as address:
-        publish(address, range(COUNT))
-        assert run_until_killed(address, tmp_path, DIE="after:1", GUARD="off") == -signal.SIGKILL
-
-        assert run_until_killed(address, tmp_path, GUARD="off") == 0
-
-        assert len(rows(tmp_path)) == COUNT + 100
+        assert tables(address, tmp_path) == whole(count)
+    # So it is the marks that keep rows from being doubled.
+    unguarded = p.sqlite(str(tmp_path / "base.db"), "unguarded").read()
+    assert unguarded is not None
+    assert set(unguarded["n"].to_pylist()) == set(range(count))
+    assert len(unguarded) >= count + ROUND
 
 
 def test_a_stream_goes_on_when_its_server_was_killed(tmp_path: Path) -> None:
@@ -84,24 +106,38 @@ def test_a_stream_goes_on_when_its_server_was_killed(tmp_path: Path) -> None:
     with server(tmp_path / "data", port) as (address, process):
         publish(address, range(200))
         with subprocess.Popen(
-            command(address, "--stream"), cwd=tmp_path, stdout=subprocess.PIPE, text=True
+            command("--stream"),
+            cwd=tmp_path,
+            env=environment(address),
+            stdout=subprocess.PIPE,
+            text=True,
         ) as stream:
             try:
                 assert stream.stdout is not None
-                assert json.loads(stream.stdout.readline())["events_total"] == 200
+                read_up_to(stream.stdout, 200)
                 process.kill()
                 process.wait()
                 with server(tmp_path / "data", port) as (again, _):
-                    publish(again, range(200, COUNT))
-                    for line in stream.stdout:
-                        if json.loads(line)["events_total"] == COUNT:
-                            break
+                    publish(again, range(200, 400))
+                    read_up_to(stream.stdout, 400)
                     stream.terminate()
                     assert stream.wait(120) == 0
+
+                    assert tables(again, tmp_path) == whole(400)
             finally:
                 stream.kill()
 
-    assert rows(tmp_path) == WHOLE
+
+def read_up_to(lines: Iterator[str], events: int) -> None:
+    """Read what a run tells until all tables have read so many events."""
+    waiting = {*SINKS, "unguarded"}
+    for line in lines:
+        told = json.loads(line)
+        if told["events_total"] == events:
+            waiting.remove(told["table"])
+        if not waiting:
+            return
+    raise AssertionError(f"the stream has ended, and {waiting} have not read {events} events")
 
 
 @contextmanager

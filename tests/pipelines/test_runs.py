@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.pipelines.worlds import bounded, ignore
+from tests.pipelines.worlds import bounded, forget_last_commit, ignore
 from tests.serving import serving
 
 import mainstem
@@ -99,6 +99,20 @@ def test_a_completed_input_closes_windows_and_is_not_read_on(
     assert counts(pipeline) == [1, 2]
     with pytest.raises(RunRefused, match="declared complete"):
         bounded(spark, pipeline, address)
+
+
+def test_what_spark_keeps_between_batches_is_kept_though_the_sink_has_the_batch(
+    spark: SparkSession, address: str, publish: Publish
+) -> None:
+    pipeline = shop(SHOP.replace('"minutes")', '"minutes", key="minute")'))
+    publish(order("a", 1))
+    bounded(spark, pipeline, address)
+    forget_last_commit(Path("state/shop/minutes/checkpoint"))
+    publish(order("b", 1))
+
+    bounded(spark, pipeline, address)
+
+    assert counts(pipeline) == [2]
 
 
 def test_a_replay_is_compared_and_put_in_the_place_of_the_table(

@@ -205,3 +205,11 @@ def rows_of(pipeline: Pipeline, into: str | None = None) -> dict[str, list[str]]
         assert rows is not None, table.name
         found[table.name] = sorted(map(repr, rows.to_pylist()))
     return found
+
+
+def forget_last_commit(checkpoint: Path) -> None:
+    """Leave the checkpoint as a crash does: the sink has the last batch, Spark does not know."""
+    commits = [each for each in (checkpoint / "commits").iterdir() if each.name.isdigit()]
+    last = max(commits, key=lambda each: int(each.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)

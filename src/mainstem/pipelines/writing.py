@@ -39,7 +39,9 @@ class Writing(msgspec.Struct, frozen=True):
         if self.gate.exists():
             raise PipelineFailed(STOPPED)
         with chdir(self.directory):
-            self.sink.write(rows, Mark(self.mark, number))
+            if not self.sink.write(rows, Mark(self.mark, number)):
+                # A crash came before Spark had kept its state of that batch: now it does.
+                rows.write.format("noop").mode("overwrite").save()
 
 
 def sent(writing: Writing, package: Path) -> Write:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.pipelines.format.topics import FIRST_MS, PATIENCE_S, Topic
+from tests.pipelines.worlds import forget_last_commit
 
 Make = Callable[[str], Topic]
 
@@ -49,14 +50,6 @@ def run(writer: DataStreamWriter, checkpoint: Path) -> StreamingQuery:
 
 def values(topic: Topic) -> list[str]:
     return sorted(value for partition in (0, 1) for _, value in topic.events(partition))
-
-
-def forget_last_commit(checkpoint: Path) -> None:
-    """Leave the checkpoint as a crash does: the sink has the last batch, Spark does not know."""
-    commits = [each for each in (checkpoint / "commits").iterdir() if each.name.isdigit()]
-    last = max(commits, key=lambda each: int(each.name))
-    last.unlink()
-    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def test_a_topic_is_a_table(spark: SparkSession, make: Make) -> None:

@@ -31,13 +31,16 @@ class ConsoleSink(msgspec.Struct, frozen=True):
     def check(self, columns: "StructType") -> None:
         """Everything can be printed."""
 
-    def write(self, rows: "DataFrame", mark: Mark) -> None:
+    def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Print the first rows of a batch."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own custom
 
-        lines = rows.limit(self.rows).select(F.to_json(F.struct("*"))).collect()
-        sys.stdout.write("".join(f"{line[0]}\n" for line in lines))
+        lines = rows.select(F.to_json(F.struct("*")), F.monotonically_increasing_id().alias("nr"))
+        # Sorted only because a limit alone leaves out tasks, and what they keep between batches.
+        first = lines.orderBy("nr").limit(self.rows).collect()
+        sys.stdout.write("".join(f"{line[0]}\n" for line in first))
         sys.stdout.flush()
+        return True
 
     def read(self) -> "pa.Table | None":
         """Return nothing: what was printed is gone."""

@@ -50,7 +50,7 @@ class DeltaSink(msgspec.Struct, frozen=True):
                 f"{_fields(wanted)}; replay into a new table (--replay --into NAME) and swap"
             )
 
-    def write(self, rows: "DataFrame", mark: Mark) -> None:
+    def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit rows and mark in one version of the table."""
         from deltalake import (  # noqa: PLC0415 - slow to load
             CommitProperties,
@@ -64,15 +64,16 @@ class DeltaSink(msgspec.Struct, frozen=True):
         table = DeltaTable(self.path)
         written = table.transaction_version(mark.pipeline)
         if written is not None and written >= mark.batch:
-            return
+            return False
         data = collected(rows, self.key, self.latest)
         if not data.num_rows:
-            return
+            return True
         commit = CommitProperties(app_transactions=[Transaction(mark.pipeline, mark.batch)])
         if self.key:
             self._merge(table, data, commit)
         else:
             write_deltalake(table, data, mode="append", commit_properties=commit)
+        return True
 
     def _merge(self, table: "DeltaTable", data: "pa.Table", commit: "CommitProperties") -> None:
         from mainstem.pipelines.sinks.collecting import enumerated  # noqa: PLC0415

@@ -76,23 +76,24 @@ class ParquetSink(msgspec.Struct, frozen=True):
                 f"{described(wanted)}; replay into a new directory (--replay --into NAME) and swap"
             )
 
-    def write(self, rows: "DataFrame", mark: Mark) -> None:
+    def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Write the files of a batch, then the manifest that makes them count."""
         # Spark's JVM has a working directory of its own.
         root = Path(self.path).resolve()
         stem = f"{mark.pipeline}-{mark.batch:010}"
         manifest = root / MANIFESTS / f"{stem}.json"
         if manifest.exists():
-            return
+            return False
         for left in (*root.glob(f"{stem}-*.parquet"), root / f".{stem}"):
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
         rows.write.parquet(str(root / f".{stem}"))
         files, count = self._moved(root / f".{stem}", stem)
         if not count:
-            return
+            return True
         sequence = 1 + sum(1 for _ in (root / MANIFESTS).glob("*.json"))
         document = Manifest(mark.pipeline, mark.batch, sequence, files, count)
         _commit(manifest, msgspec.json.encode(document))
+        return True
 
     def _moved(self, staging: Path, stem: str) -> tuple[list[str], int]:
         import pyarrow.parquet as pq  # noqa: PLC0415 - slow to load

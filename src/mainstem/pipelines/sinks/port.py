@@ -37,8 +37,12 @@ class Sink(Protocol):
     def check(self, columns: "StructType") -> None:
         """Raise InvalidDefinition if rows of these columns cannot be kept; before any batch."""
 
-    def write(self, rows: "DataFrame", mark: Mark) -> None:
-        """Commit the rows and the mark together, or nothing; do nothing if the mark is there."""
+    def write(self, rows: "DataFrame", mark: Mark) -> bool:
+        """Commit the rows and the mark together, or nothing.
+
+        Returns False, and has not touched the rows, if the mark is there. Otherwise it has read all
+        of them, as what Spark keeps between batches comes about by that.
+        """
 
     def read(self) -> "pa.Table | None":
         """Return all rows; None if nothing was ever written, or if rows cannot be read back."""

@@ -68,22 +68,22 @@ class PostgresSink(msgspec.Struct, frozen=True):
                 "replay into a new table (--replay --into NAME) and swap"
             )
 
-    def write(self, rows: "DataFrame", mark: Mark) -> None:
+    def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit rows and mark in one transaction."""
         from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
 
         with self._opened() as base:
             if _is_written(base, mark):
-                return
+                return False
         # Spark's work is done before anything is locked.
         data = collected(rows, self.key, self.latest)
         if not data.num_rows:
-            return
+            return True
         with self._opened() as base:
             # A driver that was thought dead may still be writing: the second one waits here.
             base.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (mark.pipeline,))
             if _is_written(base, mark):
-                return
+                return True
             statements = Statements(self.table, tuple(data.column_names), self.key, self.latest)
             with base.cursor() as cursor:
                 cursor.executemany(
@@ -95,6 +95,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
                 "ON CONFLICT (pipeline) DO UPDATE SET batch = excluded.batch",
                 (mark.pipeline, mark.batch),
             )
+        return True
 
     def read(self) -> "pa.Table | None":
         """Return all rows; what is nested as JSON text."""

@@ -65,21 +65,21 @@ class SqliteSink(msgspec.Struct, frozen=True):
                 "replay into a new table (--replay --into NAME) and swap"
             )
 
-    def write(self, rows: "DataFrame", mark: Mark) -> None:
+    def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit rows and mark in one transaction."""
         from mainstem.pipelines.sinks.collecting import collected  # noqa: PLC0415
 
         with closing(self._opened()) as base:
             if _is_written(base, mark):
-                return
+                return False
         # Spark's work is done before the database is locked, for others write to it, too.
         data = collected(rows, self.key, self.latest)
         if not data.num_rows:
-            return
+            return True
         with closing(self._opened()) as base, base:
             base.execute("BEGIN IMMEDIATE")
             if _is_written(base, mark):
-                return
+                return True
             statements = Statements(self.table, tuple(data.column_names), self.key, self.latest)
             base.executemany(
                 statements.insert("?"),
@@ -90,6 +90,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
                 "ON CONFLICT (pipeline) DO UPDATE SET batch = excluded.batch",
                 (mark.pipeline, mark.batch),
             )
+        return True
 
     def read(self) -> "pa.Table | None":
         """Return all rows, as SQLite holds them."""

@@ -41,7 +41,7 @@ class TopicSink(msgspec.Struct, frozen=True):
             raise InvalidDefinition(str(error)) from None
         check_columns(columns, self.key, (), self.place)
 
-    def write(self, rows: "DataFrame", mark: Mark) -> None:
+    def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Write rows and mark in one transaction."""
         events = self._events(rows)
         options = {
@@ -50,7 +50,9 @@ class TopicSink(msgspec.Struct, frozen=True):
             "pipeline": mark.pipeline,
             "batch": str(mark.batch),
         }
+        # All tasks are run, also if the batch is found to be written by then.
         events.write.format("mainstem").options(**options).mode("append").save()
+        return True
 
     def _events(self, rows: "DataFrame") -> "DataFrame":
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own custom
