@@ -180,15 +180,15 @@ class LiveSubscription:
                 waits.append(until - now_ms)
         return max(0, min(waits)) if waits else None
 
-    def watch(self, wake: Call) -> Call:
-        """Wake when something is given back, and where all was read, when there is more."""
+    def watch(self, wake: Call, partitions: Collection[int]) -> Call:
+        """Wake when something is given back, and when there is more where all was read."""
         self._watches += 1
         token = self._watches
         self._waiting[token] = wake
         takes_back = [
             self._log.watch(PartitionId(self.key.topic_id, number), window.seen, wake)
             for number, window in self.windows.items()
-            if window.seen is not None
+            if window.seen is not None and number in partitions
         ]
 
         def unwatch() -> None:

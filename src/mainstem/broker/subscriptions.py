@@ -305,7 +305,9 @@ class Subscriptions:
             self._open.settling.bury_spent(live)
         return durable
 
-    def watch(self, topic: str, name: str, wake: Call) -> Call:
+    def watch(
+        self, topic: str, name: str, wake: Call, partitions: Collection[int] | None = None
+    ) -> Call:
         """Call ``wake`` once there may be something to acquire that was not there before.
 
         Acquire before, or else the ends of the partitions are not known, and once more after, as
@@ -315,7 +317,7 @@ class Subscriptions:
         """
         with self._open.lock:
             live = self._open.opened(topic, name)
-            return live.watch(wake)
+            return live.watch(wake, live.windows if partitions is None else partitions)
 
     def wait_ms(self, topic: str, name: str) -> int | None:
         """Return when time will bring something to a subscription, None if never."""

@@ -126,6 +126,25 @@ def test_a_fetch_waits_until_there_is_something(ann: Sharer, bob: Sharer, peer: 
     assert runs(bob.fetched()) == [(10, 11, 1)]
 
 
+def test_a_fetch_that_waits_is_not_woken_by_partitions_that_it_does_not_want(
+    ann: Sharer, bob: Sharer, peer: Peer
+) -> None:
+    bob.fetch(partitions=[1])
+    ann.fetch()
+    put(peer, ann.topic, 3, partition=1)
+
+    ann.send_fetch(wait_ms=60_000)
+    put(peer, ann.topic, 1)
+
+    assert runs(ann.fetched()) == [(10, 10, 1)]
+    assert runs(bob.fetch(partitions=[]), 1) == [(0, 2, 1)]
+
+
+@pytest.mark.parametrize("max_bytes", [0, -1, 1])
+def test_one_batch_is_sent_whatever_its_size(ann: Sharer, max_bytes: int) -> None:
+    assert runs(ann.fetch(max_bytes=max_bytes, wait_ms=60_000)) == [(0, 9, 1)]
+
+
 def test_a_fetch_that_waits_gets_what_another_gives_back(ann: Sharer, bob: Sharer) -> None:
     ann.fetch()
 

@@ -29,6 +29,7 @@ ACKNOWLEDGE_FIRST, ACKNOWLEDGE_LAST = 1, 2
 _WHOLE_BATCHES = 0
 """The acquire mode in which the number of records is no strict limit."""
 _MOST_EVENTS = 100_000
+_LOOKS_AT_ONCE, _LATER_MS = 20, 10
 
 
 def fetch(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
@@ -166,11 +167,13 @@ class _ShareFetch:
         self._session = session
         self._acked = acked
         self._reply = reply
-        self._max_bytes = min(request.max_bytes, self._service.settings.max_fetch_bytes)
+        # One batch at least, or nobody could go on.
+        self._max_bytes = max(1, min(request.max_bytes, self._service.settings.max_fetch_bytes))
         self._found: dict[Place, SharedPartition] = {}
         self._watches: list[Callable[[], None]] = []
         self._timer: Callable[[], None] | None = None
         self._ended = self._woken = False
+        self._looks = 0
 
     def look(self, *, last: bool = False) -> None:
         """Take what is there; answer if there is anything, or if this is the last look."""
@@ -277,11 +280,11 @@ class _ShareFetch:
         return [SharedTopic(topic_id, partitions) for topic_id, partitions in topics.items()]
 
     def _watch(self) -> None:
-        for topic_id in self._session.by_topic():
+        group, watch = self._session.group, self._service.broker.subscriptions.watch
+        for topic_id, numbers in self._session.by_topic().items():
             name = name_of(self._service, topic_id)
             try:
-                watch = self._service.broker.subscriptions.watch
-                self._watches.append(watch(name or "", self._session.group, self._wake))
+                self._watches.append(watch(name or "", group, self._wake, numbers))
             except MainstemError:
                 self._wake()
 
@@ -289,7 +292,15 @@ class _ShareFetch:
         """Be told from any thread that there may be more."""
         if not self._woken:
             self._woken = True
-            self._service.on_loop(self._look_again)
+            self._service.on_loop(self._look_soon)
+
+    def _look_soon(self) -> None:
+        # Who looks in vain again and again, as others are quicker, must not keep the loop busy.
+        self._looks += 1
+        if self._looks <= _LOOKS_AT_ONCE:
+            self._look_again()
+        else:
+            self._service.after(_LATER_MS, self._look_again)
 
     def _look_again(self, *, last: bool = False) -> None:
         if not self._ended:
