@@ -111,7 +111,6 @@ def run(
     """
     from mainstem.pipelines.definitions import load  # noqa: PLC0415 - only what is used
     from mainstem.pipelines.session import spark_session  # noqa: PLC0415
-    from mainstem.pipelines.shipping import ship_modules  # noqa: PLC0415
 
     _check_mode(mode, begin, into, end, complete=complete)
     starting, ending = edges(begin, None if end == "end" else end)
@@ -125,8 +124,6 @@ def run(
     beside = (str(loaded.file.parent), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, beside))
     spark = spark_session(remote or master, **settings)
-    if not (remote or master).startswith("local"):
-        ship_modules(spark, loaded.file.parent)
     from mainstem.pipelines.plans import Bounds  # noqa: PLC0415 - these need Spark
     from mainstem.pipelines.table_run import Request  # noqa: PLC0415
 

@@ -14,7 +14,7 @@ from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.schemas import Document, document_of
 
 MAGIC = 0
-PREFIX = struct.Struct(">bI")
+PREFIX = ">bI"
 _TIMEOUT_S = 10
 
 _SIMPLE = {
@@ -89,8 +89,9 @@ def decoder(schema: Document, registry: str | None) -> Callable[[bytes | None], 
 
 def _split(value: bytes) -> tuple[int | None, bytes]:
     """Take the prefix of registries off: a zero byte and the number of the writer's schema."""
-    if len(value) >= PREFIX.size and value[0] == MAGIC:
-        return PREFIX.unpack_from(value)[1], value[PREFIX.size :]
+    size = struct.calcsize(PREFIX)
+    if len(value) >= size and value[0] == MAGIC:
+        return struct.unpack_from(PREFIX, value)[1], value[size:]
     return None, value
 
 

@@ -25,6 +25,7 @@ from mainstem.core.errors import MainstemError
 from mainstem.pipelines.decoding import BAD, END_OF_TIME, decoded, good_rows, stopping_at_bad
 from mainstem.pipelines.definitions import INFER, Pipeline, Source, Table
 from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.patience import patiently
 from mainstem.pipelines.schemas import SAMPLE_EVENTS, inferred
 from mainstem.pipelines.standing import Place
 from mainstem.pipelines.tables import followed, snapshot
@@ -62,12 +63,7 @@ class Planning:
         """
         where = f"{self._pipeline.file.name}: table {table.name!r}"
         try:
-            sources = self._known(table, place)
-            inputs = [
-                self._input(table, source, number, complete=complete)
-                for number, source in enumerate(sources)
-            ]
-            result = self._applied(table, inputs)
+            result = patiently(lambda: self._built(table, place, complete=complete))
         except PySparkException as error:
             raise InvalidDefinition(f"{where}: {short(error)}") from error
         except InvalidDefinition as error:
@@ -82,6 +78,17 @@ class Planning:
                 "are only added"
             )
         table.sink.check(result.schema)
+        return result
+
+    def _built(self, table: Table, place: Place, *, complete: bool) -> object:
+        inputs = [
+            self._input(table, source, number, complete=complete)
+            for number, source in enumerate(self._known(table, place))
+        ]
+        result = self._applied(table, inputs)
+        if isinstance(result, DataFrame):
+            # Over Spark Connect nothing is looked at, and so nothing wrong, before it is asked for.
+            _ = result.schema
         return result
 
     def _applied(self, table: Table, inputs: Sequence[DataFrame]) -> object:

@@ -1,11 +1,15 @@
 """What Spark reports of a batch, in our words."""
 
 import json
+from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 import msgspec
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+Figures = dict[str, Any]
+"""As JSON has them."""
 Offsets = dict[str, dict[str, int]]
 """Topic and partition → the next event to read."""
 
@@ -57,7 +61,7 @@ def batch_of(progress: StreamingQueryProgress) -> Batch | None:
         number=report["batchId"],
         seen={
             name: Seen(each["events"], each.get("bad", 0), each.get("earliest_ms"))
-            for name, each in report.get("observedMetrics", {}).items()
+            for name, each in _observed(report.get("observedMetrics", {}))
             if "events" in each
         },
         starts=starts,
@@ -77,6 +81,16 @@ def has_ended(document: object) -> bool:
     if isinstance(document, str):
         document = json.loads(document)
     return isinstance(document, dict) and bool(document.get("ended"))
+
+
+def _observed(metrics: dict[str, Figures]) -> Iterator[tuple[str, Figures]]:
+    """Return what was observed by name; Spark Connect tells values and their names apart."""
+    for name, each in metrics.items():
+        if "schema" in each:
+            names = [field["name"] for field in each["schema"]["fields"]]
+            yield name, dict(zip(names, each["values"], strict=True))
+        else:
+            yield name, each
 
 
 def topic_offsets(document: object) -> Offsets:

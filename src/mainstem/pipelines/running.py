@@ -19,14 +19,16 @@ from pyspark.sql import SparkSession, is_remote
 
 from mainstem.pipelines.definitions import Pipeline, Table
 from mainstem.pipelines.errors import RunRefused
+from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.plans import Planning
 from mainstem.pipelines.ranges import Range, claim
-from mainstem.pipelines.shipping import pack
+from mainstem.pipelines.sending import DECODING, check_seen, send_by_value, sent_source
+from mainstem.pipelines.shipping import modules_of, pack
 from mainstem.pipelines.sinks.console import ConsoleSink
 from mainstem.pipelines.sinks.topic import TopicSink
 from mainstem.pipelines.standing import Standing, held, pipeline_directory
 from mainstem.pipelines.table_run import LOOK_S, PACKAGE, Request, TableRun, Tell
-from mainstem.pipelines.writing import check_seen
+from mainstem.pipelines.tables import TableSource
 
 _AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
 """Tables of a bounded run side by side."""
@@ -44,6 +46,7 @@ def run(
         if request.into and request.mode == "batch":
             _check_fresh(pipeline, request, directory)
             claim(directory, Range(request.bounds.starting, request.bounds.ending))
+        send_by_value(modules_of(pipeline.file.parent))
         if is_remote():
             _prepare_remote(spark, pipeline, directory)
         planning = Planning(spark, pipeline, request.address, request.into, request.bounds)
@@ -70,7 +73,11 @@ def _prepare_remote(spark: SparkSession, pipeline: Pipeline, directory: Path) ->
                 "of the server; give it another sink, or run it with --master"
             )
     check_seen(spark, directory)
-    pack(directory / PACKAGE, pipeline.file.parent)
+    package = directory.resolve() / PACKAGE
+    pack(package)
+    send_by_value(DECODING)
+    for source in (MainstemSource, TableSource):
+        spark.dataSource.register(sent_source(source, package))
 
 
 def _targeted(table: Table, request: Request) -> Table:

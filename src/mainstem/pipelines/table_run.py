@@ -24,10 +24,12 @@ from mainstem.core.errors import MainstemError
 from mainstem.pipelines.auditing import Audit
 from mainstem.pipelines.definitions import Pipeline, Table
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefused
+from mainstem.pipelines.patience import may_pass, patiently
 from mainstem.pipelines.plans import Bounds, Planning, group_of, short
 from mainstem.pipelines.progress import Batch, batch_of
+from mainstem.pipelines.sending import Write, sent_writer
 from mainstem.pipelines.standing import Failure, Place, Standing
-from mainstem.pipelines.writing import STOPPED, Write, Writing, sent
+from mainstem.pipelines.writing import STOPPED, Writing
 from mainstem.remote.administering import Administration
 from mainstem.remote.cursors import Cursors
 from mainstem.remote.link import Link
@@ -36,8 +38,6 @@ LOOK_S = 0.1
 _SETTLE_S = 5.0
 PACKAGE = "package.zip"
 """Our package, beside the state, for the server of Spark Connect."""
-_PASSING = ("Python worker failed to connect back", "no answer from ")
-"""What may stop a query on a machine that is too busy, or while the server is started again."""
 _MOST_ATTEMPTS = 6
 _BAD_EVENT = re.compile(
     r"bad event: (?P<reason>.*?); (?P<event>topic \S+, partition \d+, offset \d+)"
@@ -149,7 +149,7 @@ class TableRun:
         self._place.gate.unlink(missing_ok=True)
         self._keep(state="running", pid=os.getpid())
         try:
-            self._query = writing.start()
+            self._query = patiently(writing.start)
         except PySparkException as error:
             self._fail(short(error))
             raise InvalidDefinition(
@@ -163,8 +163,7 @@ class TableRun:
         """
         assert self._query is not None
         failure = f"{self._query.exception()} {self._error}"
-        passing = any(words in failure for words in _PASSING)
-        if not passing or self._attempts >= _MOST_ATTEMPTS or stop.is_set():
+        if not may_pass(failure) or self._attempts >= _MOST_ATTEMPTS or stop.is_set():
             return False
         stop.wait(2.0**self._attempts)
         self._attempts += 1
@@ -173,9 +172,9 @@ class TableRun:
         return True
 
     def _writer(self) -> Write:
-        writing = Writing(self.table.sink, self._mark, self._place.gate, Path.cwd())
+        writing = Writing(self.table.sink, self._mark, self._place.gate)
         if is_remote():
-            return sent(writing, self._package)
+            return sent_writer(writing, self._package)
 
         def write(rows: DataFrame, number: int) -> None:
             try:

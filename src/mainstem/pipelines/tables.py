@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession, is_remote
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -70,7 +70,8 @@ def _described(
     reader: DataFrameReader | DataStreamReader,
     end_in: str = "",
 ) -> DataFrame:
-    spark.dataSource.register(TableSource)
+    if not is_remote():
+        spark.dataSource.register(TableSource)
     path = str(Path(sink.path).resolve())
     kind = "delta" if isinstance(sink, DeltaSink) else "parquet"
     columns = from_arrow_schema(_columns(kind, path))

@@ -1,0 +1,33 @@
+"""What fails on a busy machine, or while a server starts again, is tried again for a while.
+
+Spark asks a Python process about every source, and gives up on one that takes more than 10 s to
+come up, which on a busy machine some do.
+"""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyspark.errors import PySparkException
+
+T = TypeVar("T")
+
+_BUSY, _AWAY = "Python worker failed to connect back", "no answer from "
+_ATTEMPTS = 5
+
+
+def may_pass(failure: str) -> bool:
+    """Tell whether a query that failed so may go on when it is started again."""
+    return _BUSY in failure or _AWAY in failure
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask Spark for something, and again if its Python did not come up in time."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return ask()
+        except PySparkException as error:
+            if _BUSY not in str(error):
+                raise
+        time.sleep(2.0**attempt)
+    return ask()
