@@ -20,8 +20,8 @@ from mainstem.core.errors import MainstemError, UnknownMember
 from mainstem.log.port import PartitionId
 
 INPUTS: list[Place] = [("in", number) for number in range(PARTITIONS)]
-SESSION_MS = 1_000
-ASLEEP_MS = 8_000
+SESSION_MS = 500
+ASLEEP_MS = 1_500
 Where = tuple[str, Place]
 """A group, and a partition."""
 
@@ -227,7 +227,7 @@ class ClassicMember:
             await self.beat()
             if self.positions.at:
                 await self.work()
-            await self.client.rest(150)
+            await self.client.rest(100)
         who = self.who.member_id
         await self.client.ask("leave", lambda b: b.classic.leave(self.group, [(who, None)]))
         self._id = ""
@@ -272,7 +272,7 @@ class Worker:
             await self._member.beat()
             if self._member.positions.at and (read := await self._member.positions.read()):
                 await self._transact(read)
-            await self._client.rest(150)
+            await self._client.rest(100)
 
     async def _transact(self, read: list[Read]) -> None:
         began, outcome = self._transactor.start(), None
@@ -323,7 +323,7 @@ class ModernMember:
                 await self._beat()
                 if self._positions.at:
                     await self._work()
-                await self._client.rest(150)
+                await self._client.rest(100)
                 if self._client.rng.random() < 0.04:
                     await self._leave()
             except Unanswered:

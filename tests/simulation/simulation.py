@@ -22,7 +22,7 @@ from mainstem.core.policies import TopicSettings
 
 PLACES: list[Place] = [(topic, n) for topic in ("in", "out") for n in range(PARTITIONS)]
 SETTINGS = TopicSettings(partitions=PARTITIONS, segment_bytes=1024)
-STEPS = 400
+STEPS = 300
 CASTS = ("classic", "modern", "works", "queue")
 
 
@@ -50,17 +50,19 @@ class Simulation:
         self._groups = Groups()
         for topic in ("in", "out"):
             self._world.broker.create_topic(topic, SETTINGS)
-        limit = None if seed % 2 else 3
-        self._queue = Queue(self._world.broker, limit)
+        chosen = self._world.rng.sample(casts, 2)
+        self._queue: Queue | None = None
+        if "queue" in chosen:
+            self._queue = Queue(self._world.broker, max_deliveries=None if seed % 2 else 3)
+            self._world.after_crash.append(self._queue.after_crash)
         self._world.commit()
-        self._cast(self._world.rng.sample(casts, 2), late)
+        self._cast(chosen, late)
 
     def _cast(self, casts: Sequence[str], late: bool) -> None:
         """Put clients on the stage; ``late``: what they ask for may be late for all of them."""
         world, groups = self._world, self._groups
-        for number in range(2):
-            newer = number == 0
-            client = Client(world, f"sender {number}", late=newer or late)
+        for newer in world.rng.choice(([True], [False], [True, False])):
+            client = Client(world, f"sender {newer:d}", late=newer or late)
             world.spawn(client.name, Transactor(client, newer=newer).live())
         world.spawn("reader", read_on(Client(world, "reader"), PLACES))
         for name in casts:
@@ -74,14 +76,16 @@ class Simulation:
                     case "works":
                         world.spawn(client.name, Worker(client, groups, newer=number == 0).live())
                     case _:
+                        assert self._queue is not None
                         world.spawn(client.name, share(client, self._queue))
 
     def run(self, steps: int) -> Simulated:
         """Live, and be judged."""
         world = self._world
-        world.every(250, world.upkeep)
+        world.every(100, world.tick)
+        world.every(500, world.upkeep)
         world.after_arrival.append(self._groups.look)
-        world.after_crash += [self._groups.after_crash, self._queue.after_crash]
+        world.after_crash.append(self._groups.after_crash)
         wrong: list[str] = []
         try:
             while steps > 0:
@@ -120,7 +124,8 @@ class Simulation:
         for place in PLACES:
             world.recorder.add("last", Outcome.OK, self._everything(place))
         self._groups.at_the_end(world.broker)
-        self._drain()
+        if self._queue is not None:
+            self._drain(self._queue)
 
     def _everything(self, place: Place) -> list[Read]:
         found: list[Read] = []
@@ -131,12 +136,12 @@ class Simulation:
             found += more
         return found
 
-    def _drain(self) -> None:
+    def _drain(self, queue: Queue) -> None:
         """Take and ack whatever is left in the queue; nothing may be missing then."""
-        world, queue = self._world, self._queue
+        world = self._world
         for _ in range(1_000):
             world.leap(LOCK_MS + 1)
-            world.upkeep()
+            world.tick()
             world.commit()
             given = queue.give(world.broker, "last", 100, world.now_ms)
             if not given:

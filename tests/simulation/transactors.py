@@ -125,7 +125,7 @@ class Transactor:
                 await self.begin()
                 while not client.world.is_calm:
                     await self._transact()
-                    await client.rest(100)
+                    await client.rest(200)
             except (MainstemError, Unanswered):
                 await client.rest(200)
         await self.begin()
@@ -161,4 +161,4 @@ async def read_on(client: Client, places: Sequence[Place]) -> None:
             client.recorder.add(client.name, Outcome.OK, found)
         except Unanswered:
             pass
-        await client.rest(150)
+        await client.rest(400)

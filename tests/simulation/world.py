@@ -37,10 +37,10 @@ T = TypeVar("T")
 Reply = Callable[[T | MainstemError], None]
 Life = Coroutine["Ask[object] | int", object, None]
 
-PATIENCE_MS = 400
+PATIENCE_MS = 150
 """After so long without an answer a client gives up waiting."""
 LATENCY_MS = 20
-LATE_MS = 3_000
+LATE_MS = 1_500
 LOSSES = 0.04
 LATE = 0.1
 LIMITS = Limits(groups=GroupLimits(min_session_timeout_ms=1))
@@ -201,8 +201,11 @@ class World:
         self.log.committer.commit()
 
     def upkeep(self) -> None:
-        """Do what a server does from time to time."""
+        """Do what a server does from time to time: cut, compact, make checkpoints."""
         self.log.upkeep.tick()
+
+    def tick(self) -> None:
+        """Do what is due."""
         self.broker.tick()
         self._commit_soon()
 
