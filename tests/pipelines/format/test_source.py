@@ -339,6 +339,25 @@ def test_available_now_ends_where_the_topic_ended_when_it_began(make: Make) -> N
     assert reader.latestOffset(end, ALL) == end
 
 
+def test_the_end_of_the_input_comes_once_with_the_last_events_and_nothing_after_it(
+    make: Make,
+) -> None:
+    topic = make(2)
+    topic.fill(numbers(10), at_ms=FIRST_MS)
+    first = stream(topic, markEnd="true")
+
+    batches, end = drain(first, first.initialOffset(), 6)
+    topic.fill(numbers(10, 10))
+    after, _ = drain(stream(topic), end)
+    (again, *_), _ = drain(stream(topic, markEnd="true"), stream(topic).initialOffset(), 99)
+
+    # The row that stands for the end has no value.
+    assert len(batches) == 2
+    assert joined(batches) == [*numbers(10), ""]
+    assert after == []
+    assert again == [*numbers(20), ""]
+
+
 def test_a_stream_ends_where_it_is_told_and_goes_on_from_there(make: Make) -> None:
     topic = make()
     topic.fill(numbers(100), at_ms=FIRST_MS)
