@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from mainstem.core.errors import UnknownPartition, UnknownTopic, Unreachable
+from mainstem.core.errors import MainstemError, UnknownPartition, UnknownTopic, Unreachable
 from mainstem.pipelines.format.options import EARLIEST, LATEST, Edge, SourceOptions
 from mainstem.remote.administering import (
     Administration,
@@ -19,6 +19,7 @@ from mainstem.remote.administering import (
 )
 from mainstem.remote.fetching import bytes_per_offset
 from mainstem.remote.leaders import Leaders
+from mainstem.remote.listing import Listed, list_offsets
 
 T = TypeVar("T")
 
@@ -40,9 +41,9 @@ class Survey:
         self._options = options
         self._now = now
         self._link = options.server.link()
+        self._leaders = Leaders(self._link)
         self._link.knock()
         self.administration = Administration(self._link)
-        self._leaders = Leaders(self._link)
         self._topics: tuple[float, dict[str, Described]] = (float("-inf"), {})
         self._bounds: tuple[float, dict[Place, Bounds]] = (float("-inf"), {})
 
@@ -68,9 +69,7 @@ class Survey:
         asked_at, known = self._bounds
         now = self._now()
         if fresh or now - asked_at >= kept_s:
-            known = self._of_all(
-                self.places, lambda all_: self.administration.bounds(all_, committed=True)
-            )
+            known = self._of_all(self.places, self._ask_bounds)
             self._bounds = (now, known)
         return known
 
@@ -87,9 +86,36 @@ class Survey:
         wanted = set(places)
         found = self._of_all(
             lambda: wanted.intersection(self.places()),
-            lambda all_: self.administration.at_time(all_, timestamp_ms),
+            lambda all_: self._ask_times(all_, timestamp_ms),
         )
         return {place: offset for place, offset in found.items() if offset is not None}
+
+    def _ask_bounds(self, places: Collection[Place]) -> dict[Place, Bounds]:
+        listed = self._listed(dict.fromkeys(places, EARLIEST), dict.fromkeys(places, LATEST))
+        if listed is None:
+            return self.administration.bounds(places, committed=True)
+        starts, tails = listed
+        return {
+            place: Bounds(starts[place][0], tail, max(0, epoch))
+            for place, (tail, epoch) in tails.items()
+        }
+
+    def _ask_times(self, places: Collection[Place], timestamp_ms: int) -> dict[Place, int | None]:
+        listed = self._listed(dict.fromkeys(places, timestamp_ms))
+        if listed is None:
+            return self.administration.at_time(places, timestamp_ms)
+        return {place: None if offset < 0 else offset for place, (offset, _) in listed[0].items()}
+
+    def _listed(self, *asked: Mapping[Place, int]) -> list[Listed] | None:
+        """Ask the leaders; None if they do not answer: librdkafka knows what to do then."""
+        if not self._link.is_plain:
+            return None
+        try:
+            return list_offsets(self._leaders, *asked)
+        except MainstemError:
+            self._leaders.close()
+            self._leaders = Leaders(self._link)
+            return None
 
     def rows_in(self, max_bytes: int, begin: Mapping[Place, int], ends: Mapping[Place, int]) -> int:
         """Return how many rows are about so many bytes, by a look at where most is waiting."""
@@ -136,6 +162,10 @@ class Survey:
     def close(self) -> None:
         """Let go of connections."""
         self._leaders.close()
+
+    def __del__(self) -> None:
+        # Spark drops a reader without a word, whatever it holds.
+        self.close()
 
     def _of_all(
         self,
