@@ -5,7 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.brokers import new_broker
 
+from mainstem.broker.broker import Broker
 from mainstem.broker.group_configs import KNOWN, GroupConfigFold
+from mainstem.broker.group_defaults import GroupDefaults
+from mainstem.broker.limits import Limits
 from mainstem.core.errors import InvalidName, InvalidSetting
 from mainstem.log.memory import MemoryLog
 
@@ -22,6 +25,25 @@ def test_a_group_has_the_defaults_until_something_is_set() -> None:
     assert (SESSION, "60000", False) in configs.shown("g")
     assert (INTERVAL, KNOWN[INTERVAL].default, True) in configs.shown("g")
     assert configs.names() == ["g"]
+
+
+def test_the_defaults_of_all_groups_can_be_set() -> None:
+    limits = Limits(group_defaults=GroupDefaults(consumer_session_timeout_ms=2_000))
+    configs = Broker(MemoryLog(), lambda: 0, limits=limits).group_configs
+
+    configs.alter("own", {SESSION: "60000"})
+
+    assert (SESSION, "2000", True) in configs.shown("other")
+    assert (SESSION, "60000", False) in configs.shown("own")
+    with pytest.raises(InvalidSetting):
+        configs.alter("other", {INTERVAL: "2000"})
+
+
+def test_defaults_that_contradict_each_other_are_refused() -> None:
+    limits = Limits(group_defaults=GroupDefaults(share_session_timeout_ms=5_000))
+
+    with pytest.raises(InvalidSetting, match=r"share.session.timeout.ms=5000 must be greater"):
+        Broker(MemoryLog(), lambda: 0, limits=limits)
 
 
 def test_a_setting_can_be_taken_back() -> None:

@@ -76,7 +76,7 @@ class Broker:
         self._state = State(log, hand_over_ms, limits.topics)
         self._state.load(now_ms())
         self._monotonic_ms = monotonic_ms or now_ms
-        self.group_configs = GroupConfigs(self._state, now_ms)
+        self.group_configs = GroupConfigs(self._state, now_ms, limits.group_defaults)
         self.consumers = ConsumerGroups(
             self._state,
             self.group_configs,

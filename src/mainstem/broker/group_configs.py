@@ -1,8 +1,8 @@
 """Settings of single groups: a fold over the topic ``__mainstem_group_configs``.
 
 A group has settings whether or not it has members, or ever had any: they hold for whoever joins
-under its name. ``KNOWN`` is every setting there is; whoever adds a kind of group adds its names
-there, each with its default and what it may be. Values are kept as texts, as they were given.
+under its name. ``KNOWN`` is every setting there is, the numbers as ``GroupDefaults`` declares them;
+whoever adds a kind of group adds its names. Values are kept as texts, as they were given.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainstem.broker.group_defaults import GroupDefaults
 from mainstem.broker.journal import GROUP_CONFIGS, Journal
 from mainstem.broker.share_starts import check_start
 from mainstem.broker.state import State
@@ -17,6 +18,7 @@ from mainstem.core.errors import InvalidSetting
 from mainstem.core.names import check_group
 from mainstem.log.port import Durable
 
+DEFAULTS = GroupDefaults()
 MAX_GROUPS = 100_000
 """How many groups may have settings of their own."""
 
@@ -24,7 +26,7 @@ Check = Callable[[str], None]
 
 
 class GroupSetting(msgspec.Struct, frozen=True):
-    """One setting of a group: what it means, what it is unless it is set, and what it may be."""
+    """One setting of a group: what it means, what it is if nobody says, and what it may be."""
 
     about: str
     default: str
@@ -57,40 +59,19 @@ def one_of(*words: str) -> Check:
 CONSUMER_SESSION_TIMEOUT = "consumer.session.timeout.ms"
 CONSUMER_HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 
-KNOWN: dict[str, GroupSetting] = {
-    CONSUMER_SESSION_TIMEOUT: GroupSetting(
-        "How long a member of a consumer group may be silent before it is taken out.",
-        "45000",
-        whole(1_000, 1_800_000),
-    ),
-    CONSUMER_HEARTBEAT_INTERVAL: GroupSetting(
-        "How often members of a consumer group show themselves, and hear of what has changed.",
-        "1000",
-        whole(100, 600_000),
-    ),
-    "share.session.timeout.ms": GroupSetting(
-        "How long a member of a share group may be silent before it is taken out.",
-        "45000",
-        whole(1_000, 1_800_000),
-    ),
-    "share.heartbeat.interval.ms": GroupSetting(
-        "How often members of a share group show themselves, and hear of what has changed.",
-        "5000",
-        whole(100, 600_000),
-    ),
-    "share.record.lock.duration.ms": GroupSetting(
-        "How long a member of a share group may hold an event before it goes to another.",
-        "30000",
-        whole(1_000, 3_600_000),
-    ),
-    "share.delivery.count.limit": GroupSetting(
-        "After how many deliveries an event becomes a dead letter.", "5", whole(2, 1_000)
-    ),
-    "share.partition.max.record.locks": GroupSetting(
-        "How many events of a partition may be unsettled before no more are handed out.",
-        "2000",
-        whole(100, 100_000),
-    ),
+
+def _numbers() -> dict[str, GroupSetting]:
+    """Return the settings that are numbers, as their defaults are declared."""
+    found = {}
+    for field in msgspec.structs.fields(GroupDefaults):
+        (meta,) = field.type.__metadata__
+        check = whole(meta.ge, meta.le)
+        name = field.name.replace("_", ".")
+        found[name] = GroupSetting(meta.description, str(field.default), check)
+    return found
+
+
+KNOWN: dict[str, GroupSetting] = _numbers() | {
     "share.auto.offset.reset": GroupSetting(
         "Where a share group begins in a topic that is new to it.",
         "latest",
@@ -141,8 +122,12 @@ class GroupConfigChange(NamedTuple):
 class GroupConfigFold:
     """The settings of all groups that have any."""
 
-    def __init__(self) -> None:
+    def __init__(self, defaults: GroupDefaults = DEFAULTS) -> None:
         self._groups: dict[str, Mapping[str, str]] = {}
+        self._defaults = {name: known.default for name, known in KNOWN.items()}
+        for name, number in msgspec.structs.asdict(defaults).items():
+            self._defaults[name.replace("_", ".")] = str(number)
+        _check_pairs(self._defaults, "groups")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GroupConfigFold):
@@ -158,9 +143,13 @@ class GroupConfigFold:
         """Return what was set for a group."""
         return self._groups.get(group, {})
 
+    def all_of(self, group: str) -> Mapping[str, str]:
+        """Return what every setting is for a group."""
+        return {**self._defaults, **self.of(group)}
+
     def text(self, group: str, name: str) -> str:
         """Return what a setting is for a group."""
-        return self.of(group).get(name, KNOWN[name].default)
+        return self.of(group).get(name, self._defaults[name])
 
     def alter(
         self, group: str, changes: Mapping[str, str | None], *, fresh: bool = False
@@ -175,13 +164,7 @@ class GroupConfigFold:
                 settings.pop(name, None)
             else:
                 settings[name] = text
-        for greater, smaller in LONGER_THAN:
-            most = int(settings.get(greater, KNOWN[greater].default))
-            least = int(settings.get(smaller, KNOWN[smaller].default))
-            if most <= least:
-                raise InvalidSetting(
-                    f"{greater}={most} must be greater than {smaller}={least} of group {group!r}"
-                )
+        _check_pairs(self._defaults | settings, f"group {group!r}")
         if settings == was:
             return []
         if not was and len(self._groups) >= MAX_GROUPS:
@@ -200,10 +183,12 @@ class GroupConfigFold:
 class GroupConfigs:
     """The door to the settings of groups; synchronous and thread-safe."""
 
-    def __init__(self, state: State, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, state: State, now_ms: Callable[[], int], defaults: GroupDefaults = DEFAULTS
+    ) -> None:
         self._state = state
         self._now_ms = now_ms
-        self.fold = GroupConfigFold()
+        self.fold = GroupConfigFold(defaults)
         self._journal = Journal[GroupConfigKey, GroupConfig](
             state.log,
             GROUP_CONFIGS,
@@ -250,6 +235,15 @@ class GroupConfigs:
             for change in decided:
                 self.fold.apply(change)
             return durable
+
+
+def _check_pairs(settings: Mapping[str, str], whose: str) -> None:
+    for greater, smaller in LONGER_THAN:
+        most, least = int(settings[greater]), int(settings[smaller])
+        if most <= least:
+            raise InvalidSetting(
+                f"{greater}={most} must be greater than {smaller}={least} of {whose}"
+            )
 
 
 def _check(name: str, text: str | None) -> None:

@@ -1,7 +1,8 @@
-"""The limits of topics, classic groups, producers and transactions, all in one."""
+"""The limits of topics, groups, producers and transactions, all in one."""
 
 import msgspec
 
+from mainstem.broker.group_defaults import GroupDefaults
 from mainstem.broker.group_limits import GroupLimits
 from mainstem.broker.producers import ProducerLimits
 from mainstem.broker.settlements import TransactionLimits
@@ -13,5 +14,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     topics: TopicLimits = TopicLimits()
     groups: GroupLimits = GroupLimits()
+    group_defaults: GroupDefaults = GroupDefaults()
     producers: ProducerLimits = ProducerLimits()
     transactions: TransactionLimits = TransactionLimits()

@@ -138,7 +138,7 @@ class ShareGroups:
 
     def settings(self, group: str) -> ShareSettings:
         """Return how a group behaves."""
-        return settings_of(self._configs.fold.of(group))
+        return settings_of(self._configs.fold.all_of(group))
 
     def names(self) -> list[str]:
         """Return every share group that has members or subscriptions."""
@@ -228,7 +228,7 @@ class ShareGroups:
         return durable
 
     def _create(self, group: str, topic: Topic, starts: Mapping[int, int]) -> Durable:
-        settings = fresh_subscription(self._configs.fold.of(group))
+        settings = fresh_subscription(self._configs.fold.all_of(group))
         return self._subscriptions.create(topic.name, group, settings, starts)
 
     def _starts(self, topic: Topic, start: str) -> dict[int, int]:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mainstem.broker.group_configs import KNOWN
 from mainstem.broker.subscription import SubscriptionSettings
 
 HEARTBEAT = "share.heartbeat.interval.ms"
@@ -27,19 +26,19 @@ class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
     renews: bool
 
 
-def settings_of(own: Mapping[str, str]) -> ShareSettings:
-    """Return how a group behaves of which this was set."""
+def settings_of(settings: Mapping[str, str]) -> ShareSettings:
+    """Return how a group behaves that is set to all this."""
     return ShareSettings(
-        heartbeat_ms=int(_text(own, HEARTBEAT)),
-        session_ms=int(_text(own, SESSION)),
-        start=_text(own, START),
-        renews=_text(own, RENEW) == "true",
+        heartbeat_ms=int(settings[HEARTBEAT]),
+        session_ms=int(settings[SESSION]),
+        start=settings[START],
+        renews=settings[RENEW] == "true",
     )
 
 
-def fresh_subscription(own: Mapping[str, str]) -> SubscriptionSettings:
+def fresh_subscription(settings: Mapping[str, str]) -> SubscriptionSettings:
     """Return how a new subscription of such a group is."""
-    return altered_subscription(SubscriptionSettings(), {name: _text(own, name) for name in _OURS})
+    return altered_subscription(SubscriptionSettings(), settings)
 
 
 def altered_subscription(was: SubscriptionSettings, own: Mapping[str, str]) -> SubscriptionSettings:
@@ -58,7 +57,3 @@ _OURS = {
     LOCKS: "max_unsettled",
     ISOLATION: "uncommitted",
 }
-
-
-def _text(own: Mapping[str, str], name: str) -> str:
-    return own.get(name, KNOWN[name].default)

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from mainstem.broker.group_defaults import GroupDefaults
 from mainstem.broker.group_limits import GroupLimits
 from mainstem.broker.producers import ProducerLimits
 from mainstem.broker.settlements import TransactionLimits
@@ -86,6 +87,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     kafka: KafkaSettings = KafkaSettings()
     topics: TopicLimits = TopicLimits()
     groups: GroupLimits = GroupLimits()
+    group_defaults: GroupDefaults = GroupDefaults()
     producers: ProducerLimits = ProducerLimits()
     transactions: TransactionLimits = TransactionLimits()
 

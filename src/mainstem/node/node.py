@@ -53,6 +53,7 @@ class Node:
             limits=Limits(
                 topics=config.topics,
                 groups=config.groups,
+                group_defaults=config.group_defaults,
                 producers=config.producers,
                 transactions=config.transactions,
             ),
