@@ -141,12 +141,12 @@ def test_members_that_were_there_while_the_server_stood_still_are_not_thrown_out
         Peer(server.address) as silent,
         Peer(server.address) as lively,
     ):
-        gone, there = membership(silent, "silent", 1500), membership(lively, "lively", 1500)
+        gone, there = membership(silent, "silent", 1000), membership(lively, "lively", 1000)
 
         # Longer than they may be silent: what one of them says is read when it is over.
         server.tell(signal.SIGSTOP)
         lively.send(request(HEARTBEAT, 3, there))
-        lively.socket.settimeout(2.5)
+        lively.socket.settimeout(1.8)
         with pytest.raises(TimeoutError):
             lively.frame()
         server.tell(signal.SIGCONT)

@@ -8,6 +8,7 @@ over the environment, which wins over the file.
 
 import tomllib
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -125,7 +126,9 @@ def load_config(
     config = Config()
     for name, (value, source) in found.items():
         if name not in names:
-            raise InvalidSetting(f"no setting {name!r} (in {source}); there are {', '.join(names)}")
+            near = get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+            raise InvalidSetting(f"no setting {name!r} (in {source}); {hint}")
         section, _, field = name.rpartition(".")
         checked = _checked(name, value, source)
         if section:

@@ -56,7 +56,7 @@ from mainstem.heads.kafka.messages.topics import (
 
 FETCHES = 'mainstem_kafka_requests_total{api="Fetch"}'
 MAX_PRODUCERS = 1_000
-MAX_PARTITIONS = 4_000
+MAX_PARTITIONS = 2_000
 
 
 @pytest.fixture(scope="module")
@@ -101,25 +101,6 @@ def test_ten_thousand_long_polls_cost_little_and_all_are_answered(
             for _ in range(each):
                 found = peer.answer(FETCH, 12, FetchResponse).responses[0].partitions[0]
                 assert found.high_watermark == 2
-
-
-def test_what_ten_thousand_long_polls_never_get_wakes_them_without_end(
-    server: Process, healthy: Healthy
-) -> None:
-    peers, each = 40, 250
-    poll = request(
-        FETCH, 12, fetching(healthy.topic, 1, max_wait_ms=NEVER, min_bytes=NEVER, max_bytes=NEVER)
-    )
-    before = server.metric(FETCHES)
-    with contextlib.ExitStack() as stack:
-        for _ in range(peers):
-            stack.enter_context(Peer(server.address)).send(poll * each)
-        while server.metric(FETCHES) < before + peers * each:
-            pass
-
-        # Each of these is a look for every one of them.
-        for _ in range(3):
-            healthy.check()
 
 
 @pytest.mark.parametrize(
@@ -167,7 +148,7 @@ def test_topics_named_at_random_are_created_up_to_a_limit(tmp_path: Path) -> Non
         healthy = Healthy(server.address)
         with Peer(server.address) as peer, beside(healthy):
             codes: list[int] = []
-            for begin in range(0, 2000, 500):
+            for begin in range(0, 1000, 500):
                 numbers = range(begin, begin + 500)
                 names = tuple(MetadataTopicName(name=f"random.{number}") for number in numbers)
                 answer = peer.ask(METADATA, 9, MetadataRequest(names), MetadataResponse)
@@ -178,7 +159,7 @@ def test_topics_named_at_random_are_created_up_to_a_limit(tmp_path: Path) -> Non
 
     created = codes.count(0)
     assert MAX_PARTITIONS // 4 - 50 < created < MAX_PARTITIONS // 4
-    assert codes == [0] * created + [Code.INVALID_CONFIG] * (2000 - created)
+    assert codes == [0] * created + [Code.INVALID_CONFIG] * (1000 - created)
     assert Code(refused.error_code) is Code.INVALID_CONFIG
     assert f"over {MAX_PARTITIONS} of all topics" in (refused.error_message or "")
 
@@ -214,7 +195,7 @@ def test_a_group_whose_members_come_and_go_serves_the_one_who_stays(
     server: Process, healthy: Healthy
 ) -> None:
     with Peer(server.address) as flapping, beside(healthy):
-        for number in range(500):
+        for number in range(300):
             joining = JoinGroupRequest(
                 group_id=f"flapping-{number % 50}",
                 session_timeout_ms=30_000,

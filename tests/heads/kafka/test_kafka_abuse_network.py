@@ -157,7 +157,7 @@ def test_a_peer_whose_window_stays_shut_is_not_waited_for(
 
 
 def test_a_thousand_connects_a_second_keep_nobody_out(server: Process, healthy: Healthy) -> None:
-    count, threads = 4000, 4
+    count, threads = 3000, 3
     began = time.monotonic()
     failed: list[BaseException] = []
 
