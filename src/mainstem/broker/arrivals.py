@@ -13,7 +13,6 @@ from mainstem.broker.state import OpenTopic
 from mainstem.broker.topics import Topic
 from mainstem.core.batch import BatchHeader, check_header
 from mainstem.core.errors import MainstemError, UnknownPartition, UnknownTopic
-from mainstem.core.records import check_records
 from mainstem.log.port import Appended, Durable, Log, PartitionId, WritableBatch
 
 
@@ -44,7 +43,7 @@ class _Run:
 
 
 class Arrivals:
-    """Appends what arrived for topics that take it at once, and as it is."""
+    """Appends what arrived for topics that take everything, at once and as it is."""
 
     def __init__(self, log: Log, producing: Producing) -> None:
         self._log = log
@@ -55,16 +54,13 @@ class Arrivals:
     ) -> list[Outcome]:
         """Append batches to partitions by number; return what became of each."""
         topic = opened.topic
-        is_deep, most_bytes = topic.settings.deep, topic.settings.max_batch_bytes
+        if len(batches) == 1:
+            return [self._append_one(topic, *batches[0], joins)]
         outcomes: list[Outcome] = []
         runs: dict[int, _Run] = {}
         for number, batch in batches:
             try:
-                if not 0 <= number < len(topic.partitions):
-                    raise UnknownPartition(topic.name, number, len(topic.partitions))
-                header = check_header(batch, max_bytes=most_bytes, topic=topic.name)
-                if is_deep:
-                    check_records(batch, needs_keys=topic.settings.compact)
+                header = _checked(topic, number, batch)
             except MainstemError as error:
                 outcomes.append(error)
                 continue
@@ -76,24 +72,27 @@ class Arrivals:
             run.places.append(len(outcomes))
             outcomes.append(_UNDECIDED)
         for number, run in runs.items():
-            self._append_all(topic, number, run, outcomes, joins=joins)
+            self._append_all(topic, number, run, outcomes, joins)
         return outcomes
 
+    def _append_one(self, topic: Topic, number: int, batch: WritableBatch, joins: bool) -> Outcome:
+        try:
+            header = _checked(topic, number, batch)
+            appended = self._append_some(topic, number, (batch,), (header,), joins)
+        except MainstemError as error:
+            return _refusal(topic, error)
+        return Arrived(appended.offsets[0], appended.durable, header.count, appended.start)
+
     def _append_all(
-        self, topic: Topic, number: int, run: _Run, outcomes: list[Outcome], *, joins: bool
+        self, topic: Topic, number: int, run: _Run, outcomes: list[Outcome], joins: bool
     ) -> None:
         at = 0
         while at < len(run.places):
             batches, headers = run.batches[at:], run.headers[at:]
             try:
                 appended = self._append_some(topic, number, batches, headers, joins)
-            except UnknownPartition as error:
-                # The log knows ids only: then the topic was deleted meanwhile.
-                known = error.topic == topic.name
-                outcomes[run.places[at]] = error if known else UnknownTopic(topic.name)
-                at += 1
             except MainstemError as error:
-                outcomes[run.places[at]] = error
+                outcomes[run.places[at]] = _refusal(topic, error)
                 at += 1
             else:
                 durable, start = appended.durable, appended.start
@@ -119,6 +118,19 @@ class Arrivals:
                 break
             given.append((partition, batch))
         return self._log.append(given, together=False)
+
+
+def _checked(topic: Topic, number: int, batch: WritableBatch) -> BatchHeader:
+    if not 0 <= number < len(topic.partitions):
+        raise UnknownPartition(topic.name, number, len(topic.partitions))
+    return check_header(batch, max_bytes=topic.settings.max_batch_bytes, topic=topic.name)
+
+
+def _refusal(topic: Topic, error: MainstemError) -> MainstemError:
+    if isinstance(error, UnknownPartition) and error.topic != topic.name:
+        # The log knows ids only: the topic was deleted meanwhile.
+        return UnknownTopic(topic.name)
+    return error
 
 
 _UNDECIDED = MainstemError("a batch that was neither appended nor refused")

@@ -241,11 +241,10 @@ class Broker:
     ) -> list[Outcome] | None:
         """Append record batches to partitions, each as ``append_batch`` would, and tell of each.
 
-        None, and nothing is done, if they cannot be taken as they are: one may have to wait, as
-        the topic limits its backlog, or is stored in another way than it comes.
+        None, and nothing is done, unless the topic takes every batch at once and as it is.
         """
         opened = self._open(topic)
-        if opened.gate is not None or not opened.topic.settings.verbatim:
+        if not opened.takes_all:
             return None
         return self._arrivals.append(opened, batches, joins=joins)
 

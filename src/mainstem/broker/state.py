@@ -34,13 +34,16 @@ Call = Callable[[], None]
 class OpenTopic:
     """A topic with what the running broker keeps for it."""
 
-    __slots__ = ("gate", "topic", "turns")
+    __slots__ = ("gate", "takes_all", "topic", "turns")
 
     def __init__(self, topic: Topic, turns: Turns) -> None:
         self.topic = topic
         self.turns = turns
         self.gate: Gate | None = None
         """Set while the topic limits its backlog."""
+        settings = topic.settings
+        self.takes_all = settings.max_backlog is None and settings.verbatim and not settings.deep
+        """Whether every whole batch is taken, at once and as it is."""
 
 
 class State:

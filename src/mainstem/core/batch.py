@@ -222,7 +222,9 @@ def check_header(
             raise CorruptBatch(_refused_attributes(attributes))
         if count <= 0 or delta != count - 1:
             raise CorruptBatch(f"record batch with count {count}, last offset delta {delta}")
-        _check_timestamps(header)
+        first, last = header.base_timestamp, header.max_timestamp
+        if first < -1 or last < first:
+            raise CorruptBatch(f"record batch with base timestamp {first}, max timestamp {last}")
     if header.producer_id != -1 or attributes:
         _check_producer(header)
     return header
@@ -234,12 +236,6 @@ def _refused_attributes(attributes: int) -> str:
     if attributes & LOG_APPEND_TIME:
         return "record batch from a producer marked as stamped by the log"
     return f"record batch with unknown attributes {attributes & 0xFFFF:#06x}"
-
-
-def _check_timestamps(header: BatchHeader) -> None:
-    first, last = header.base_timestamp, header.max_timestamp
-    if first < -1 or last < first:
-        raise CorruptBatch(f"record batch with base timestamp {first}, max timestamp {last}")
 
 
 def _check_producer(header: BatchHeader) -> None:

@@ -62,12 +62,14 @@ class _Shape:
         "_max_bytes",
         "_prefix",
         "header",
+        "joins",
         "topic",
         "topic_id",
     )
 
     def __init__(self, header: RequestHeader, request: ProduceRequest, max_bytes: int) -> None:
         self.header = header
+        self.joins = produce.joins(header)
         self._max_bytes = max_bytes
         self._key = _INT16.pack(header.api_key) + _INT16.pack(header.api_version)
         self.topic = request.topic_data[0].name
@@ -214,8 +216,7 @@ class ProduceAlike:
         """Append to a topic that takes everything at once; None if there is no such topic."""
         try:
             topic = shape.topic or self._name(shape.topic_id)
-            joins = produce.joins(shape.header)
-            outcomes = self._service.broker.append_arrived(topic, batches, joins=joins)
+            outcomes = self._service.broker.append_arrived(topic, batches, joins=shape.joins)
         except UnknownTopic:
             return None
         if outcomes is None:
@@ -230,9 +231,7 @@ class ProduceAlike:
         outcome: Outcome
         try:
             topic = shape.topic or self._name(shape.topic_id)
-            published = broker.append_batch(
-                topic, partition, records, joins=produce.joins(shape.header)
-            )
+            published = broker.append_batch(topic, partition, records, joins=shape.joins)
             if isinstance(published, Held):
                 return published
             start = broker.bounds(topic, partition).start
