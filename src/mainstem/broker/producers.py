@@ -5,7 +5,7 @@ so none is ever given twice. What producers have written is a fold over the head
 partition (``sequences``), read back when a partition first needs it after a restart. So that this
 never means reading a whole log, a snapshot of the fold is written down now and then, and only the
 headers after it are read. A partition without a snapshot has no producers: the first one's is
-written together with its first batch, in one append.
+written together with its first batch, in one append, and so are those of the partitions beside it.
 
 All of it is in ``__mainstem_producers``. Topics in memory write nothing down, as nothing is left of
 them after a restart.
