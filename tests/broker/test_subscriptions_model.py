@@ -95,10 +95,10 @@ class QueueMachine(RuleBasedStateMachine):
                 self.settle(deed, owner, number)
 
     def publish(self, partition: int, key: bytes | None, count: int) -> None:
-        for _ in range(1 + count % 3):
-            offset = self.desk.broker.bounds("orders", partition).end
-            self.desk.publish(b"x", key=key, partition=partition)
-            self.keys[partition, offset] = key
+        offset = self.desk.broker.bounds("orders", partition).end
+        self.desk.publish(*[b"x"] * (1 + count % 3), key=key, partition=partition)
+        for place in range(1 + count % 3):
+            self.keys[partition, offset + place] = key
 
     def acquire(self, owner: str, limit: int) -> None:
         self.take(owner, limit, self.desk.acquire(limit, owner))
