@@ -10,9 +10,12 @@ import socket
 import struct
 
 _ATTACH_FILTER = 26
-_LOAD, _RETURN, _UNLESS_LESS = 0x20, 0x06, 0x35
-_RANDOM = 0x100000000 - 0x1000 + 56
-"""Where a filter finds a random number."""
+_LOAD_HALF, _MODULO, _IF_EQUAL, _RETURN = 0x28, 0x94, 0x15, 0x06
+_IP_ID = 2**32 - 0x100000 + 4
+"""Where a filter finds the number that IP gives to a packet: one more than to the one before.
+
+It is 0 in the answer to a first packet, which has no socket yet.
+"""
 _DROP, _KEEP = (_RETURN, 0, 0, 0), (_RETURN, 0, 0, 0xFFFFFFFF)
 
 Step = tuple[int, int, int, int]
@@ -25,10 +28,10 @@ def _filter(*steps: Step) -> tuple[bytes, ctypes.Array[ctypes.c_char]]:
 
 
 _EVERYTHING = _filter(_DROP)
-_FIFTH = _filter((_LOAD, 0, 0, _RANDOM), (_UNLESS_LESS, 1, 0, 2**32 // 5), _DROP, _KEEP)
+_FIFTH = _filter((_LOAD_HALF, 0, 0, _IP_ID), (_MODULO, 0, 0, 5), (_IF_EQUAL, 0, 1, 3), _DROP, _KEEP)
 
 LOSE_A_FIFTH = (socket.SOL_SOCKET, _ATTACH_FILTER, _FIFTH[0])
-"""A socket option: every packet is lost with a probability of 20 %."""
+"""A socket option: every fifth packet is lost, so one that is sent again gets through."""
 
 
 def vanish(peer: socket.socket) -> None:
@@ -37,5 +40,5 @@ def vanish(peer: socket.socket) -> None:
 
 
 def lose_a_fifth(peer: socket.socket) -> None:
-    """Let every packet to a socket, or to those that it accepts, be lost with 20 %."""
+    """Let every fifth packet to a socket, or to those that it accepts, be lost."""
     peer.setsockopt(*LOSE_A_FIFTH)
