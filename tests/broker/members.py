@@ -1,5 +1,7 @@
 """Members of consumer groups, as tests play them: they send heartbeats, and do as they are told."""
 
+import re
+
 from msgspec.structs import replace
 from tests.broker.brokers import Clock
 
@@ -8,6 +10,7 @@ from mainstem.broker.consumer_group_description import ConsumerGroupDescription
 from mainstem.broker.consumer_group_fold import NOTHING, Partitions
 from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.consumer_heartbeat import Heard, Heartbeat
+from mainstem.broker.guests import Words
 from mainstem.core.policies import TopicSettings
 from mainstem.log.memory import MemoryLog
 
@@ -64,7 +67,7 @@ class Member:
         """Show itself, and go on reading what it is to give up."""
         return self.beat() if self._is_deaf else self._send(self._beat())
 
-    def wish(self, *names: str, regex: str | None = None) -> Heard:
+    def wish(self, *names: str, regex: str = "") -> Heard:
         """Want other topics."""
         self._wish = replace(self._wish, names=names, regex=regex)
         return self._send(self._beat(names=names, regex=regex, owned=self.owned))
@@ -75,6 +78,12 @@ class Member:
 
     def leave(self, *, for_a_while: bool = False) -> None:
         self._hall.groups.leave("g", self.id, self.instance_id, for_a_while=for_a_while)
+
+    def wants(self, topic: str) -> bool:
+        """Tell whether it wants a topic."""
+        if re.fullmatch(self._wish.regex or "", topic):
+            return True
+        return topic in (self._wish.names or ())
 
     @property
     def reads(self) -> Partitions:
@@ -114,6 +123,8 @@ class Hall:
         self.clock = Clock()
         self.log = MemoryLog()
         self._ids = iter(range(1, 1_000_000))
+        self.words: Words | None = None
+        """How members of the classic protocol speak, if there are any."""
         self.restart()
         for name, count in partitions.items():
             self.broker.create_topic(name, TopicSettings(partitions=count))
@@ -152,6 +163,7 @@ class Hall:
     def restart(self) -> None:
         """Open the broker anew, on what was written down."""
         self.broker = Broker(self.log, self.clock, new_id=lambda: f"{next(self._ids):032x}")
+        self.groups.guests.words = self.words
 
     def pass_time(self, ms: int) -> None:
         self.clock.now_ms += ms

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.broker.members import REBALANCE_MS, SESSION_MS, Hall, Member
+from tests.broker.old_members import EagerMember, PlainWords
 
 from mainstem.core.errors import MainstemError, UnknownMember
 from mainstem.core.policies import TopicSettings
@@ -32,10 +33,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.hall = Hall(t=4, u=2)
-        self.members: list[Member] = []
+        self.hall.words = self.hall.groups.guests.words = PlainWords()
+        self.members: list[Member | EagerMember] = []
         self.ids = iter(range(1_000_000))
 
-    def chosen(self, number: int) -> Member | None:
+    def chosen(self, number: int) -> Member | EagerMember | None:
         return self.members[number % len(self.members)] if self.members else None
 
     @rule(wish=st.sampled_from(WISHES), is_static=st.booleans(), is_lost=st.booleans())
@@ -56,6 +58,13 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             member.join(regex=regex, assignor=assignor)
             self.members.append(member)
 
+    @rule(wish=st.sampled_from(WISHES))
+    def join_by_the_classic_protocol(self, wish: tuple[str, ...]) -> None:
+        if len(self.members) < 5:
+            member = EagerMember(self.hall, *wish)
+            member.join()
+            self.members.append(member)
+
     @rule(number=numbers, is_lost=st.booleans())
     def beat(self, number: int, is_lost: bool) -> None:
         self._do(number, lambda member: member.beat(is_lost=is_lost))
@@ -63,7 +72,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule(wishes=st.lists(numbers, max_size=8))
     def beats(self, wishes: list[int]) -> None:
         for number in wishes:
-            self._do(number, Member.beat)
+            self._do(number, lambda member: member.beat())
 
     @rule(number=numbers, wish=st.sampled_from(WISHES))
     def wish(self, number: int, wish: tuple[str, ...]) -> None:
@@ -71,7 +80,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(number=numbers)
     def lose_its_way_and_join_again(self, number: int) -> None:
-        if (member := self.chosen(number)) is not None:
+        if isinstance(member := self.chosen(number), Member):
             try:
                 member.join("t")
             except MainstemError:
@@ -79,14 +88,14 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(number=numbers)
     def leave(self, number: int) -> None:
-        if (member := self.chosen(number)) is not None:
+        if (member := self.chosen(number)) is not None and _is_known(member):
             self.members.remove(member)
             member.leave()
 
     @rule(number=numbers)
     def leave_for_a_while_and_come_back(self, number: int) -> None:
         member = self.chosen(number)
-        if member is not None and member.instance_id is not None:
+        if isinstance(member, Member) and member.instance_id is not None:
             self.members.remove(member)
             member.leave(for_a_while=True)
             back = self.hall.member(f"m{next(self.ids)}", member.instance_id)
@@ -97,12 +106,12 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def crash(self, number: int) -> None:
         """Say nothing any more, until the session has ended for that one alone."""
         member = self.chosen(number)
-        if member is None:
+        if member is None or not _is_known(member):
             return
         self.members.remove(member)
         self.hall.pass_time(SESSION_MS - 1)
         for each in list(self.members):
-            self._do(self.members.index(each), Member.beat)
+            self._do(self.members.index(each), lambda member: member.beat())
         self.hall.pass_time(1)
 
     @rule()
@@ -111,7 +120,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         for _ in range(3):
             self.hall.pass_time(REBALANCE_MS // 2)
             for each in list(self.members):
-                self._do(self.members.index(each), Member.linger)
+                self._do(self.members.index(each), lambda member: member.linger())
 
     @rule(name=st.sampled_from(TOPICS))
     def change_topic(self, name: str) -> None:
@@ -130,24 +139,43 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.hall.restart()
 
         assert self.hall.groups.fold == before
+        self._ask_again(is_lost=True)
 
     @rule()
     def come_to_rest(self) -> None:
         """All that somebody wants is owned, evenly; and then nothing moves any more."""
-        for _ in range(2):
+        if not self.hall.groups.has_members("g"):
+            # There the members have to look themselves whether topics have changed.
+            self._ask_again(is_lost=False)
+        quiet = 0
+        for _ in range(40):
+            before = [(each.epoch, each.owned) for each in self.members]
             for each in list(self.members):
-                self._do(self.members.index(each), Member.beat)
-        self.hall.settle(*self.members)
-        wanted = self.hall.groups.reads("g")
+                self._do(self.members.index(each), lambda member: member.beat())
+            waits = any(isinstance(each, EagerMember) and each.is_waiting for each in self.members)
+            is_quiet = before == [(each.epoch, each.owned) for each in self.members]
+            quiet = quiet + 1 if is_quiet and not waits else 0
+            if quiet == 3:
+                break
+        else:
+            raise AssertionError("the members do not come to rest")
         partitions = {
             at
-            for each in self.hall.broker.topics()
-            if each.name in wanted
-            for at in each.partitions
+            for topic in self.hall.broker.topics()
+            if any(each.wants(topic.name) for each in self.members)
+            for at in topic.partitions
         }
         owned = [at for each in self.members for at in each.owned]
         assert len(owned) == len(set(owned))
         assert set(owned) == partitions
+        self._check_balance()
+
+    def _ask_again(self, *, is_lost: bool) -> None:
+        """Let the members of the classic protocol ask everything again."""
+        for member in [each for each in self.members if isinstance(each, EagerMember)]:
+            member.ask_again(is_lost=is_lost)
+
+    def _check_balance(self) -> None:
         described = self.hall.groups.describe("g")
         if described is None or described.assignor != "uniform":
             return
@@ -173,7 +201,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert len(held) == len(dict(held))
             assert dict(held) == group.owners
 
-    def _do(self, number: int, deed: Callable[[Member], object]) -> None:
+    def _do(self, number: int, deed: Callable[[Member | EagerMember], object]) -> None:
         """Let a member do something; one that was taken out is none any more."""
         member = self.chosen(number)
         if member is not None:
@@ -181,6 +209,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 deed(member)
             except UnknownMember:
                 self.members.remove(member)
+
+
+def _is_known(member: Member | EagerMember) -> bool:
+    """Tell whether a member is in the group for good; classic groups wait for those who are not."""
+    return isinstance(member, Member) or (member.is_known and not member.is_waiting)
 
 
 def test_nobody_reads_what_another_reads_and_a_restart_changes_nothing() -> None:

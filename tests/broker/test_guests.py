@@ -1,19 +1,19 @@
 """Groups that go from the classic protocol to the other and back, member by member."""
 
 import json
-from collections.abc import Iterable
 from contextlib import suppress
 
 import pytest
 from msgspec.structs import replace
 from tests.broker.consumers import Asked
 from tests.broker.members import REBALANCE_MS, Hall, Member
+from tests.broker.old_members import PlainWords
 
 from mainstem.broker.classic_group import Join, Joined, Phase, Sync, Synced
 from mainstem.broker.classic_groups import Membership
 from mainstem.broker.consumer_group_description import ConsumerPhase
 from mainstem.broker.cursors import Cursor
-from mainstem.broker.guests import Place, Said
+from mainstem.broker.guests import Place
 from mainstem.core.errors import (
     FencedInstance,
     GroupIsLive,
@@ -27,22 +27,6 @@ from mainstem.core.errors import (
 from mainstem.log.port import PartitionId
 
 SESSION_MS = 10_000
-
-
-class PlainWords:
-    """The words of members as tests write them: lists of places in JSON."""
-
-    def subscription(self, metadata: bytes) -> Said | None:
-        if metadata == b"unreadable":
-            return None
-        names, owned = json.loads(metadata)
-        return Said(names, [(name, number) for name, number in owned])
-
-    def owned(self, assignment: bytes) -> list[Place]:
-        return [(name, number) for name, number in json.loads(assignment or b"[]")]
-
-    def assignment(self, places: Iterable[Place], metadata: bytes) -> bytes:
-        return json.dumps(list(places)).encode()
 
 
 class OldMember:
@@ -114,7 +98,7 @@ class OldMember:
 
 def hall_with_words() -> Hall:
     hall = Hall(t=4)
-    hall.groups.guests.words = PlainWords()
+    hall.words = hall.groups.guests.words = PlainWords()
     return hall
 
 
@@ -307,7 +291,6 @@ def test_guests_are_there_after_a_restart() -> None:
     fold, places = hall.groups.fold, [each.places for each in (first, second, new)]
 
     hall.restart()
-    hall.groups.guests.words = PlainWords()
 
     assert hall.groups.fold == fold
     come_to_rest(first, second, new)

@@ -134,7 +134,8 @@ def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) 
 
 
 def updated(profile: Profile, beat: Heartbeat) -> Profile:
-    """Return what a member says of itself now."""
+    """Return what a member says of itself now; who joins says everything."""
+    profile = Profile(0) if beat.is_join else profile
     timeout_ms, names = beat.rebalance_timeout_ms, beat.names
     return Profile(
         rebalance_timeout_ms=profile.rebalance_timeout_ms if timeout_ms is None else timeout_ms,
