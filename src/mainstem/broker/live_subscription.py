@@ -174,6 +174,8 @@ class LiveSubscription:
         """Return when something will expire or be due, None if nothing will."""
         waits = []
         for window in self.windows.values():
+            if not window.entries:
+                continue
             if (until := window.locks.next()) is not None:
                 waits.append(until - monotonic_ms)
             if (until := window.delays.next()) is not None:
