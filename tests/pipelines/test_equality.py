@@ -58,7 +58,7 @@ def by_stream(spark: SparkSession, pipeline: Pipeline, address: str, world: Worl
             for table, topic in reading
         )
 
-    with streaming(spark, pipeline, address, max_rows=25) as wait:
+    with streaming(spark, pipeline, address, max_rows=30) as wait:
         wait(caught_up)
     return bounded(spark, pipeline, address, complete=True)
 

@@ -17,14 +17,14 @@ from tests.serving import serving
 import mainstem
 from mainstem import pipelines as p
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(3600 if LONG else 900)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(7200 if LONG else 3600)]
 
 DYING = Path(__file__).with_name("dying.py")
 SINKS = ("sqlite", "delta", "parquet", "topic")
 STEPS = ("before", "middle", "after", "offset")
 ROUND = 100
 """How many events there are for each run."""
-FEW = ["sqlite:before", "delta:after", "parquet:middle", "topic:middle", "delta:offset"]
+FEW = ["parquet:before", "topic:middle", "delta:after", "sqlite:offset"]
 GRID = [f"{sink}:{step}" for _ in range(2) for step in STEPS for sink in SINKS]
 
 
@@ -121,7 +121,7 @@ def test_a_stream_goes_on_when_its_server_was_killed(tmp_path: Path) -> None:
                     publish(again, range(200, 400))
                     read_up_to(stream.stdout, 400)
                     stream.terminate()
-                    assert stream.wait(120) == 0
+                    assert stream.wait(600) == 0
 
                     assert tables(again, tmp_path) == whole(400)
             finally:

@@ -12,6 +12,7 @@ from tests.serving import serving
 
 import mainstem
 from mainstem import pipelines as p
+from mainstem.cli.pipeline import _summary
 from mainstem.pipelines.comparing import compare, swap
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefused
 from mainstem.pipelines.lagging import lag_of
@@ -64,7 +65,7 @@ def counts(pipeline: p.Pipeline) -> list[int]:
 
 
 def test_bad_events_are_buried_with_their_bytes_and_late_ones_counted(
-    spark: SparkSession, address: str, publish: Publish
+    spark: SparkSession, address: str, publish: Publish, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipeline = shop()
     publish(order("a", 1), "nonsense", order("b", 30), '{"at": "2026-11-15T08:30:00Z"}')
@@ -74,6 +75,9 @@ def test_bad_events_are_buried_with_their_bytes_and_late_ones_counted(
     found = bounded(spark, pipeline, address)["minutes"]
 
     assert (found.events, found.bad, found.late, found.exact) == (7, 2, 2, False)
+    _summary({"minutes": found})
+    assert "2 events came later than the watermark" in (told := capsys.readouterr().err)
+    assert "equality is not claimed" in told
     assert counts(pipeline) == [1]
     with mainstem.connect(address) as stem:
         dead = list(stem.subscribe("shop.dead", follow=False))
