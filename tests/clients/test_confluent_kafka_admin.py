@@ -106,7 +106,6 @@ def test_the_cluster_and_topics_are_described(kafka: str, admin: AdminClient, ma
 
 @pytest.mark.refused("access control lists", "there is no authentication yet")
 @pytest.mark.refused("users and passwords (SCRAM)", "there is no authentication yet")
-@pytest.mark.refused("elections, reassignments, the quorum", "there is one broker, with one copy")
 def test_what_is_not_served_is_not_announced(admin: AdminClient) -> None:
     every = AclBindingFilter(
         ResourceType.TOPIC,
@@ -120,10 +119,21 @@ def test_what_is_not_served_is_not_announced(admin: AdminClient) -> None:
     scram = admin.describe_user_scram_credentials()
     assert isinstance(scram, Future)
 
-    for asked in (admin.describe_acls(every), scram, admin.elect_leaders(ElectionType.PREFERRED)):
+    for asked in (admin.describe_acls(every), scram):
         with pytest.raises(KafkaException) as refused:
             asked.result(PATIENCE_S)
         assert refused.value.args[0].code() == KafkaError._UNSUPPORTED_FEATURE
+
+
+@pytest.mark.shows("administration", "elections")
+def test_every_partition_has_its_leader_already(admin: AdminClient) -> None:
+    admin.create_topics([NewTopic("admin.elections", 1)])["admin.elections"].result(PATIENCE_S)
+    wanted = [TopicPartition("admin.elections", 0), TopicPartition("admin.elections", 1)]
+
+    found = admin.elect_leaders(ElectionType.PREFERRED, wanted).result(PATIENCE_S)
+
+    codes = {place.partition: error.code() for place, error in found.items()}
+    assert codes == {0: KafkaError.ELECTION_NOT_NEEDED, 1: KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 @pytest.mark.refused("settings of the broker, changed while it runs", "they are set at its start")

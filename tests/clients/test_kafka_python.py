@@ -203,7 +203,6 @@ def test_events_before_an_offset_can_be_deleted(kafka: str, admin: KafkaAdminCli
 
 @pytest.mark.refused("access control lists", "there is no authentication yet")
 @pytest.mark.refused("users and passwords (SCRAM)", "there is no authentication yet")
-@pytest.mark.refused("elections, reassignments, the quorum", "there is one broker, with one copy")
 def test_what_is_not_served_is_not_announced(admin: KafkaAdminClient) -> None:
     every = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
     acls = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, every)
@@ -211,12 +210,25 @@ def test_what_is_not_served_is_not_announced(admin: KafkaAdminClient) -> None:
     for ask in (
         lambda: admin.describe_acls(acls),
         admin.describe_user_scram_credentials,
-        lambda: admin.elect_leaders(0),
-        admin.list_partition_reassignments,
-        admin.describe_metadata_quorum,
     ):
         with pytest.raises(IncompatibleBrokerVersion):
             ask()
+
+
+@pytest.mark.shows("administration", "elections", "reassignments", "the quorum")
+def test_the_only_broker_leads_and_keeps_everything(admin: KafkaAdminClient) -> None:
+    admin.create_topics([NewTopic("kafka-python.led", 1, 1)])
+    place = TopicPartition("kafka-python.led", 0)
+
+    elected = admin.elect_leaders(0, {place.topic: [0]}, raise_errors=False)
+    assigned = admin.alter_partition_reassignments({place: [1]})
+    moving = admin.list_partition_reassignments()
+    quorum = admin.describe_metadata_quorum()
+
+    assert elected.replica_election_results[0].partition_result[0].error_code == 84
+    assert assigned == {place: None}
+    assert moving == {}
+    assert quorum["topics"][0]["partitions"][0]["leader_id"] == 1
 
 
 @pytest.mark.shows("transactions", "commit, abort, read_committed")
