@@ -129,7 +129,7 @@ def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) 
     if beat.epoch == current.epoch:
         return
     lost = beat.epoch == current.previous_epoch and beat.epoch < current.epoch
-    if not lost or beat.owned is None or not beat.owned <= current.owned:
+    if not lost or beat.owned is None or not beat.owned <= current.owned | current.revoked:
         raise FencedMemberEpoch(group.name, member.id, beat.epoch, current.epoch)
 
 
