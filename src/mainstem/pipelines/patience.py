@@ -21,7 +21,7 @@ def may_pass(failure: str) -> bool:
     return _BUSY in failure or _AWAY in failure
 
 
-def patiently(ask: Callable[[], T]) -> T:
+def patiently(ask: Callable[[], T], wait: Callable[[float], None] = time.sleep) -> T:
     """Ask Spark for something, and again if its Python did not come up in time."""
     for attempt in range(_ATTEMPTS):
         try:
@@ -29,5 +29,5 @@ def patiently(ask: Callable[[], T]) -> T:
         except PySparkException as error:
             if _BUSY not in str(error):
                 raise
-        time.sleep(2.0**attempt)
+        wait(2.0**attempt)
     return ask()
