@@ -10,7 +10,7 @@ from mainstem.node.config import Config
 from mainstem.node.node import time_of_day_ms
 from mainstem.node.server import Address, LookedAfter, Running, running
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 DEFAULTS = Config()
 
 

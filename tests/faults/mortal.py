@@ -26,7 +26,7 @@ from mainstem.broker.broker import Broker
 from mainstem.node.config import Config
 from mainstem.node.node import open_node
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 QUICK: dict[str, str | int | bool] = {
     "reconnect.backoff.ms": 5,

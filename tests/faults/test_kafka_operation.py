@@ -13,18 +13,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.faults.mortal import PATIENCE_S, Mortal, create, fill, reader, until
+from tests.faults.mortal import Mortal, create, fill, reader, until
 from tests.faults.test_kafka_kill_produce import PARTITIONS, Line, verdict
 from tests.heads.kafka.attack import Healthy, Peer, produce, request
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.groups import (
-    DESCRIBE_GROUPS,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
 from mainstem.heads.kafka.messages.membership import (
     HEARTBEAT,
     JOIN_GROUP,
@@ -131,36 +125,6 @@ def membership(peer: Peer, name: str, session_timeout_ms: int) -> HeartbeatReque
     member = (name, joined.generation_id, joined.member_id, name)
     assert peer.ask(SYNC_GROUP, 3, SyncGroupRequest(*member), SyncGroupResponse).error_code == 0
     return HeartbeatRequest(*member)
-
-
-def test_members_that_were_there_while_the_server_stood_still_are_not_thrown_out(
-    tmp_path: Path,
-) -> None:
-    with (
-        Mortal(tmp_path / "data", crash=SHORT_SESSIONS) as server,
-        Peer(server.address) as silent,
-        Peer(server.address) as lively,
-    ):
-        gone, there = membership(silent, "silent", 1000), membership(lively, "lively", 1000)
-
-        # Longer than they may be silent: what one of them says is read when it is over.
-        server.tell(signal.SIGSTOP)
-        lively.send(request(HEARTBEAT, 3, there))
-        lively.socket.settimeout(1.8)
-        with pytest.raises(TimeoutError):
-            lively.frame()
-        server.tell(signal.SIGCONT)
-
-        lively.socket.settimeout(PATIENCE_S)
-        assert lively.answer(HEARTBEAT, 3, HeartbeatResponse).error_code == 0
-        until(lambda: not _members(silent, "silent"))
-        answer = silent.ask(HEARTBEAT, 3, gone, HeartbeatResponse)
-        assert Code(answer.error_code) is Code.UNKNOWN_MEMBER_ID
-
-
-def _members(peer: Peer, group: str) -> int:
-    asked = DescribeGroupsRequest((group,))
-    return len(peer.ask(DESCRIBE_GROUPS, 1, asked, DescribeGroupsResponse).groups[0].members)
 
 
 def test_a_client_that_is_stopped_costs_nobody_anything_and_goes_on(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.admin.head import AdminSettings, listen
 from mainstem.heads.serving import bind
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class Page(NamedTuple):
