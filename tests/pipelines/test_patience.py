@@ -22,12 +22,12 @@ def asked(*failures: PySparkException) -> tuple[str, list[float]]:
 
 def test_python_that_did_not_come_up_in_time_is_waited_for_ever_longer() -> None:
     assert asked() == ("answer", [])
-    assert asked(BUSY, BUSY, BUSY) == ("answer", [1.0, 2.0, 4.0])
+    assert asked(*[BUSY] * 5) == ("answer", [1.0, 2.0, 4.0, 8.0, 8.0])
 
 
 def test_patience_has_an_end() -> None:
     with pytest.raises(PySparkException, match="failed to connect back"):
-        asked(*[BUSY] * 6)
+        asked(*[BUSY] * 11)
 
 
 def test_what_is_wrong_is_told_at_once() -> None:

@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 T = TypeVar("T")
 
 _BUSY, _AWAY = "Python worker failed to connect back", "no answer from "
-_ATTEMPTS = 5
+_ATTEMPTS = 10
+_LONGEST_S = 8.0
 
 
 def may_pass(failure: str) -> bool:
@@ -29,5 +30,5 @@ def patiently(ask: Callable[[], T], wait: Callable[[float], None] = time.sleep) 
         except PySparkException as error:
             if _BUSY not in str(error):
                 raise
-        wait(2.0**attempt)
+        wait(min(2.0**attempt, _LONGEST_S))
     return ask()
