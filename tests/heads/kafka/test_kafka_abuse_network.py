@@ -121,7 +121,7 @@ def test_peers_whose_machine_has_gone_and_those_that_take_nothing_are_given_up(
                 deaf = stack.enter_context(Peer(server.address, receive_buffer=4096))
                 leave_answers_unread(deaf)
 
-            until(lambda: server.metric(OPEN) == before, healthy.check)
+            until(lambda: server.metric(OPEN) <= before, healthy.check)
 
         # One that is there may say nothing for longer than that.
         patient.send(ASK_VERSIONS)
@@ -160,6 +160,7 @@ def test_a_peer_whose_window_stays_shut_is_not_waited_for(
 
 def test_a_thousand_connects_a_second_keep_nobody_out(server: Process, healthy: Healthy) -> None:
     count, threads = 3000, 3
+    before = server.metric(OPEN)
     began = time.monotonic()
     failed: list[BaseException] = []
 
@@ -186,7 +187,7 @@ def test_a_thousand_connects_a_second_keep_nobody_out(server: Process, healthy: 
 
     print(f"{count / took:.0f} connects a second")  # noqa: T201 - a figure for whoever asks with -s
     assert failed == []
-    until(lambda: server.metric(OPEN) == 1, healthy.check)
+    until(lambda: server.metric(OPEN) <= before, healthy.check)
 
 
 def sent_again(peer: Peer) -> int:
