@@ -21,7 +21,7 @@ from mainstem.log.port import PartitionId
 
 INPUTS: list[Place] = [("in", number) for number in range(PARTITIONS)]
 SESSION_MS = 500
-ASLEEP_MS = 1_500
+ASLEEP_MS = 3_000
 Where = tuple[str, Place]
 """A group, and a partition."""
 
@@ -123,11 +123,11 @@ class Positions:
         return _cursor(broker, (self.group, place))
 
     async def read(self) -> list[Read]:
-        """Return some events of one partition."""
+        """Return the next event of a partition, if there is one."""
         place = self.client.rng.choice(list(self.at))
         offset = self.at[place]
         found, further = await self.client.ask(
-            "read", lambda broker: read_committed(broker, place, offset, 3)
+            "read", lambda broker: read_committed(broker, place, offset, 1)
         )
         self.at[place] = further
         # Work takes a while, and now and then so long that others take over.

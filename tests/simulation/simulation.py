@@ -22,6 +22,8 @@ from mainstem.core.policies import TopicSettings
 
 PLACES: list[Place] = [(topic, n) for topic in ("in", "out") for n in range(PARTITIONS)]
 SETTINGS = TopicSettings(partitions=PARTITIONS, segment_bytes=1024)
+QUICK = {"consumer.session.timeout.ms": "1000", "consumer.heartbeat.interval.ms": "100"}
+"""Members that are silent are taken for dead soon."""
 STEPS = 300
 CASTS = ("classic", "modern", "works", "queue")
 
@@ -50,6 +52,7 @@ class Simulation:
         self._groups = Groups()
         for topic in ("in", "out"):
             self._world.broker.create_topic(topic, SETTINGS)
+        self._world.broker.group_configs.alter("modern", QUICK)
         chosen = self._world.rng.sample(casts, 2)
         self._queue: Queue | None = None
         if "queue" in chosen:
@@ -105,7 +108,10 @@ class Simulation:
 
     def _strike(self) -> None:
         world = self._world
-        match world.rng.choice(("crash", "crash", "leap", "time of day", "nothing")):
+        world.free_disk()
+        match world.rng.choice(("crash", "crash", "leap", "time of day", "full", "nothing")):
+            case "full":
+                world.fill_disk()
             case "crash":
                 world.crash()
             case "leap":
@@ -117,6 +123,7 @@ class Simulation:
         """Let everybody finish, and see that everything is there."""
         world = self._world
         world.is_calm = True
+        world.free_disk()
         world.run(100_000, lambda: world.living == 0)
         if world.living:
             raise Wrong(f"{world.living} clients have not come to an end")

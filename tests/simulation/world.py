@@ -16,7 +16,7 @@ import itertools
 import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from random import Random
 from typing import Generic, TypeVar
@@ -24,13 +24,14 @@ from unittest.mock import patch
 
 from tests.checker.history import Recorder
 from tests.faults.crashes import crashes
+from tests.faults.disks import allow, refuse
 from tests.faults.lives import OPTIONS
 from tests.faults.simdisk import SimFiles, blank
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.group_limits import GroupLimits
 from mainstem.broker.limits import Limits
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.log.disk import DiskLog
 
 T = TypeVar("T")
@@ -195,6 +196,16 @@ class World:
         for check in self.after_crash:
             check(self.broker)
 
+    def fill_disk(self) -> None:
+        """Leave no space for anything new."""
+        self.deeds["full disk"] += 1
+        self.note("full")
+        refuse(self.files, "grow allocate create make_dir")
+
+    def free_disk(self) -> None:
+        """Give the space back."""
+        allow(self.files)
+
     def commit(self) -> None:
         """Make durable what has been written."""
         self._commits = False
@@ -202,7 +213,9 @@ class World:
 
     def upkeep(self) -> None:
         """Do what a server does from time to time: cut, compact, make checkpoints."""
-        self.log.upkeep.tick()
+        # While the disk is full it waits, as the log's own thread does.
+        with suppress(StorageFull):
+            self.log.upkeep.tick()
 
     def tick(self) -> None:
         """Do what is due."""
