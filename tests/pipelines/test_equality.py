@@ -1,6 +1,8 @@
 """The same events give the same tables: by a stream, by batches in chunks, and by a replay."""
 
+import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxRows
 from tests.long import LONG, seeds
 from tests.pipelines.worlds import (
     BEGIN_MS,
@@ -28,6 +31,8 @@ from tests.serving import serving
 
 from mainstem import pipelines as p
 from mainstem.pipelines.definitions import Pipeline
+from mainstem.pipelines.format.options import source_options
+from mainstem.pipelines.format.stream_reader import StreamReader
 from mainstem.pipelines.standing import Standing
 
 DOZEN = Path(__file__).with_name("dozen.py")
@@ -115,6 +120,37 @@ def test_a_dozen_definitions_give_the_same_tables_in_every_way(
 
     tables = rows_of(p.load(DOZEN))
     assert all(tables.values()), tables
+
+
+def late_of_backlog(address: str, admit: str) -> int:
+    """Return how many orders are late if the backlog is read in small batches."""
+    options = {"address": address, "subscribe": "orders", "admit": admit}
+    reader = StreamReader(source_options(options))
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    late, watermark = 0, datetime.min.replace(tzinfo=UTC)
+    while (end := reader.latestOffset(start, ReadMaxRows(40))) != start:
+        found = [
+            datetime.fromisoformat(json.loads(value)["at"])
+            for task in reader.partitions(start, end)
+            for rows in reader.read(task)
+            for value in rows["value"].to_pylist()
+        ]
+        late += sum(at <= watermark for at in found)
+        watermark = max(watermark, max(found) - timedelta(minutes=10))
+        start = end
+    reader.stop()
+    return late
+
+
+@pytest.mark.parametrize("seed", seeds(1, 3, 50))
+def test_orders_are_late_only_if_each_partition_is_read_at_its_own_speed(seed: int) -> None:
+    with serving(None) as address:
+        create_topics(address)
+        publish(address, "orders", some_world(seed).orders)
+
+        assert late_of_backlog(address, "timestamp") == 0
+        assert late_of_backlog(address, "evenly") > 0
 
 
 def times(most_s: int) -> st.SearchStrategy[int]:
