@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -106,15 +106,15 @@ def test_topics_are_found_by_a_regular_expression(kafka: str, members: list[str]
 
 @pytest.mark.shows("groups", "members stay over a restart of the server")
 def test_a_member_stays_over_a_restart_of_the_server(tmp_path: Path, members: list[str]) -> None:
-    with serving(tmp_path) as address:
-        made(address, "t")
-        process = started(members, address, "stay", "t")
-        member = process.__enter__()
-        assert line(member) == "ready"
+    with ExitStack() as stack:
+        with serving(tmp_path) as address:
+            made(address, "t")
+            member = stack.enter_context(started(members, address, "stay", "t"))
+            assert line(member) == "ready"
 
-    with serving(tmp_path, int(address.rpartition(":")[2])):
-        assert member.stdin is not None
-        member.stdin.write("\n")
-        member.stdin.flush()
-        assert line(member) == "the same true"
-        process.__exit__(None, None, None)
+        with serving(tmp_path, int(address.rpartition(":")[2])):
+            assert member.stdin is not None
+            member.stdin.write("\n")
+            member.stdin.flush()
+            assert line(member) == "the same true"
+            stack.close()
