@@ -70,6 +70,8 @@ class Member:
     def wish(self, *names: str, regex: str = "") -> Heard:
         """Want other topics."""
         self._wish = replace(self._wish, names=names, regex=regex)
+        if self._is_deaf:
+            return self.beat()
         return self._send(self._beat(names=names, regex=regex, owned=self.owned))
 
     def say(self, **changes: object) -> Heard:
