@@ -273,11 +273,11 @@ def test_what_means_nothing_is_refused(memory: mainstem.EmbeddedStem) -> None:
     delivery.ack()
 
 
-def test_a_connected_stem_says_that_it_has_no_queues_yet(tmp_path: Path) -> None:
+def test_a_connected_stem_says_that_queues_are_share_groups_there(tmp_path: Path) -> None:
     with serving(tmp_path) as address, mainstem.connect(address) as stem:
-        with pytest.raises(Unsupported, match="not served"):
+        with pytest.raises(Unsupported, match="share groups"):
             stem.queue("orders", name="emails")
-        with pytest.raises(Unsupported, match="not served"):
+        with pytest.raises(Unsupported, match="share groups"):
             _ = stem.queues
 
 
