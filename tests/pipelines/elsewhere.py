@@ -152,12 +152,13 @@ def python_without_us(directory: Path) -> Path:
     )
     program.chmod(0o755)
     tried = [str(program), "-c", "import pyarrow, mainstem"]
-    ours = subprocess.run(tried, env=_clean(), capture_output=True, check=False)
+    ours = subprocess.run(tried, env=clean_environment(), capture_output=True, check=False)
     assert b"No module named 'mainstem'" in ours.stderr, ours.stderr
     return program
 
 
-def _clean() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
+    """Return the environment without what would lead a Python to our package."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
@@ -176,7 +177,7 @@ def started(
     with subprocess.Popen(
         [str(SPARK_CLASS), main, *arguments],
         cwd=directory,
-        env=_clean() | environment,
+        env=clean_environment() | environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
