@@ -1,7 +1,7 @@
 """Settings of groups: known by name, checked, kept, and the same after a restart."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.brokers import new_broker
 
@@ -105,6 +105,7 @@ _CHANGES = st.dictionaries(
 )
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from("ab"), _CHANGES, st.booleans()), max_size=8))
 def test_after_a_restart_the_settings_are_what_they_were(
     alterations: list[tuple[str, dict[str, str | None], bool]],

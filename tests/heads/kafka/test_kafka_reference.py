@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from mainstem.broker.group_configs import KNOWN
 from mainstem.heads.kafka.adapter.table import SERVED
 from mainstem.heads.kafka.messages import APIS
 
@@ -80,6 +81,14 @@ Every limit named here is a [setting](settings.md).
   `COORDINATOR_NOT_AVAILABLE` for groups and transactions. A full one heals when there is space;
   after a sync that failed nothing more is acknowledged until the server is started anew.
 """
+GROUPS = """
+## Settings of groups
+A group has settings whether or not anybody is in it: IncrementalAlterConfigs on a resource of type
+GROUP (32), with the name of the group.
+
+| setting | default | what it is |
+|---|---|---|
+"""
 
 
 def reference() -> str:
@@ -90,7 +99,8 @@ def reference() -> str:
         else f"| {key} | {APIS[key].name} | {each.first} | {WHY.get(key, '')} |"
         for key, each in sorted(SERVED.items())
     ]
-    return HEAD + "\n".join(rows) + "\n" + TAIL
+    settings = [f"| `{name}` | {each.default} | {each.about} |" for name, each in KNOWN.items()]
+    return HEAD + "\n".join(rows) + "\n" + TAIL + GROUPS + "\n".join(settings) + "\n"
 
 
 def test_the_reference_page_has_the_versions_of_today() -> None:
