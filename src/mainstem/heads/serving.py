@@ -51,6 +51,10 @@ LINGER_S = 2.0
 
 SILENCE_MS = 180_000
 """How long a peer's machine may give no sign of life."""
+GONE_S = 1.0
+"""How often a peer that nothing is read from is looked at."""
+_CLOSED, _CLOSED_BY_PEER = 7, 8
+"""States of a connection, as the kernel numbers them."""
 GOODBYE_S = 0.2
 """How long a peer that has all its answers may take to close."""
 _LOOK_S = 0.005
@@ -69,6 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         "_has_room",
         "_held_by",
         "_inflow",
+        "_is_looked_at",
         "_loop",
         "_out",
         "_owed",
@@ -109,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         """A request before whose answer nothing more is taken from the peer."""
         self._reading = True
         self._scheduled = False
+        self._is_looked_at = False
         self._ending = False
         self._conversation: Conversation | None = None
         self.peer = "?"
@@ -378,6 +384,25 @@ class Connection(asyncio.BufferedProtocol):
         elif not wanted and self._reading:
             self._reading = False
             self._transport.pause_reading()
+            if not self._is_looked_at and not self._ending:
+                self._is_looked_at = True
+                self._loop.call_later(GONE_S, self._look_whether_gone)
+
+    def _look_whether_gone(self) -> None:
+        """Notice that a peer has gone: the loop does not tell while nothing is read from it."""
+        self._is_looked_at = False
+        if self._reading or self._ending or self._transport.is_closing():
+            return
+        known = self._transport.get_extra_info("socket")
+        (state,) = known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+        if state == _CLOSED:
+            self.abort()
+            return
+        if state == _CLOSED_BY_PEER and self._conversation is not None:
+            # What it sent before is still to be read, once nothing waits on its behalf.
+            self._conversation.close()
+        self._is_looked_at = True
+        self._loop.call_later(GONE_S, self._look_whether_gone)
 
     def _stop_listening(self) -> None:
         self._ending = True

@@ -38,6 +38,7 @@ from mainstem.heads.kafka.messages.connection import (
 )
 from mainstem.heads.kafka.messages.fetch import FETCH
 from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from mainstem.heads.serving import MAX_UNANSWERED
 
 LARGE = "large"
 OPEN = 'mainstem_connections{head="kafka"}'
@@ -88,6 +89,11 @@ def wait_for_events(peer: Peer) -> None:
     peer.send(request(FETCH, 12, fetching(LARGE, 16, max_wait_ms=NEVER, min_bytes=NEVER)))
 
 
+def wait_for_more_than_is_taken(peer: Peer) -> None:
+    wish = request(FETCH, 12, fetching(LARGE, 16, max_wait_ms=NEVER, min_bytes=NEVER))
+    peer.send(wish * 2 * MAX_UNANSWERED)
+
+
 def leave_answers_unread(peer: Peer) -> None:
     peer.send(request(FETCH, 12, fetching(LARGE, max_bytes=NEVER)))
     peer.socket.recv(1)
@@ -101,6 +107,7 @@ habits: list[Callable[[Peer], None]] = [
     say_nothing,
     begin_a_request,
     wait_for_events,
+    wait_for_more_than_is_taken,
     leave_answers_unread,
     be_in_the_middle_of_many,
 ]
@@ -128,6 +135,20 @@ def test_peers_whose_machine_has_gone_and_those_that_take_nothing_are_given_up(
         assert patient.answer(API_VERSIONS, 3, ApiVersionsResponse).error_code == 0
         patient.socket.close()
         healthy.close()
+
+
+@pytest.mark.parametrize("leave", [Peer.reset, lambda peer: peer.socket.close()])
+def test_a_peer_that_goes_while_nothing_more_is_taken_from_it_is_noticed(
+    server: Process, healthy: Healthy, leave: Callable[[Peer], None]
+) -> None:
+    before = server.metric(OPEN)
+    peer = Peer(server.address)
+    wait_for_more_than_is_taken(peer)
+    until(lambda: server.metric(OPEN) > before, healthy.check)
+
+    leave(peer)
+
+    until(lambda: server.metric(OPEN) <= before, healthy.check)
 
 
 def waits_for_the_window(peer: Peer) -> bool:
