@@ -11,6 +11,7 @@ client was told that it has to be aborted, and has aborted it, it must not be se
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
@@ -24,6 +25,8 @@ OUTPUTS = 3
 PLACES: list[Place] = [("in", n) for n in range(INPUTS)] + [("out", n) for n in range(OUTPUTS)]
 STEP_S = 8
 """After this a client is given up, which now and then waits for nothing after a restart."""
+LAST_S = 90
+"""After this a partition that is read to its end is given up, which is a failure."""
 _numbers = itertools.count()
 
 
@@ -266,7 +269,9 @@ def read_everything(client: Client) -> None:
         try:
             found: list[Message] = []
             source.assign([TopicPartition(*place, 0)])
+            until = time.monotonic() + LAST_S
             while not found or found[-1].error() is None:
+                assert time.monotonic() < until, f"{place} does not end"
                 if (message := source.poll(STEP_S)) is not None and _counts(message):
                     found.append(message)
         finally:

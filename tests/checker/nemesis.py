@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from tests.checker.proxy import Proxy
-from tests.faults.mortal import Mortal, Tally, free_port
+from tests.faults.mortal import Mortal, Tally
 from tests.faults.test_full_disk import SmallDisk
 from tests.faults.test_kafka_full_disk import FULL
 
@@ -157,12 +157,12 @@ class Nemesis:
 @contextmanager
 def nemesis(path: Path, seed: int, flaw: str = "") -> Iterator[Nemesis]:
     """Start a server that everything will happen to."""
-    port = free_port()
     with ExitStack() as stack:
         disk, clock = Disk(path / "disk"), Clock(path / "clock")
         stack.callback(disk.close)
         stack.callback(clock.close)
-        flaws = disk.flaw + clock.flaw + ELSEWHERE.format(port=port) + flaw
+        proxy = stack.enter_context(Proxy())
+        flaws = disk.flaw + clock.flaw + ELSEWHERE.format(port=proxy.port) + flaw
         server = stack.enter_context(Mortal(disk.data, flaw=flaws))
-        proxy = stack.enter_context(Proxy(port, server.port))
+        proxy.target = server.port
         yield Nemesis(server, proxy, disk, clock, Random(seed))

@@ -8,19 +8,18 @@ PATIENCE_S = 30
 
 
 class Proxy:
-    """Passes on what goes to and fro between its own address and another."""
+    """Passes on what goes to and fro between its own port and ``target``."""
 
-    def __init__(self, port: int, target: int) -> None:
-        self._target = target
+    def __init__(self) -> None:
+        self.port = self.target = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._is_mute = self._is_down = False
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._ready = threading.Event()
-        self._port = port
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._run()))
         self._thread.start()
-        assert self._ready.wait(PATIENCE_S), f"nothing listens at port {port}"
+        assert self._ready.wait(PATIENCE_S), "the proxy does not listen"
 
     def __enter__(self) -> "Proxy":
         return self
@@ -33,7 +32,7 @@ class Proxy:
     @property
     def address(self) -> str:
         """Where clients connect."""
-        return f"127.0.0.1:{self._port}"
+        return f"127.0.0.1:{self.port}"
 
     def mute(self) -> None:
         """Let requests through, and no answer."""
@@ -54,7 +53,8 @@ class Proxy:
             writer.transport.abort()
 
     async def _run(self) -> None:
-        server = await asyncio.start_server(self._pass_on, "127.0.0.1", self._port)
+        server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
         async with server:
             self._ready.set()
             await self._stop.wait()
@@ -69,7 +69,7 @@ class Proxy:
             if self._is_down:
                 return
             with suppress(OSError):
-                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
                 self._writers.add(far_writer)
                 try:
                     asked = self._pump(reader, far_writer, answers=False)
