@@ -262,11 +262,12 @@ def test_a_thinned_batch_can_be_thinned_again_and_is_no_producers_batch() -> Non
 
 
 def test_a_deep_check_tells_which_event_lacks_the_key_that_compaction_needs() -> None:
-    batch = build([Event(b"a", b"k"), Event(b"b")], now_ms=NOW_MS)
+    batch = build([Event(b"a", b"k"), Event(b"b"), Event(b"c")], now_ms=NOW_MS)
 
     check_records(batch)
-    with pytest.raises(InvalidEvent, match="event 1 of the batch has no key"):
+    with pytest.raises(InvalidEvent, match="event 1 of the batch has no key") as refused:
         check_records(batch, needs_keys=True)
+    assert refused.value.which == [1, 2]
 
 
 def test_no_timestamp_at_all_is_read_as_such() -> None:

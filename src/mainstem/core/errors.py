@@ -4,6 +4,8 @@ One class per fact. Each carries the values it speaks of, and its text says what
 and what to do next. Heads translate the classes into their protocol's codes, one table each.
 """
 
+from collections.abc import Sequence
+
 
 class MainstemError(Exception):
     """Root of every error raised on purpose; anything else that escapes is a bug."""
@@ -127,6 +129,11 @@ class EventTooLarge(MainstemError):
 
 class InvalidEvent(MainstemError):
     """The event cannot be stored in this topic, such as one without a key in a compacted topic."""
+
+    def __init__(self, text: str, which: Sequence[int] = ()) -> None:
+        super().__init__(text)
+        self.which = which
+        """Of a batch: the events that cannot, by their places in it; the others go with them."""
 
 
 class UnreadableValue(MainstemError):

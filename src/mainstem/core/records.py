@@ -206,10 +206,11 @@ def keys(
 
 
 def check_records(batch: Buffer, *, max_bytes: int | None = None, needs_keys: bool = False) -> None:
-    """Check every record of a batch from a producer; InvalidEvent if one lacks a needed key."""
+    """Check every record of a batch from a producer; InvalidEvent if some lack needed keys."""
     header = read_whole(batch)
     data, start = unpack(header, batch, max_bytes)
     records = walk(header, data, start, "strict")
+    keyless: list[int] = []
     for delta, (offset, timestamp_ms, key, _, _, _, _) in enumerate(records):
         if offset - header.base_offset != delta:
             raise CorruptBatch(
@@ -221,10 +222,13 @@ def check_records(batch: Buffer, *, max_bytes: int | None = None, needs_keys: bo
                 f"over the batch's max timestamp {header.max_timestamp}"
             )
         if needs_keys and key is None:
-            raise InvalidEvent(
-                f"event {delta} of the batch has no key, and the topic is compacted by key: "
-                "give every event one"
-            )
+            keyless.append(delta)
+    if keyless:
+        raise InvalidEvent(
+            f"event {keyless[0]} of the batch has no key, and the topic is compacted by key: "
+            "give every event one",
+            keyless,
+        )
 
 
 def packed(batch: Buffer, compression: str, *, max_bytes: int | None = None) -> bytearray:

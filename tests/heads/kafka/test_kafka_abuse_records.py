@@ -198,9 +198,12 @@ def test_where_records_are_looked_into_it_is_refused_within_bounded_memory(
 
 
 def test_an_event_without_a_key_is_refused_by_a_compacted_topic(peer: Peer) -> None:
-    produced = produce(peer, "compacted", bytes(batch(key=None)))
+    some = build([Event(b"a", b"k"), Event(b"b"), Event(b"c", b"k"), Event(b"d")], now_ms=1)
+
+    produced = produce(peer, "compacted", bytes(some))
 
     assert Code(produced.error_code) is INVALID
+    assert [each.batch_index for each in produced.record_errors] == [1, 3]
     assert "give every event one" in (produced.error_message or "")
     assert tail(peer, "compacted") == 0
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from mainstem.broker.overload import Held
 from mainstem.broker.publishing import Published
-from mainstem.core.errors import CorruptBatch, MainstemError, Overloaded
+from mainstem.core.errors import CorruptBatch, InvalidEvent, MainstemError, Overloaded
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.metadata import find_or_create
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -18,6 +18,7 @@ from mainstem.heads.kafka.messages.produce import (
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
+    RecordError,
 )
 
 FIRST, LAST = 3, 13
@@ -59,7 +60,9 @@ def count(counts: Counts, published: Published, size: int) -> None:
 
 def refused(header: RequestHeader, partition: int, error: MainstemError) -> ProducedPartition:
     """Return why nothing was appended to a partition."""
-    return ProducedPartition(partition, code_in(header, error), -1, -1, -1, (), str(error))
+    which = error.which if isinstance(error, InvalidEvent) else ()
+    events = [RecordError(place) for place in which]
+    return ProducedPartition(partition, code_in(header, error), -1, -1, -1, events, str(error))
 
 
 class _Production:
