@@ -95,7 +95,7 @@ def _listed(service: Service) -> Iterator[ListedGroup]:
     for name in service.broker.consumers.names():
         group = service.broker.consumers.describe(name)
         if group is not None:
-            yield ListedGroup(name, "consumer", group.phase.value, "consumer")
+            yield ListedGroup(name, _CONSUMERS, group.phase.value, "consumer")
     yield from share_groups.listed(service)
 
 
