@@ -1,7 +1,6 @@
 """A pipeline of every kind of table, run here or where Spark runs, and Spark's own processes.
 
-The Python of the executors, and of a Connect server, has all packages but ours: what they use of it
-is what was shipped to them.
+The Python of a Connect server has all packages but ours: what it uses of it is what was sent to it.
 """
 
 import functools

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.pipelines.elsewhere import (
-    python_without_us,
     run_elsewhere,
     shop_served,
     started,
@@ -25,7 +24,6 @@ def test_a_cluster_of_two_workers_gives_the_tables_of_local(
 ) -> None:
     expected = tables_of_local(spark)
     write_files(tmp_path)
-    python = python_without_us(tmp_path)
     here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     master = started(
         tmp_path,
@@ -50,7 +48,7 @@ def test_a_cluster_of_two_workers_gives_the_tables_of_local(
             )
 
         with worker("one"), worker("two"):
-            run_elsewhere(tmp_path, address, "--master", url, *SMALL, PYSPARK_PYTHON=str(python))
+            run_elsewhere(tmp_path, address, "--master", url, *SMALL)
 
         assert tables(tmp_path, address) == expected
     for name in ("one", "two"):
