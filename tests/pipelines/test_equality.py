@@ -108,6 +108,7 @@ def shown_equal(
         assert replayed[name] == rows, name
 
 
+@pytest.mark.peers
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", seeds(1, 1, 10))
 def test_a_dozen_definitions_give_the_same_tables_in_every_way(
