@@ -22,6 +22,7 @@ from mainstem.remote.refusals import explained
         (KafkaError.REQUEST_TIMED_OUT, errors.Overloaded),
         (KafkaError._MSG_TIMED_OUT, errors.Overloaded),
         (KafkaError.NOT_ENOUGH_REPLICAS, errors.Overloaded),
+        (KafkaError.FENCED_LEADER_EPOCH, errors.Overloaded),
         (KafkaError.KAFKA_STORAGE_ERROR, errors.StorageFull),
         (KafkaError.INVALID_RECORD, errors.InvalidEvent),
         (KafkaError.ILLEGAL_GENERATION, errors.Fenced),
