@@ -96,7 +96,10 @@ def test_a_stream_goes_on_from_its_checkpoint_into_a_topic(
     second = write(frame.select("key", "value"), target, tmp_path, pipeline=target.name)
 
     assert values(target) == sorted([f"{x}{n}" for x in "ab" for n in range(50)])
-    assert [each.numInputRows for each in first.recentProgress] == [30, 20]
+    # Where a batch ends also depends on when its events were written.
+    sizes = [each.numInputRows for each in first.recentProgress]
+    assert sum(sizes) == 50
+    assert max(sizes) <= 30
     progress = second.lastProgress
     assert progress is not None
     ends = json.loads(progress.sources[0].endOffset)["offsets"][source.name]
