@@ -42,7 +42,7 @@ class TotalQueue:
         self.acknowledged: set[int] = set()
         self.taken: Counter[int] = Counter()
         self.done: Counter[int] = Counter()
-        self.doubted: set[int] = set()
+        self.doubted: Counter[int] = Counter()
 
     def note(self, deed: str, number: int) -> None:
         """Take note of what somebody has done with an event."""
@@ -57,7 +57,7 @@ class TotalQueue:
                 case "done":
                     self.done[number] += 1
                 case "doubt":
-                    self.doubted.add(number)
+                    self.doubted[number] += 1
                 case _:
                     raise ValueError(deed)
             self._changed.notify_all()
@@ -73,9 +73,9 @@ class TotalQueue:
             return self._changed.wait_for(lambda: self.done.keys() >= numbers, timeout_s)
 
     def wait_until_drained(self, timeout_s: float) -> bool:
-        """Wait until nothing is left of what was acknowledged, as far as can be told."""
+        """Wait until nothing is left of what was acknowledged, and nobody holds anything."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._left(), timeout_s)
+            return self._changed.wait_for(lambda: not self._left() and not self._held(), timeout_s)
 
     def verdict(self) -> Verdict:
         """Judge; to be asked for when the queue is drained."""
@@ -85,8 +85,11 @@ class TotalQueue:
                 unexpected=tuple(sorted(self.taken.keys() - self.attempted)),
                 duplicated=tuple(sorted(at for at, count in self.done.items() if count > 1)),
                 redelivered=sum(count - 1 for count in self.taken.values()),
-                in_doubt=len(self.doubted - self.done.keys()),
+                in_doubt=len(self.doubted.keys() - self.done.keys()),
             )
 
     def _left(self) -> set[int]:
-        return self.acknowledged - self.done.keys() - self.doubted
+        return self.acknowledged - self.done.keys() - self.doubted.keys()
+
+    def _held(self) -> int:
+        return self.taken.total() - self.done.total() - self.doubted.total()
