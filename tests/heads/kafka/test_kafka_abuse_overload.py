@@ -20,6 +20,7 @@ from tests.heads.kafka.attack import (
     Healthy,
     Peer,
     Process,
+    beside,
     fetching,
     produce,
     production,
@@ -84,6 +85,9 @@ def flood(peer: Peer, data: bytes) -> Iterator[None]:
     thread = threading.Thread(target=send)
     thread.start()
     yield
+    # A socket that is only closed goes on for those who wait for it.
+    with contextlib.suppress(OSError):
+        peer.socket.shutdown(socket.SHUT_RDWR)
     peer.socket.close()
     thread.join(PATIENCE_S)
 
@@ -317,6 +321,18 @@ def test_a_busy_connection_does_not_starve_the_others(server: Process, healthy: 
     print(f"the slowest answer took {slowest * 1000:.0f} ms")  # noqa: T201
     # Within a second, where nobody else keeps the machine busy.
     assert slowest < PATIENCE_S / 4
+
+
+def test_a_busy_connection_that_asks_for_no_answers_is_read_to_its_end(
+    server: Process, healthy: Healthy
+) -> None:
+    count = 20_000
+    batch = bytes(build([Event(value=b"x")], now_ms=1))
+
+    with Peer(server.address) as peer, beside(healthy):
+        peer.send(request(PRODUCE, 9, production("all", batch, acks=0)) * count)
+        # Answers come in the order of the requests.
+        assert produce(peer, "all", batch).base_offset == count
 
 
 def test_connections_that_come_and_go_leave_nothing(server: Process, healthy: Healthy) -> None:

@@ -5,8 +5,8 @@ partition and the records, and so do the answers. Once two requests in a row wer
 and for one partition, the bytes in between are remembered. A request that has the same bytes there
 is not decoded, and its answer is not encoded: the rest of both is known. Those that came in one
 read are carried out together, so that the log writes once for each partition, and their answers
-leave together. Everything else (another topic, several partitions, a transaction, no answer wanted)
-takes the long way, through ``produce``.
+leave together. Everything else (another topic, several partitions, a transaction) takes the long
+way, through ``produce``.
 """
 
 from collections.abc import Sequence
@@ -62,6 +62,7 @@ class _Shape:
         "_max_bytes",
         "_prefix",
         "header",
+        "is_answered",
         "joins",
         "topic",
         "topic_id",
@@ -69,6 +70,7 @@ class _Shape:
 
     def __init__(self, header: RequestHeader, request: ProduceRequest, max_bytes: int) -> None:
         self.header = header
+        self.is_answered = request.acks != 0
         self.joins = produce.joins(header)
         self._max_bytes = max_bytes
         self._key = _INT16.pack(header.api_key) + _INT16.pack(header.api_version)
@@ -172,7 +174,7 @@ class ProduceAlike:
         if (
             alike
             and header.api_version >= _FIRST
-            and request.acks in (-1, 1)
+            and request.acks in (-1, 0, 1)
             and request.transactional_id is None
         ):
             self._shape = _Shape(header, request, self._service.settings.max_frame_bytes)
@@ -306,6 +308,8 @@ class ProduceAlike:
     def _encoded(
         self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[Outcome]
     ) -> Answer:
+        if not shape.is_answered:
+            return ()
         answers: list[bytes] = []
         for each, outcome in zip(asked, outcomes, strict=True):
             try:
