@@ -204,6 +204,30 @@ def test_only_as_much_is_lent_as_may_be_unsettled() -> None:
     assert lent(broker, 1_000, whole=True) == [Run(100, 100, 1)]
 
 
+def test_a_batch_that_is_too_large_is_lent_alone_and_first() -> None:
+    broker = with_orders()
+    broker.alter_topic("orders", partitions=2)
+    beat(broker)
+    for partition in (0, 0, 0, 1, 1):
+        publish(broker, "orders", b"x" * 1_000, partition=partition)
+    publish(broker, "orders", b"x" * 5_000, partition=1)
+
+    def lent_within(max_bytes: int) -> list[int]:
+        lend = broker.subscriptions.lend
+        found = lend("orders", "emails", "ann", (0, 1), max_events=100, max_bytes=max_bytes)
+        assert sum(len(batch) for each in found for batch in each.batches) <= max(max_bytes, 5_100)
+        return [len(each.batches) for each in found]
+
+    # Partitions have turns: the second one comes first.
+    assert lent_within(3_500) == [2, 1]
+    assert lent_within(1_500) == [1]
+    assert lent_within(1_500) == [1]
+    assert lent_within(1_500) == [1]
+    assert lent_within(1_500) == []
+    broker.subscriptions.leave("orders", "emails", "ann")
+    assert [lent_within(1_500) for _ in range(7)] == [[1]] * 6 + [[]]
+
+
 def test_a_batch_that_is_begun_is_lent_whole_if_wanted() -> None:
     broker = with_orders()
     beat(broker)

@@ -29,6 +29,43 @@ class Unsettled(NamedTuple):
     owner: str | None = None
 
 
+class Load:
+    """Record batches that are handed out together, and which of their events, within limits."""
+
+    def __init__(self, max_events: int, max_bytes: int, *, least: bool) -> None:
+        self._max_events = max_events
+        self._least = least
+        self._stored: dict[int, memoryview] = {}
+        self._is_over = False
+        self.room = max_bytes
+        """Bytes that may still come; below 0 after one batch that is too large."""
+        self.offsets: list[int] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may come."""
+        is_full = len(self.offsets) >= self._max_events or self._is_over
+        return is_full or (self.room <= 0 and not (self._least and not self._stored))
+
+    @property
+    def batches(self) -> list[memoryview]:
+        """The batches, by offset."""
+        return [self._stored[base] for base in sorted(self._stored)]
+
+    def fits(self, base: int, batch: memoryview) -> bool:
+        """Tell whether a batch may come; if not, none may come any more."""
+        is_first = self._least and not self._stored
+        self._is_over = not (is_first or base in self._stored or len(batch) <= self.room)
+        return not self._is_over
+
+    def add(self, base: int, batch: memoryview, offsets: Iterable[int]) -> None:
+        """Take in some events of a batch, by its first offset."""
+        if base not in self._stored:
+            self._stored[base] = batch
+            self.room -= len(batch)
+        self.offsets += offsets
+
+
 class LiveSubscription:
     """Used under the subscriptions' lock."""
 
@@ -98,39 +135,37 @@ class LiveSubscription:
                     return
 
     def lend(
-        self, number: int, max_events: int, max_bytes: int, *, whole: bool
-    ) -> tuple[list[memoryview], list[int]]:
+        self, number: int, max_events: int, max_bytes: int, *, whole: bool, least: bool
+    ) -> Load:
         """Return record batches, and which of their events must be given out now.
 
-        ``whole``: a fresh batch that is begun is finished, also over ``max_events``.
+        ``whole``: a fresh batch that is begun is finished, also over ``max_events``. ``least``: one
+        batch is returned, if there is one, whatever its size.
         """
+        load = Load(max_events, max_bytes, least=least)
         if not self._may_have_more(number):
-            return [], []
-        stored, offsets = self._lend_again(number, max_events)
-        size = sum(len(batch) for batch in stored.values())
-        while len(offsets) < max_events and (size < max_bytes or not stored):
+            return load
+        self._lend_again(number, load)
+        while not load.is_full:
             try:
-                fresh = self._fresh_batches(number, max_bytes - size)
+                fresh = self._fresh_batches(number, load.room)
             except MainstemError:
                 # What was taken in has to be given; the next call meets the error again.
-                if not offsets:
+                if not load.offsets:
                     raise
                 break
             if fresh is None:
                 break
             for batch in fresh:
                 header = read_header(batch)
-                most = len(offsets) + header.count if whole else max_events
-                chosen = self._take_in(number, batch, header, most - len(offsets))
-                if chosen:
-                    size += 0 if header.base_offset in stored else len(batch)
-                    stored[header.base_offset] = batch
-                    offsets += chosen
-                if len(offsets) >= max_events or size >= max_bytes:
+                if load.is_full or not load.fits(header.base_offset, batch):
                     break
+                limit = header.count if whole else max_events - len(load.offsets)
+                if chosen := self._take_in(number, batch, header, limit):
+                    load.add(header.base_offset, batch, chosen)
         # Whoever takes events one by one goes on from here.
         self.begin(number)
-        return [stored[base] for base in sorted(stored)], offsets
+        return load
 
     def peek(self, limit: int) -> list[Unsettled]:
         """Return the first events that are not settled, at most ``limit``."""
@@ -253,32 +288,32 @@ class LiveSubscription:
             window.seen = max(tail, window.next)
         return event
 
-    def _lend_again(self, number: int, limit: int) -> tuple[dict[int, memoryview], list[int]]:
-        """Return the batches, by their first offsets, of events that are to be delivered again."""
+    def _lend_again(self, number: int, load: Load) -> None:
+        """Load the batches of events that are to be delivered again."""
         window, backlog = self.windows[number], self._backlogs[number]
-        stored: dict[int, memoryview] = {}
-        offsets: list[int] = []
         batch: memoryview | None = None
         held: Collection[int] = ()
-        last = -1
-        while len(offsets) < limit and (offset := window.ready()) is not None:
+        base = last = -1
+        while not load.is_full and (offset := window.ready()) is not None:
             if offset > last:
                 try:
                     batch = backlog.stored_at(offset)
                 except MainstemError:
                     window.put_back(offset)
-                    if not offsets:
+                    if not load.offsets:
                         raise
                     break
                 held = () if batch is None else offsets_of(batch)
+                base = offset if batch is None else read_header(batch).base_offset
                 last = offset if batch is None else read_header(batch).last_offset
             if batch is None or offset not in held:
                 # Compaction took it away: a later event of its key says all there is to say.
                 window.apply({offset: None})
                 continue
-            stored[read_header(batch).base_offset] = batch
-            offsets.append(offset)
-        return stored, offsets
+            if not load.fits(base, batch):
+                window.put_back(offset)
+                break
+            load.add(base, batch, [offset])
 
     def _fresh_batches(self, number: int, max_bytes: int) -> list[memoryview] | None:
         """Return batches that were not delivered, None if there are none or no room."""

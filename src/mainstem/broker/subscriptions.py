@@ -205,10 +205,12 @@ class Subscriptions:
         max_events: int,
         max_bytes: int = MAX_BYTES,
         whole: bool = False,
+        least: bool = True,
     ) -> list[Lent]:
         """Hand events of some partitions to an owner as they are stored; see ``acquire``.
 
         ``whole``: a record batch that is begun is handed out whole, also over ``max_events``.
+        ``least``: the first batch is handed out whatever its size; all others are in ``max_bytes``.
         """
         with self._open.turn():
             live = self._open.opened(topic, name)
@@ -220,7 +222,9 @@ class Subscriptions:
                 if max_events <= 0 or max_bytes <= 0:
                     break
                 try:
-                    batches, offsets = live.lend(number, max_events, max_bytes, whole=whole)
+                    load = live.lend(
+                        number, max_events, max_bytes, whole=whole, least=least and not lent
+                    )
                 except UnknownPartition:
                     raise UnknownTopic(topic) from None
                 except MainstemError:
@@ -230,13 +234,13 @@ class Subscriptions:
                 window = live.windows[number]
                 given = [
                     (offset, window.give(offset, owner, self._leases, until_ms).deliveries)
-                    for offset in sorted(offsets)
+                    for offset in sorted(load.offsets)
                 ]
                 if given:
                     live.redelivered += sum(count > 1 for _, count in given)
-                    lent.append(Lent(number, batches, _runs(given)))
+                    lent.append(Lent(number, load.batches, _runs(given)))
                     max_events -= len(given)
-                    max_bytes -= sum(len(batch) for batch in batches)
+                    max_bytes = load.room
             return lent
 
     def settle(

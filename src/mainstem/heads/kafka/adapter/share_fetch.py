@@ -241,6 +241,7 @@ class _ShareFetch:
                     max_events=left,
                     max_bytes=room,
                     whole=self._request.share_acquire_mode == _WHOLE_BATCHES,
+                    least=room == self._max_bytes,
                 )
             except MainstemError as error:
                 self._refuse(topic_id, numbers, Refusal(code_of(error), str(error)))
