@@ -17,7 +17,7 @@ from tests.serving import serving
 import mainstem
 from mainstem import pipelines as p
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(7200 if LONG else 3600)]
+pytestmark = [pytest.mark.peers, pytest.mark.minutes, pytest.mark.timeout(7200 if LONG else 3600)]
 
 DYING = Path(__file__).with_name("dying.py")
 SINKS = ("sqlite", "delta", "parquet", "topic")
