@@ -2,7 +2,7 @@
 
     python -m bench.kafka             measure, and write docs/benchmarks/kafka.md and kafka.svg
     python -m bench.kafka --quick     seconds, tiny numbers; prints, and writes nothing
-    python -m bench.kafka.beside      the same clients beside Apache Kafka
+    python -m bench.kafka.beside      the same clients beside Apache Kafka, and NATS JetStream
 
 Every system is a process (``systems.py``), and so is the load (``load.py``). To add a system, write
 its class there and give it its turn in ``measuring.py``.

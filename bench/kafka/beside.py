@@ -1,257 +1,273 @@
-"""Kafka clients against mainstem and against Apache Kafka, in one run.
+"""Mainstem beside Apache Kafka and NATS JetStream, in one run.
 
     python -m bench.kafka.beside            measure, and write docs/benchmarks/kafka.md
     python -m bench.kafka.beside --quick    tiny numbers; prints, and writes nothing
+    python -m bench.kafka.beside --only "produce, synced: 1000 B"
+                                            the rows whose names have this in them; writes nothing
 
 Apache Kafka is one node with its own controller, started as its own script would start it
-(``bench/apache_kafka.py``; its jars are in .cache/kafka once .ci/run has been there). Both are
-measured in turn, round by round; the first round of everything is thrown away, since a JVM has to
-warm up. ``disk`` stands beside Kafka's defaults: both survive kill -9, not a power cut; ``fsync``
-beside ``flush.messages=1``: both sync before they acknowledge.
+(``bench/apache_kafka.py``; its jars are in .cache/kafka once .ci/run has been there). NATS is
+Debian's nats-server (``nats.py``).
+
+How this works: the systems take turns, round by round, and who begins changes. Before the rounds
+that count, a short turn finds out how fast each is here, and another one warms it up; from then on
+each gets as many events as it handles in ``TURN_S``, but never more than the plan says. After each
+turn the server is asked how many events it holds.
 """
 
 import argparse
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple, Protocol
 
 import msgspec
-from bench.apache_kafka import ApacheKafka, missing
-from bench.chart import Bars, clusters
+from bench.apache_kafka import ApacheKafka
+from bench.apache_kafka import missing as missing_kafka
 from bench.kafka.__main__ import DOCS, say
-from bench.kafka.measuring import (
-    Compared,
-    Delay,
-    Figures,
-    Process,
-    Taken,
-    Taking,
-    loading,
-    ready_ms,
-    started,
-)
-from bench.kafka.page import table
-from bench.kafka.plan import PEERS, QUICK, Cell, Plan
-from bench.kafka.processes import Usage
+from bench.kafka.beside_page import KAFKA, NATS, OURS, Row, Standing, Turn, draw, page
+from bench.kafka.measuring import Delay, Process, Taken, Taking, loading, ready_ms, started
+from bench.kafka.nats import Nats
+from bench.kafka.nats import missing as missing_nats
+from bench.kafka.plan import PEERS, QUICK_PEERS, ROUND_TRIPS, SINGLE, TURN_S, Cell, Plan
+from bench.kafka.processes import Load
 from bench.kafka.systems import Kafka, Mainstem, System
 
 from mainstem.cli.bench import machine, write_section
 
-NOTES = """\
-The same client (librdkafka through confluent-kafka, in a process of its own, acks=all) drives both
-in turn, round by round; a first round of everything is not counted, as a JVM has to warm up. Apache
-Kafka {version} is one node with its own controller (KRaft), 1 GB of heap as in its start script.
-`disk` stands beside Kafka's defaults, `fsync` beside `flush.messages=1`, which syncs before it
-acknowledges as well. Ratio is mainstem to Kafka, the median of the rounds; so is every other
-figure. CPU is user and system time of the whole server process, in microseconds per event."""
+TRIAL = 1000
+LEAST = 200
 
-Pair = tuple[System, System]
+
+class Counting(System, Protocol):
+    """A system that can say how many events it holds."""
+
+    def count(self, topic: str, partitions: int) -> int:
+        """Return how many events a topic holds."""
+
+
+class Side(NamedTuple):
+    """A system, what the tables call it, and the two processes of load that speak its protocol."""
+
+    name: str
+    system: Counting
+    taking: Taking
+    reader: Load
 
 
 class Beside:
-    """Two pairs of systems, measured one after the other."""
+    """The systems as they come, and those that sync before they answer."""
 
-    def __init__(self, pairs: Sequence[Pair], taking: Taking, plan: Plan) -> None:
-        self._pairs = pairs
-        self._taking = taking
+    def __init__(self, disk: Sequence[Side], synced: Sequence[Side], plan: Plan, only: str) -> None:
+        self._disk = disk
+        self._synced = synced
         self._plan = plan
+        self._only = only
 
-    def produce(self) -> Iterator[Compared]:
-        """Produce everything to every system."""
-        for cell in self._plan.cells:
-            for pair in self._pairs:
-                yield self._row("produce", cell, 1, pair, self._produced)
+    def warm_up(self) -> None:
+        """Have everybody do a bit of everything: a JVM needs more than one turn."""
+        singles = [each for each in self._plan.cells if each.way == SINGLE]
+        for cell in singles[: self._plan.warm_ups]:
+            for side in self._disk:
+                self._fill(side, cell)
+                self._read(side, cell, 1)
+                side.system.delete(cell.topic)
 
-    def consume(self) -> Iterator[Compared]:
-        """Read everything back, and one topic with many readers at once."""
-        pair = self._pairs[0]
+    def rows(self) -> Iterator[Row]:
+        """Produce everything to every system, and read it back; one topic with many readers."""
         for cell in self._plan.cells:
-            yield self._row("consume", cell, 1, pair, self._consumed)
+            yield from self._produced(Row("produce, disk", cell), self._disk)
+            yield from self._produced(Row("produce, synced", cell), self._synced)
+        for cell in self._plan.cells:
+            # They leave the same batches as those that do not wait.
+            if cell.way != ROUND_TRIPS:
+                yield from self._consumed(Row("consume", cell))
         many = self._plan.readers
-        what = f"consume, {many} readers at once"
-        yield self._row(what, self._plan.fan_out, many, pair, self._consumed)
+        yield from self._consumed(Row(f"consume, {many} readers", self._plan.fan_out, many))
 
     def delays(self) -> Iterator[Delay]:
         """Send at a steady rate, and take how old the events are when they come."""
-        systems = [system for pair in self._pairs for system in pair]
-        found = [Delay(system.name) for system in systems]
-        with loading() as reader:
-            for number in range(-1, self._plan.rounds):
-                for system, delay in zip(systems, found, strict=True):
-                    taken = delay if number >= 0 else Delay("")
-                    topic = f"pace-{number + 1}-1"
-                    self._taking.pace(system, reader, topic, self._plan, taken)
-        yield from found
+        found = [(side, Delay(side.name)) for side in self._disk]
+        found += [(side, Delay(f"{side.name}, synced")) for side in self._synced]
+        for number in range(-min(1, self._plan.warm_ups), self._plan.rounds):
+            for side, delay in found:
+                taken = delay if number >= 0 else Delay("")
+                topic = f"pace-{number + 1}-1"
+                side.taking.pace(side.system, side.reader, topic, self._plan, taken)
+        yield from (delay for _, delay in found)
 
-    def _row(
-        self,
-        what: str,
-        cell: Cell,
-        readers: int,
-        pair: Pair,
-        take: Callable[[System, Cell, int, Taken], None],
-    ) -> Compared:
-        row = Compared(what, pair[0].name, cell, readers)
-        for number in range(-1, self._plan.rounds):
-            for system, taken in zip(pair, (row.ours, row.raw), strict=True):
-                take(system, cell, readers, taken if number >= 0 else Taken())
-        return row
+    def _produced(self, row: Row, sides: Sequence[Side]) -> Iterator[Row]:
+        if self._only not in row.name:
+            return
+        most = round(row.cell.events / row.cell.way.share)
+        events = dict.fromkeys((side.name for side in sides), min(TRIAL, most))
+        for number in range(-self._plan.warm_ups, self._plan.rounds):
+            for side in _rotated(sides, number):
+                turn = self._fill(side, msgspec.structs.replace(row.cell, events=events[side.name]))
+                side.system.delete(row.cell.topic)
+                in_time = round(turn.per_second * TURN_S)
+                events[side.name] = min(max(in_time, LEAST), most)
+                if number >= 0:
+                    row.add(side.name, turn)
+        yield row
 
-    def _produced(self, system: System, cell: Cell, readers: int, taken: Taken) -> None:
-        self._taking.fill(system, cell, taken)
-        system.delete(cell.topic)
+    def _consumed(self, row: Row) -> Iterator[Row]:
+        if self._only not in row.name:
+            return
+        for side in self._disk:
+            self._fill(side, row.cell)
+        for number in range(-min(1, self._plan.warm_ups), self._plan.rounds):
+            for side in _rotated(self._disk, number):
+                turn = self._read(side, row.cell, row.readers)
+                if number >= 0:
+                    row.add(side.name, turn)
+        for side in self._disk:
+            side.system.delete(row.cell.topic)
+        yield row
 
-    def _consumed(self, system: System, cell: Cell, readers: int, taken: Taken) -> None:
-        self._taking.fill(system, cell, Taken())
-        self._taking.read(system, cell, readers, taken)
-        system.delete(cell.topic)
+    def _fill(self, side: Side, cell: Cell) -> Turn:
+        taken = Taken()
+        side.taking.fill(side.system, cell, taken)
+        held = side.system.count(cell.topic, cell.partitions)
+        if held < cell.events:
+            raise SystemExit(f"{side.name} holds {held} of {cell.events} events: {cell}")
+        return _turn(taken, cell.events)
 
-
-def measure(directory: Path, plan: Plan) -> Figures:
-    figures = Figures()
-    say("starting")
-    ready = ready_ms(directory, plan.starts)
-    theirs = median(_kafka_ready_ms(directory / f"start-{n}") for n in range(plan.starts))
-    server = ApacheKafka(directory / "kafka", Kafka.OPTIONS)
-    disk, fsync = (Mainstem(directory / each, each) for each in ("disk", "fsync"))
-    kafka, synced = (Kafka(server, synced=each) for each in (False, True))
-    with ExitStack() as stack:
-        load = stack.enter_context(loading())
-        stack.enter_context(started(disk))
-        stack.enter_context(started(fsync))
-        server.start()
-        stack.callback(server.stop)
-        kafka.start()
-        synced.start()
-        idle = [disk.usage.memory_mb, Usage.of(server.pid).memory_mb]
-        beside = Beside(((disk, kafka), (fsync, synced)), Taking(load), plan)
-        for row in (*beside.produce(), *beside.consume()):
-            say(f"{row.what}: {row.cell.topic}, {row.cell.way.name}, {row.system}: {row.ratio:.2f}")
-            figures.rows.append(row)
-        say("latency")
-        figures.delays += beside.delays()
-        loaded = [disk.usage.memory_mb, Usage.of(server.pid).memory_mb]
-    figures.processes.append(Process("mainstem", ready, idle[0], loaded[0]))
-    figures.processes.append(Process("Apache Kafka", theirs, idle[1], loaded[1]))
-    return figures
+    def _read(self, side: Side, cell: Cell, readers: int) -> Turn:
+        taken = Taken()
+        side.taking.read(side.system, cell, readers, taken)
+        return _turn(taken, cell.events * readers)
 
 
-def _kafka_ready_ms(directory: Path) -> float:
+def _turn(taken: Taken, events: int) -> Turn:
+    (server_s,), (client_s,) = taken.broker_cpu_s, taken.client_cpu_s
+    return Turn(taken.per_second[0], server_s / events * 1e6, client_s / events * 1e6)
+
+
+def _rotated(sides: Sequence[Side], number: int) -> Sequence[Side]:
+    at = number % len(sides)
+    return [*sides[at:], *sides[:at]]
+
+
+class Starting(Protocol):
+    """What can be started and ended."""
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+def _ready_ms(kept: Starting, others: Sequence[Starting]) -> float:
+    """Start others and end them again, and one that stays; return how long it takes."""
+    took = []
+    for each in (*others, kept):
+        began = time.perf_counter()
+        each.start()
+        took.append((time.perf_counter() - began) * 1000)
+        if each is not kept:
+            each.stop()
+    return median(took)
+
+
+class Servers:
+    """One process of each system, with what it took to start them."""
+
+    def __init__(self, directory: Path, starts: int, stack: ExitStack) -> None:
+        again = range(starts - 1)
+        kafka = _formatted(directory / "kafka")
+        nats_server = Nats(directory / "nats")
+        self.ready_ms = {
+            OURS: ready_ms(directory, starts),
+            KAFKA: _ready_ms(kafka, [_formatted(directory / f"kafka-{each}") for each in again]),
+        }
+        stack.callback(kafka.stop)
+        others = [Nats(directory / f"nats-{each}") for each in again]
+        self.ready_ms[NATS] = _ready_ms(nats_server, others)
+        stack.callback(nats_server.stop)
+        disk = Mainstem(directory / "disk", "disk")
+        fsync = Mainstem(directory / "disk", "fsync", served_by=disk)
+        unflushed, flushed = Kafka(kafka, synced=False), Kafka(kafka, synced=True)
+        for system in (disk, fsync, unflushed, flushed):
+            stack.enter_context(started(system))
+        clients = Taking(stack.enter_context(loading())), stack.enter_context(loading())
+        bare = "bench.kafka.nats_load"
+        bare_clients = (
+            Taking(stack.enter_context(loading(bare))),
+            stack.enter_context(loading(bare)),
+        )
+        self.disk = (
+            Side(OURS, disk, *clients),
+            Side(KAFKA, unflushed, *clients),
+            Side(NATS, nats_server, *bare_clients),
+        )
+        self.synced = Side(OURS, fsync, *clients), Side(KAFKA, flushed, *clients)
+        self._idle = {side.name: side.system.usage for side in self.disk}
+
+    def processes(self) -> Iterator[Process]:
+        """Yield what the processes themselves take."""
+        for side in self.disk:
+            idle_mb = self._idle[side.name].memory_mb
+            highest_mb = side.system.usage.highest_mb
+            yield Process(side.name, self.ready_ms[side.name], idle_mb, highest_mb)
+
+
+def _formatted(directory: Path) -> ApacheKafka:
     server = ApacheKafka(directory, Kafka.OPTIONS)
     server.format()
-    began = time.perf_counter()
-    server.start()
-    ready = (time.perf_counter() - began) * 1000
-    server.stop()
-    return ready
+    return server
 
 
-def page(figures: Figures, about: str, version: str) -> str:
-    produce = [row for row in figures.rows if row.what == "produce"]
-    consume = [row for row in figures.rows if row.what != "produce"]
-    delays = [
-        (each.system, f"{median(each.p50_ms):.2f}", f"{median(each.p99_ms):.2f}")
-        for each in figures.delays
-    ]
-    processes = [
-        (each.system, f"{each.ready_ms:,.0f}", f"{each.idle_mb:,.0f}", f"{each.loaded_mb:,.0f}")
-        for each in figures.processes
-    ]
-    return "\n\n".join(
-        (
-            f"## Beside Apache Kafka\n\n{about}\n\n{NOTES.format(version=version)}",
-            "![Rates as multiples of Apache Kafka's](kafka-beside.svg)",
-            "### Produce, beside Apache Kafka\n\n" + _table(produce),
-            "### Consume, beside Apache Kafka\n\n" + _table(consume),
-            "### End to end, beside Apache Kafka\n\nAt 1,000 events of 100 bytes per second.\n\n"
-            + table(("system", "p50, ms", "p99, ms"), delays),
-            "### The process, beside Apache Kafka\n\nReady: from starting it to the first answer; "
-            "of Kafka without formatting its directory.\n\n"
-            + table(("system", "ready, ms", "memory idle, MB", "after the run, MB"), processes),
-        )
-    )
-
-
-def _table(rows: Sequence[Compared]) -> str:
-    head = (
-        "event",
-        "client",
-        "partitions",
-        "mainstem",
-        "events/s",
-        "Kafka's",
-        "ratio",
-        "CPU, µs",
-        "Kafka's CPU",
-    )
-    return table(head, [_cells(row) for row in rows])
-
-
-def _cells(row: Compared) -> tuple[str, ...]:
-    events = row.cell.events * row.readers
-    return (
-        f"{row.cell.size} B",
-        row.cell.way.name + ("" if row.what in ("produce", "consume") else f"; {row.what}"),
-        f"{row.cell.partitions}",
-        row.system.removeprefix("mainstem, "),
-        f"{median(row.ours.per_second):,.0f}",
-        f"{median(row.raw.per_second):,.0f}",
-        f"{row.ratio:.2f}",
-        f"{median(row.ours.broker_cpu_s) / events * 1e6:.1f}",
-        f"{median(row.raw.broker_cpu_s) / events * 1e6:.1f}",
-    )
-
-
-def draw(figures: Figures) -> str:
-    """Return an SVG: a cluster for each way to produce, events of 1 KB, one partition."""
-    series = (
-        ("produce", "disk", "#2b6cb0"),
-        ("produce", "fsync", "#2f855a"),
-        ("consume", "disk", "#b7791f"),
-    )
-    rows = [row for row in figures.rows if (row.cell.size, row.cell.partitions) == (1000, 1)]
-    found = []
-    for way in dict.fromkeys(row.cell.way.name for row in rows):
-        of_way = [row for row in rows if row.cell.way.name == way]
-        shares = [
-            next((r.ratio for r in of_way if r.what == what and r.system.endswith(kept)), 0.0)
-            for what, kept, _ in series
-        ]
-        first, _, second = way.partition(", ")
-        found.append(Bars((first, second), shares))
-    names = [(f"{what}, {kept}", colour) for what, kept, colour in series]
-    title = "Events of 1 KB, one partition: rates as multiples of Apache Kafka's"
-    return clusters(title, names, found, band=(1.0, 2.0), note="grey band: once to twice Kafka's")
+def measure(directory: Path, plan: Plan, only: str) -> Standing:
+    """Start everything, and measure what is asked for."""
+    standing = Standing()
+    with ExitStack() as stack:
+        say("starting")
+        servers = Servers(directory, plan.starts, stack)
+        beside = Beside(servers.disk, servers.synced, plan, only)
+        say("warming up")
+        beside.warm_up()
+        for row in beside.rows():
+            say(row.summary)
+            standing.rows.append(row)
+        if only in "latency":
+            say("latency")
+            standing.delays += beside.delays()
+        standing.processes += servers.processes()
+    return standing
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.kafka.beside")
     parser.add_argument("--dir", type=Path, default=Path(), help="where to make the logs")
     parser.add_argument("--quick", action="store_true", help="tiny numbers; writes nothing")
+    parser.add_argument("--only", default="", help="a part of the names of rows; writes nothing")
     options = parser.parse_args()
-    if reason := missing():
+    if reason := missing_kafka() or missing_nats():
         parser.error(reason)
-    plan = QUICK if options.quick else PEERS
+    plan = QUICK_PEERS if options.quick else PEERS
     directory = Path(tempfile.mkdtemp(prefix=".mainstem-beside-", dir=options.dir)).absolute()
+    began = time.monotonic()
     try:
-        figures = measure(directory, plan)
+        standing = measure(directory, plan, options.only)
     finally:
         shutil.rmtree(directory)
-    about = (
-        f"Command: `python -m bench.kafka.beside`. Machine: {machine()}. "
-        f"Median of {plan.rounds} rounds."
-    )
-    text = page(figures, about, ApacheKafka.version())
+    say(f"done in {time.monotonic() - began:.0f} s")
+    command = " ".join(["python -m bench.kafka.beside", *sys.argv[1:]])
+    about = f"Command: `{command}`. Machine: {machine()}. Median of {plan.rounds} rounds."
+    text = page(standing, about, ApacheKafka.version(), Nats.version())
     print(text)
-    if not options.quick:
-        kept = msgspec.json.format(msgspec.json.encode(figures), indent=1)
+    if not options.quick and not options.only:
+        kept = msgspec.json.format(msgspec.json.encode(standing), indent=1)
         (DOCS / "kafka-beside.json").write_bytes(kept + b"\n")
         write_section(DOCS / "kafka.md", "beside", text)
-        (DOCS / "kafka-beside.svg").write_text(draw(figures))
+        (DOCS / "kafka-beside.svg").write_text(draw(standing))
 
 
 if __name__ == "__main__":

@@ -174,8 +174,8 @@ def started(system: System) -> Iterator[None]:
 
 
 @contextmanager
-def loading() -> Iterator[Load]:
-    load = Load()
+def loading(module: str = "bench.kafka.load") -> Iterator[Load]:
+    load = Load(module)
     try:
         yield load
     finally:

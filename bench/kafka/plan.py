@@ -21,6 +21,8 @@ ROUND_TRIPS = Way(
 WAYS = (DEFAULTS, SMALL_BATCHES, JAVA, SINGLE, ROUND_TRIPS)
 # librdkafka otherwise stays with one partition for 10 ms, and the others have nothing to do.
 SPREAD = {"sticky.partitioning.linger.ms": 0}
+TURN_S = 0.7
+"""What producing may take at once beside peers, of which some are slow."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -53,6 +55,8 @@ class Plan(msgspec.Struct, frozen=True):
     rate: int
     seconds: int
     starts: int
+    warm_ups: int = 0
+    """Turns that do not count."""
 
 
 def _cells(
@@ -78,13 +82,14 @@ FULL = Plan(
 )
 PEERS = Plan(
     rounds=3,
-    cells=_cells({100: 250_000, 1000: 80_000}, (1, 100), (DEFAULTS, JAVA, SINGLE)),
+    cells=_cells({100: 250_000, 1000: 80_000}, (1, 100), (DEFAULTS, JAVA, SINGLE, ROUND_TRIPS)),
     fan_out=Cell(1000, DEFAULTS, 1, 10_000),
     readers=50,
     pace=Cell(100, Way("one by one", {"linger.ms": 0}), 1, 0),
     rate=1000,
     seconds=4,
     starts=3,
+    warm_ups=2,
 )
 QUICK = Plan(
     rounds=1,
@@ -93,6 +98,9 @@ QUICK = Plan(
     readers=3,
     pace=Cell(100, Way("one by one", {"linger.ms": 0}), 1, 0),
     rate=200,
-    seconds=2,
+    seconds=1,
     starts=1,
+)
+QUICK_PEERS = msgspec.structs.replace(
+    QUICK, cells=_cells({1000: 1_000}, (3,), (DEFAULTS, ROUND_TRIPS))
 )

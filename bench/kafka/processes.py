@@ -15,10 +15,11 @@ Result = dict[str, float]
 
 
 class Usage(NamedTuple):
-    """Seconds of processor time, user and system, and resident memory in MB."""
+    """Seconds of processor time, user and system, and resident memory in MB, now and at most."""
 
     cpu_s: float
     memory_mb: float
+    highest_mb: float
 
     @classmethod
     def of(cls, pid: int) -> "Usage":
@@ -26,15 +27,17 @@ class Usage(NamedTuple):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         pages = int(fields[21])
         memory_mb = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-        return cls((int(fields[11]) + int(fields[12])) / _TICKS, memory_mb)
+        status = Path(f"/proc/{pid}/status").read_text()
+        highest_mb = int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+        return cls((int(fields[11]) + int(fields[12])) / _TICKS, memory_mb, highest_mb)
 
 
 class Load:
-    """A process with Kafka clients, which does one job after the other (``load.py``)."""
+    """A process with clients (``load.py`` or ``nats_load.py``): does one job after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "bench.kafka.load") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.kafka.load"],
+            [sys.executable, "-m", module],
             cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,6 +1,7 @@
 """The systems under test: each a process with an address, which Kafka clients connect to.
 
-Another system is another class with the same methods, and a place in ``__main__``.
+Another system is another class with the same methods (``nats.py`` has one that speaks no Kafka),
+and its turn in ``measuring.py`` or ``beside.py``.
 """
 
 import re
@@ -14,8 +15,8 @@ from typing import Protocol
 
 from bench.apache_kafka import ApacheKafka
 from bench.kafka.processes import Usage
-from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 PATIENCE_S = 20
 ANY_PORT = "127.0.0.1:0"
@@ -53,16 +54,16 @@ class System(Protocol):
 
 
 class Mainstem:
-    """``mainstem serve`` on a directory, with topics of one durability."""
+    """``mainstem serve`` on a directory, with topics of one durability; maybe another's server."""
 
-    def __init__(self, directory: Path, durability: str) -> None:
+    def __init__(
+        self, directory: Path, durability: str, *, served_by: "Mainstem | None" = None
+    ) -> None:
         self.name = f"mainstem, {durability}"
         self._directory = directory
         self._durability = durability
-        self.server = _Server(
-            [str(COMMAND), "serve", str(directory), "--kafka", ANY_PORT, "--admin", ANY_PORT],
-            directory.with_suffix(".out"),
-        )
+        self._shares = served_by is not None
+        self.server: Server = served_by.server if served_by else _mainstem(directory)
 
     @property
     def address(self) -> str:
@@ -76,12 +77,14 @@ class Mainstem:
 
     def start(self) -> None:
         """Start the process, and wait until it listens."""
-        self.server.start()
+        if not self._shares:
+            self.server.start()
         self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
 
     def stop(self) -> None:
         """End it."""
-        self.server.stop()
+        if not self._shares:
+            self.server.stop()
 
     def create(self, topic: str, partitions: int) -> None:
         """Make a topic to produce to."""
@@ -93,6 +96,10 @@ class Mainstem:
         """Take it away again."""
         self._admin.delete_topics([topic])[topic].result(PATIENCE_S)
 
+    def count(self, topic: str, partitions: int) -> int:
+        """Return how many events a topic holds."""
+        return _count(self._admin, topic, partitions)
+
     def segments(self, topic: str, partitions: int) -> list[Path]:
         """Return the directories with the segments of a topic's partitions."""
         asked = self._admin.describe_topics(TopicCollection([topic]))
@@ -101,13 +108,29 @@ class Mainstem:
         return [partitions_of / f"{topic_id}-{number}" for number in range(partitions)]
 
 
+def _mainstem(directory: Path) -> "Server":
+    given = ["--kafka", ANY_PORT, "--admin", ANY_PORT]
+    output = directory.with_suffix(".out")
+    return Server([str(COMMAND), "serve", str(directory), *given], output)
+
+
 class Kafka:
     """Apache Kafka with the options of its own start script; each topic synced, or not.
 
     With ``flush.messages=1`` it syncs before it acknowledges, as mainstem does by default.
     """
 
-    OPTIONS = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+    OPTIONS = (
+        "-server",
+        "-Xms1g",
+        "-Xmx1g",
+        "-XX:+UseG1GC",
+        "-XX:MaxGCPauseMillis=20",
+        "-XX:InitiatingHeapOccupancyPercent=35",
+        "-XX:+ExplicitGCInvokesConcurrent",
+        "-XX:MaxInlineLevel=15",
+        "-Djava.awt.headless=true",
+    )
 
     def __init__(self, server: ApacheKafka, *, synced: bool) -> None:
         self.name = "Apache Kafka, synced" if synced else "Apache Kafka"
@@ -145,13 +168,24 @@ class Kafka:
                 raise SystemExit(f"{self.name} does not delete {topic}")
             time.sleep(0.01)
 
+    def count(self, topic: str, partitions: int) -> int:
+        """Return how many events a topic holds."""
+        return _count(self._admin, topic, partitions)
+
+
+def _count(admin: AdminClient, topic: str, partitions: int) -> int:
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(topic, each): latest for each in range(partitions)}
+    found = admin.list_offsets(asked, request_timeout=PATIENCE_S).values()
+    return sum(int(each.result(PATIENCE_S).offset) for each in found)
+
 
 class Sink:
     """The raw limit of producing, of latency, or of reading a topic that another system wrote."""
 
     def __init__(self, file: Path, *given: str, name: str = "raw") -> None:
         self.name = name
-        self.server = _Server(
+        self.server = Server(
             [sys.executable, "-m", "bench.kafka.sink", str(file), *given], file.with_suffix(".out")
         )
 
@@ -180,23 +214,31 @@ class Sink:
         """Do nothing: it forgets everything with its connection."""
 
 
-class _Server:
-    """A process that says where it listens: ``bootstrap.servers=HOST:PORT``."""
+class Server:
+    """A process that says where it listens, as ours do: ``bootstrap.servers=HOST:PORT``."""
 
-    def __init__(self, command: Sequence[str], output: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], output: Path, listens: re.Pattern[str] = _LISTENS
+    ) -> None:
         self._command = command
         self._output = output
+        self._listens = listens
         self.address = ""
         self.pid = 0
 
     def start(self) -> None:
+        """Start it, and wait until it says so."""
         with self._output.open("w") as output:
             self._process = subprocess.Popen(
                 self._command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
             )
         self.pid = self._process.pid
         until = time.monotonic() + PATIENCE_S
-        while not (found := _LISTENS.search(said := self._output.read_text())) or said[-1] != "\n":
+        while True:
+            said = self._output.read_text()
+            found = self._listens.search(said)
+            if found and said.endswith("\n"):
+                break
             if self._process.poll() is not None or time.monotonic() > until:
                 self._process.kill()
                 raise SystemExit(f"{' '.join(self._command)} did not start: {said}")
@@ -204,6 +246,7 @@ class _Server:
         self.address = found[1]
 
     def stop(self) -> None:
+        """End it."""
         self._process.terminate()
         try:
             self._process.wait(PATIENCE_S)

@@ -1,0 +1,231 @@
+"""What was found beside Apache Kafka and NATS, as tables, as a list of what falls short, drawn."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+import msgspec
+from bench.chart import Multiples, multiples
+from bench.kafka.measuring import Delay, Process
+from bench.kafka.page import table
+from bench.kafka.plan import TURN_S, Cell
+
+OURS, KAFKA, NATS = "mainstem", "Apache Kafka", "NATS JetStream"
+SERIES = ((KAFKA, "#2b6cb0"), (NATS, "#b7791f"))
+SYNCED = "produce, synced"
+NOTES = """\
+All servers run on this machine in one run, one process each, and take turns, round by round; who
+begins changes. Turns before the rounds that count warm them up, as a JVM must. Each turn of
+producing has a new topic, and as many events as that system takes in {turn_s} s, or 250,000 of
+100 B and 80,000 of 1 KB if that is less; afterwards the server is asked whether it holds them all.
+Ratio is mainstem's rate to the other's, the median of the rounds; so is every other figure. CPU is
+user and system time of the whole process, in microseconds per event; servers and clients share the
+cores.
+
+**Apache Kafka** {kafka} is one node with its own controller (KRaft) and the options of its start
+script (1 GB of heap, G1). The same client drives it and mainstem: librdkafka through
+confluent-kafka, in a process of its own, acks=all. `disk` stands beside its defaults: both have
+handed every event to the kernel before they acknowledge it, and survive kill -9, not a power cut.
+`fsync` stands beside `flush.messages=1`: both sync before they acknowledge.
+
+**NATS** {nats} (Debian's package) has a stream in files with one replica for each topic, and for
+100 partitions one stream with 100 subjects, as its users partition. librdkafka cannot drive it.
+The library for Python would be the limit, not the server, so NATS is driven by the best client
+possible (`bench/kafka/nats_client.py`): it sends commands that were encoded beforehand, with up to
+4,000 unanswered as NATS' own client for Go, and counts answers and events without parsing them.
+librdkafka does all that a client must (batches, checksums, an object for each event), which is in
+mainstem's and Kafka's rates and not in those of NATS: compare the columns of CPU. NATS has no
+batches, so its figures for the first three clients are the same thing measured again. It reads by
+pull consumers without acknowledgements, 1,000 events at a time. NATS 2.9 syncs every two minutes,
+and cannot be told to sync before it acknowledges (`sync_interval` came with 2.10): it has no place
+among the synced rows."""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What one system did once: events per second, and microseconds of CPU per event."""
+
+    per_second: float
+    server_us: float
+    client_us: float
+
+
+class Row(msgspec.Struct):
+    """One thing that was measured, a turn of each system per round."""
+
+    what: str
+    cell: Cell
+    readers: int = 1
+    turns: dict[str, list[Turn]] = {}
+
+    @property
+    def about(self) -> str:
+        """What was written or read."""
+        partitions = f"{self.cell.partitions} partition{'s' * (self.cell.partitions > 1)}"
+        return f"{self.cell.size} B, {self.cell.way.name}, {partitions}"
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return f"{self.what}: {self.about}"
+
+    @property
+    def summary(self) -> str:
+        """Its ratios in a line."""
+        found = [f"{self.ratio(name):.2f} of {name}" for name in self.turns if name != OURS]
+        return f"{self.name}: {', '.join(found)}"
+
+    def add(self, name: str, turn: Turn) -> None:
+        """Keep a turn."""
+        self.turns.setdefault(name, []).append(turn)
+
+    def ratio(self, name: str) -> float:
+        """Return ours to another's, the median of the rounds."""
+        pairs = zip(self.turns[OURS], self.turns[name], strict=True)
+        return median(ours.per_second / other.per_second for ours, other in pairs)
+
+
+class Standing(msgspec.Struct):
+    """Everything that was measured."""
+
+    rows: list[Row] = []
+    delays: list[Delay] = []
+    processes: list[Process] = []
+
+
+class Ratio(msgspec.Struct, frozen=True):
+    """How much better than another mainstem is at something, and how much it ought to be."""
+
+    group: str
+    about: str
+    other: str
+    value: float
+    aim: float = 1.0
+
+
+def ratios(standing: Standing) -> Iterator[Ratio]:
+    """Yield all of them; what is better when it is less is turned round."""
+    for row in standing.rows:
+        for name in (name for name in row.turns if name != OURS):
+            aim = 2.0 if row.what == SYNCED else 1.0
+            yield Ratio(row.what, row.about, name, row.ratio(name), aim)
+    delays = {each.system: each for each in standing.delays}
+    for system, delay in delays.items():
+        name, comma, synced = system.partition(",")
+        if name != OURS:
+            ours = delays[f"{OURS}{comma}{synced}"]
+            for what in ("p50_ms", "p99_ms"):
+                value = median(getattr(delay, what)) / median(getattr(ours, what))
+                yield Ratio("latency at 1,000/s", f"{what[:3]}{comma}{synced}", name, value)
+    (own, *others) = standing.processes
+    for each in others:
+        aim = 10.0 if each.system == KAFKA else 1.0
+        yield Ratio("process", "start-up", each.system, each.ready_ms / own.ready_ms, aim)
+        yield Ratio("process", "memory idle", each.system, each.idle_mb / own.idle_mb, aim)
+        yield Ratio("process", "memory at most", each.system, each.loaded_mb / own.loaded_mb)
+
+
+def page(standing: Standing, about: str, kafka: str, nats: str) -> str:
+    """Return the section with all tables."""
+    produce, synced, consume = (
+        [row for row in standing.rows if row.what.startswith(what)]
+        for what in ("produce, disk", SYNCED, "consume")
+    )
+    parts = [
+        f"## Beside Apache Kafka and NATS\n\n{about}\n\n{_notes(kafka, nats)}",
+        "![Rates as multiples of the others'](kafka-beside.svg)",
+        f"### What falls short\n\n{_short(standing)}",
+    ]
+    for heading, rows in (
+        ("Produce, beside the others", produce),
+        ("Produce, synced before it is acknowledged, beside Kafka", synced),
+        ("Consume, beside the others", consume),
+    ):
+        if rows:
+            parts.append(f"### {heading}\n\n{_table(rows)}")
+    if standing.delays:
+        parts.append(f"### End to end, beside the others\n\n{_delays(standing.delays)}")
+    parts.append(f"### The process, beside the others\n\n{_processes(standing.processes)}")
+    return "\n\n".join(parts)
+
+
+def _notes(kafka: str, nats: str) -> str:
+    return NOTES.format(turn_s=TURN_S, kafka=kafka, nats=nats)
+
+
+def _short(standing: Standing) -> str:
+    found = [
+        f"- {each.group}: {each.about}: {each.value:.2f} of {each.other}"
+        for each in ratios(standing)
+        if each.value < each.aim
+    ]
+    aims = (
+        "The aims: 1.0 on every row, beside Kafka 2.0 where both sync, 10 for start-up and idle "
+        "memory. "
+    )
+    if not found:
+        return aims + "All are met."
+    return aims + f"Not met are {len(found)}:\n\n" + "\n".join(found)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    others = [name for name in rows[0].turns if name != OURS]
+    head = ["event", "client", "partitions", "mainstem, events/s"]
+    for name in others:
+        head += [f"{name}, events/s", "ratio"]
+    head += ["CPU of mainstem, µs", "of its client"]
+    for name in others:
+        head += [f"CPU of {name}, µs", "of its client"]
+    return table(head, [_cells(row, others) for row in rows])
+
+
+def _cells(row: Row, others: Sequence[str]) -> list[str]:
+    readers = "" if row.readers == 1 else f"; {row.readers} readers at once"
+    found = [f"{row.cell.size} B", f"{row.cell.way.name}{readers}", f"{row.cell.partitions}"]
+    found.append(f"{median(turn.per_second for turn in row.turns[OURS]):,.0f}")
+    for name in others:
+        rate = median(turn.per_second for turn in row.turns[name])
+        found += [f"{rate:,.0f}", f"{row.ratio(name):.2f}"]
+    for name in (OURS, *others):
+        found.append(f"{median(turn.server_us for turn in row.turns[name]):.1f}")
+        found.append(f"{median(turn.client_us for turn in row.turns[name]):.1f}")
+    return found
+
+
+def _delays(delays: Sequence[Delay]) -> str:
+    rows = [
+        (each.system, f"{median(each.p50_ms):.2f}", f"{median(each.p99_ms):.2f}") for each in delays
+    ]
+    return (
+        "At 1,000 events of 100 bytes per second, linger.ms=0, from making an event in one process "
+        "to having it in another.\n\n" + table(("system", "p50, ms", "p99, ms"), rows)
+    )
+
+
+def _processes(processes: Sequence[Process]) -> str:
+    rows = [
+        (each.system, f"{each.ready_ms:,.0f}", f"{each.idle_mb:,.0f}", f"{each.loaded_mb:,.0f}")
+        for each in processes
+    ]
+    return (
+        "Ready: from starting it on an empty directory (of Kafka formatted before) to the first "
+        "answer.\n\n" + table(("system", "ready, ms", "memory idle, MB", "at most, MB"), rows)
+    )
+
+
+def draw(standing: Standing) -> str:
+    """Return an SVG with every ratio."""
+    groups: dict[str, dict[str, dict[str, float]]] = {}
+    for each in ratios(standing):
+        rows = groups.setdefault(each.group, {})
+        rows.setdefault(each.about, {})[each.other] = each.value
+    return multiples(
+        "mainstem beside others: to the right of 1 it is better",
+        [(f"than {name}", colour) for name, colour in SERIES],
+        [(group, _bars(rows)) for group, rows in groups.items()],
+        note="rates, and how many times less time or memory it takes; logarithmic",
+    )
+
+
+def _bars(rows: dict[str, dict[str, float]]) -> list[Multiples]:
+    return [
+        Multiples(about, [values.get(name) for name, _ in SERIES]) for about, values in rows.items()
+    ]

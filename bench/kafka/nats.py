@@ -1,0 +1,92 @@
+"""NATS with JetStream: one server, a stream in files for each topic.
+
+    apt-get install nats-server
+
+A topic of many partitions is one stream with a subject for each, as its users partition (a mapping
+of subjects does it for them); a stream for each would be as many stores on one disk.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from bench.kafka.nats_client import NatsClient
+from bench.kafka.processes import Usage
+from bench.kafka.systems import Server
+
+COMMAND = "nats-server"
+_LISTENS = re.compile(r"client connections on (127\.0\.0\.1:\d+)")
+
+
+def missing() -> str:
+    """Return what keeps it from being started, and what to do; empty if nothing does."""
+    if shutil.which(COMMAND) is None:
+        return "nats-server is missing: apt-get install nats-server"
+    return ""
+
+
+class Nats:
+    """A server; its streams are in ``directory``."""
+
+    name = "NATS JetStream"
+
+    def __init__(self, directory: Path) -> None:
+        given = ["--addr", "127.0.0.1", "--port", "-1", "--jetstream", "--store_dir"]
+        output = directory.with_suffix(".out")
+        self.server = Server([COMMAND, *given, str(directory)], output, _LISTENS)
+
+    @staticmethod
+    def version() -> str:
+        """Return what it calls itself."""
+        asked = [COMMAND, "--version"]
+        said = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+        return said.split()[-1].removeprefix("v")
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return self.server.address
+
+    @property
+    def usage(self) -> Usage:
+        """What the process has taken so far."""
+        return Usage.of(self.server.pid)
+
+    def start(self) -> None:
+        """Start the process, and wait until it answers."""
+        self.server.start()
+        NatsClient(self.address).close()
+
+    def stop(self) -> None:
+        """End it."""
+        self.server.stop()
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Make a stream to publish to."""
+        settings = {
+            "name": topic,
+            "subjects": [f"{topic}.*"],
+            "storage": "file",
+            "num_replicas": 1,
+            "retention": "limits",
+        }
+        self._ask(f"$JS.API.STREAM.CREATE.{topic}", settings)
+
+    def delete(self, topic: str) -> None:
+        """Take it away again."""
+        self._ask(f"$JS.API.STREAM.DELETE.{topic}", {})
+
+    def count(self, topic: str, partitions: int) -> int:
+        """Return how many events a stream holds."""
+        state = self._ask(f"$JS.API.STREAM.INFO.{topic}", {})["state"]
+        assert isinstance(state, dict)
+        return int(state["messages"])
+
+    def _ask(self, subject: str, question: object) -> dict[str, object]:
+        # It hangs up on whoever leaves its pings unanswered for minutes.
+        client = NatsClient(self.address)
+        try:
+            return client.ask(subject, question)
+        finally:
+            client.close()
