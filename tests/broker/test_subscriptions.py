@@ -25,7 +25,7 @@ from mainstem.core.errors import (
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
 from mainstem.log.memory import MemoryLog
-from mainstem.log.port import Appended, PartitionId, WritableBatch
+from mainstem.log.port import Appended, PartitionId, Slice, WritableBatch
 
 
 def test_owners_share_the_events_one_by_one() -> None:
@@ -201,6 +201,26 @@ def test_a_rejected_event_is_a_dead_letter_at_once() -> None:
     origin = origin_of(letter)
     assert origin is not None
     assert origin.reason == "no such customer"
+
+
+def test_a_batch_is_read_once_however_many_of_its_events_are_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+    desk.publish(*[b"bad"] * 100)
+    held = desk.acquire(100)
+    reads: list[int] = []
+    read = desk.log.read
+
+    def count(at: PartitionId, offset: int, max_bytes: int) -> Slice:
+        reads.append(offset)
+        return read(at, offset, max_bytes)
+
+    monkeypatch.setattr(desk.log, "read", count)
+    desk.settle(Outcome.REJECT, *held)
+
+    assert len(reads) == 1
+    assert len(read_all(desk.broker, "orders.dead")) == 100
 
 
 def test_without_dead_letters_such_an_event_is_gone() -> None:

@@ -64,9 +64,11 @@ class Backlog:
         """Return events that were taken before, those that are still there."""
         found: dict[int, Event] = {}
         batch: dict[int, Event] = {}
+        last = -1
         for offset in sorted(offsets):
-            if offset not in batch:
+            if offset > last:
                 batch = self.batch_at(offset)
+                last = max(batch, default=offset)
             if offset in batch:
                 found[offset] = batch[offset]
         return found

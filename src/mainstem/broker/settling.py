@@ -1,6 +1,6 @@
 """Settling deliveries: planned, appended together with their dead letters, and then made true."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from mainstem.broker.cursors import Cursor
@@ -49,7 +49,8 @@ class Plan:
         self.changes: dict[int, dict[int, Back | None]] = {}
         """By partition and offset; None is settled."""
         self.reasons: dict[int, dict[int, str]] = {}
-        self.letters: list[Event] = []
+        self.dead: dict[int, dict[int, str]] = {}
+        """Which of those that are settled become dead letters, and why."""
         self.renewed: list[tuple[int, int]] = []
 
     def set(self, partition: int, offset: int, change: Back | None, reason: str = "") -> None:
@@ -57,11 +58,16 @@ class Plan:
         self.changes.setdefault(partition, {})[offset] = change
         self.reasons.setdefault(partition, {})[offset] = reason
 
+    def bury(self, partition: int, offset: int, reason: str) -> None:
+        """Plan to settle an event as a dead letter."""
+        self.set(partition, offset, None)
+        self.dead.setdefault(partition, {})[offset] = reason
+
     def add(self, other: "Plan") -> None:
         """Take in a plan for other partitions."""
         self.changes |= other.changes
         self.reasons |= other.reasons
-        self.letters += other.letters
+        self.dead |= other.dead
         self.renewed += other.renewed
 
 
@@ -120,7 +126,7 @@ class Settling:
                 plan.set(each.partition, each.offset, Back(count, due_ms), each.reason)
             case _:
                 reason = each.reason or f"it was {each.outcome}ed"
-                self._bury(live, each.partition, {each.offset: reason}, plan)
+                plan.bury(each.partition, each.offset, reason)
 
     def _is_out(self, live: LiveSubscription, each: Settlement) -> bool:
         window = live.windows.get(each.partition)
@@ -130,10 +136,8 @@ class Settling:
         """Make dead letters of what was delivered too often; return whether there was any."""
         plan = Plan()
         for number, window in live.windows.items():
-            if not window.spent:
-                continue
-            reasons = {at: window.entries[at].reason or _NEVER_SETTLED for at in window.spent}
-            self._bury(live, number, dict(sorted(reasons.items())), plan)
+            for offset in sorted(window.spent):
+                plan.bury(number, offset, window.entries[offset].reason or _NEVER_SETTLED)
         # They are buried later if there is no room now.
         with suppress(StorageFull):
             self.carry_out(live, plan)
@@ -154,11 +158,16 @@ class Settling:
             )
             for number, changes in plan.changes.items()
         ]
-        durable = self.write(records, self._letters(live.topic, plan.letters))
+        dead = [
+            letter
+            for number, reasons in plan.dead.items()
+            for letter in _dead(live, number, reasons)
+        ]
+        durable = self.write(records, self._letters(live.topic, dead))
         for number, changes in plan.changes.items():
             live.windows[number].apply(changes, plan.reasons[number])
             live.windows[number].written()
-        live.dead += len(plan.letters)
+        live.dead += len(dead)
         return durable
 
     def write(
@@ -188,18 +197,6 @@ class Settling:
                 gate.subscription_at(key.name, at, None if value is None else Cursor(start, now_ms))
                 self.calls += gate.make_room()
 
-    def _bury(
-        self, live: LiveSubscription, partition: int, reasons: Mapping[int, str], plan: Plan
-    ) -> None:
-        """Plan to settle events as dead letters; one that is not there any more is only settled."""
-        window = live.windows[partition]
-        found = live.again(partition, reasons) if live.settings.dead_letters else {}
-        for offset, reason in reasons.items():
-            plan.set(partition, offset, None)
-            if offset in found:
-                count = window.entries[offset].deliveries
-                plan.letters.append(buried(found[offset], live.key.name, count, reason))
-
     def _letters(
         self, topic: Topic, letters: Sequence[Event]
     ) -> list[tuple[PartitionId, WritableBatch]]:
@@ -227,6 +224,15 @@ class Settling:
         if found is None:
             raise UnknownTopic(name)
         return found
+
+
+def _dead(live: LiveSubscription, number: int, reasons: Mapping[int, str]) -> Iterator[Event]:
+    """Return events of a partition as dead letters, those that are still there."""
+    # All at once: a batch is unpacked once, however many of its events are to be buried.
+    found = live.again(number, reasons) if live.settings.dead_letters else {}
+    for offset, event in found.items():
+        count = live.windows[number].entries[offset].deliveries
+        yield buried(event, live.key.name, count, reasons[offset])
 
 
 def _place(live: LiveSubscription, each: Settlement) -> str:
