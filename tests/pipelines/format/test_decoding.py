@@ -1,16 +1,19 @@
 """Decoding into Arrow gives what reading the events one by one gives, whatever the bytes."""
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.core.golden import BATCHES, EVENTS
 from tests.core.making import CODECS, NOW_MS, event_lists, record, sealed, varint
 
-from mainstem.core.batch import place, set_last_offset, stamp
+from mainstem.core.batch import place, read_header, seal, set_last_offset, stamp
 from mainstem.core.errors import CorruptBatch
 from mainstem.core.event import Event
 from mainstem.core.records import build, events, retain
-from mainstem.pipelines.format.decoding import record_batch
+from mainstem.core.walk import walk
+from mainstem.pipelines.format import decoding
+from mainstem.pipelines.format.decoding import record_batches
 
 ALL = (0, 2**62)
 LATEST_MS = (2**63 - 1) // 1000
@@ -18,9 +21,15 @@ LATEST_MS = (2**63 - 1) // 1000
 
 
 def decoded(batches: list[bytearray], start: int = 0, end: int = 2**62) -> list[Event]:
-    found = record_batch([memoryview(each) for each in batches], "orders", 3, start, end)
-    if found is None:
-        return []
+    views = [memoryview(each) for each in batches]
+    return [
+        event
+        for found in record_batches(views, "orders", 3, start, end)
+        for event in rows_of(found)
+    ]
+
+
+def rows_of(found: pa.RecordBatch) -> list[Event]:
     # Arrow has no Python object for years after 9999.
     stamps = found.column("timestamp").cast("int64").to_pylist()
     return [
@@ -72,6 +81,64 @@ def test_all_events_of_many_batches_are_decoded(
     assert decoded(batches) == read(batches)
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 3, 57, 58, 70, 9000]), st.integers(1, 700)), max_size=4),
+    st.integers(0, 2**40),
+)
+@settings(max_examples=60)
+def test_runs_of_events_of_one_length_are_decoded(runs: list[tuple[int, int]], first: int) -> None:
+    some = [Event(b"%d" % n + b"x" * size) for size, count in runs for n in range(count)]
+    batches = [
+        build(some or [Event(b"x")], now_ms=NOW_MS),
+        build(some[::-1] or [Event(b"y")], now_ms=NOW_MS),
+    ]
+    place(batches[0], first, 0)
+    place(batches[1], first + max(1, len(some)), 0)
+
+    assert decoded(batches) == read(batches)
+
+
+@given(st.integers(0, 399), st.integers(0, 255), st.integers(0, 9))
+@settings(max_examples=150)
+def test_a_run_with_a_record_that_lies_is_what_the_core_says(
+    where: int, byte: int, place_in_it: int
+) -> None:
+    batch = build([Event(b"x" * 20, b"key") for _ in range(400)], now_ms=NOW_MS)
+    starts = [0]
+    for _, _, _, _, _, _, end in walk(read_header(batch), bytes(batch[61:]), 0):
+        starts.append(end)
+    batch[61 + starts[where] + place_in_it] = byte
+    seal(batch)
+
+    agrees(batch)
+
+
+def test_batches_that_unpack_to_a_lot_are_decoded_a_few_at_a_time() -> None:
+    batches = []
+    for number in range(5):
+        batch = build(
+            [Event(bytes(decoding.AT_ONCE_BYTES // 2))], now_ms=NOW_MS, compression="zstd"
+        )
+        place(batch, number, 0)
+        batches.append(memoryview(batch))
+
+    found = [each.num_rows for each in record_batches(batches, "orders", 0, *ALL)]
+
+    assert found == [2, 2, 1]
+
+
+def test_batches_outside_of_the_range_are_not_even_looked_at() -> None:
+    batches = []
+    for first in (10, 20, 30):
+        batch = build([Event(b"%d" % n) for n in range(10)], now_ms=NOW_MS)
+        place(batch, first, 0)
+        batches.append(batch)
+    for other in (0, 2):
+        batches[other][-1] ^= 1
+
+    assert [each.offset for each in decoded(batches, 20, 30)] == list(range(20, 30))
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_another_implementation_packed_is_decoded(codec: str) -> None:
     batch = bytearray.fromhex(BATCHES[codec])
@@ -118,9 +185,8 @@ def test_events_stamped_by_the_log_have_the_time_of_their_batch() -> None:
     batch = build([Event(b"x", timestamp_ms=5), Event(b"y", timestamp_ms=7)], now_ms=NOW_MS)
     stamp(batch, NOW_MS)
 
-    found = record_batch([memoryview(batch)], "orders", 0, *ALL)
+    (found,) = record_batches([memoryview(batch)], "orders", 0, *ALL)
 
-    assert found is not None
     assert found.column("timestampType").to_pylist() == [1, 1]
     assert found.column("timestamp").cast("int64").to_pylist() == [NOW_MS * 1000] * 2
 

@@ -1,9 +1,8 @@
 """Record batches as Arrow arrays, without an object for any event.
 
-How this works: the records of many batches are laid behind one another in one run of bytes. A
-record begins with its length, so where each one begins can only be found by going from one to the
-next; that is the one loop in Python, and it does nothing else. Then every field is read for all
-records at once, by numpy: varints byte by byte, for as many rounds as the longest has bytes.
+How this works: the records of many batches are laid behind one another in one run of bytes. First
+it is found where each one begins (starts.py). Then every field is read for all records at once, by
+numpy: varints byte by byte, for as many rounds as the longest has bytes.
 
 Keys and values are cut out by Arrow. The places where they begin and end rise through the bytes,
 so they are the offsets of an array that holds, in turns, a key, what is between, a value, and what
@@ -12,7 +11,8 @@ is between; taking every fourth element of it gives the keys, or the values.
 Nothing of the bytes is believed: each record must end where its length says, else CorruptBatch.
 """
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
@@ -24,13 +24,18 @@ from mainstem.core.errors import CorruptBatch
 from mainstem.core.event import NO_TIMESTAMP
 from mainstem.core.walk import unpack, walk
 from mainstem.pipelines.format.schema import ARROW, HEADERS
+from mainstem.pipelines.format.starts import add_starts, damaged
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+Part = bytes | memoryview
+"""The records of a batch."""
 
 _LATEST_MS = (2**63 - 1) // 1000
 _SPARE = bytes(16)
 """So that a varint that is cut off at the end is read as a short one, and then found wrong."""
+AT_ONCE_BYTES = 4 << 20
+"""What is decoded together: enough for numpy, and not more in memory than needs be."""
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -45,20 +50,57 @@ class Columns(msgspec.Struct, frozen=True):
     headers: pa.Array
 
 
-def record_batch(
+def record_batches(
     batches: Iterable[memoryview], topic: str, partition: int, start: int, end: int
-) -> pa.RecordBatch | None:
-    """Return the events of batches whose offsets are in a range; None if there are none."""
-    found = decode(batches)
-    if found is None:
-        return None
-    first, last = np.searchsorted(found.offsets, [start, end])
-    if first == last:
-        return None
+) -> Iterator[pa.RecordBatch]:
+    """Return the events of batches whose offsets are in a range, some megabytes at a time."""
+    for heads, parts in _unpacked(batches, start, end):
+        found = _decoded(heads, parts)
+        if found is None:
+            continue
+        first, last = np.searchsorted(found.offsets, [start, end])
+        if first < last:
+            yield _table(found, topic, partition).slice(first, last - first)
+
+
+def _unpacked(
+    batches: Iterable[memoryview], start: int, end: int
+) -> Iterator[tuple[list[BatchHeader], list[Part]]]:
+    """Return the records of batches in a range, uncompressed, as many as are decoded at once."""
+    heads, parts, size = list[BatchHeader](), list[Part](), 0
+    for batch in batches:
+        header = read_header(batch)
+        if header.last_offset < start or header.base_offset >= end:
+            continue
+        if not checksum_matches(batch, 0, header.size):
+            raise CorruptBatch(
+                f"the batch at offset {header.base_offset} has not the crc it claims"
+            )
+        heads.append(header)
+        parts.append(unpack(header, batch, None)[0] if header.codec else batch[HEADER_SIZE:])
+        size += len(parts[-1])
+        if size >= AT_ONCE_BYTES:
+            yield heads, parts
+            heads, parts, size = [], [], 0
+    if heads:
+        yield heads, parts
+
+
+def _decoded(heads: list[BatchHeader], parts: list[Part]) -> Columns | None:
+    """Read the records of batches; None if there is none."""
+    data = b"".join((*parts, _SPARE))
+    starts, at = array("q"), 0
+    for header, part in zip(heads, parts, strict=True):
+        add_starts(header, data, at, at + len(part), starts)
+        at += len(part)
+    return _columns(heads, parts, data, np.frombuffer(starts, np.int64)) if starts else None
+
+
+def _table(found: Columns, topic: str, partition: int) -> pa.RecordBatch:
     count = len(found.offsets)
     # Without a time, or one that does not fit into Spark's microseconds.
     timeless = (found.timestamps_ms < 0) | (found.timestamps_ms > _LATEST_MS)
-    stamps = pa.array(found.timestamps_ms * 1000, mask=timeless)
+    stamps = pa.array(found.timestamps_ms * 1000, mask=timeless if timeless.any() else None)
     columns = [
         found.keys,
         found.values,
@@ -69,61 +111,11 @@ def record_batch(
         pa.array(found.appended.astype(np.int32)),
         found.headers,
     ]
-    whole = pa.RecordBatch.from_arrays(columns, schema=ARROW)
-    return whole if last - first == count else whole.slice(first, last - first)
+    return pa.RecordBatch.from_arrays(columns, schema=ARROW)
 
 
-def decode(batches: Iterable[memoryview]) -> Columns | None:
-    """Read the records of whole batches; None if there is none."""
-    heads, parts, positions = list[BatchHeader](), list[bytes](), list[int]()
-    base = 0
-    for batch in batches:
-        header = read_header(batch)
-        if not checksum_matches(batch, 0, header.size):
-            raise CorruptBatch(
-                f"the batch at offset {header.base_offset} has not the crc it claims"
-            )
-        part = unpack(header, batch, None)[0] if header.codec else bytes(batch[HEADER_SIZE:])
-        _starts(header, part, base, positions)
-        heads.append(header)
-        parts.append(part)
-        base += len(part)
-    if not positions:
-        return None
-    return _columns(heads, parts, np.array(positions, np.int64))
-
-
-def _starts(header: BatchHeader, data: bytes, base: int, positions: list[int]) -> None:
-    """Add where each record of a batch begins."""
-    at, add = 0, positions.append
-    try:
-        for _ in range(header.count):
-            add(at + base)
-            size = data[at]
-            if size < 128:
-                at += 1 + (size >> 1)
-                continue
-            more = data[at + 1]
-            if more < 128:
-                at += 2 + ((size & 127 | more << 7) >> 1)
-                continue
-            shift, size, count = 14, size & 127 | (more & 127) << 7, 2
-            while True:
-                more = data[at + count]
-                size |= (more & 127) << shift
-                shift, count = shift + 7, count + 1
-                if more < 128:
-                    break
-            at += count + (size >> 1)
-    except IndexError:
-        at = -1
-    if at != len(data):
-        raise _damaged(header)
-
-
-def _columns(heads: list[BatchHeader], parts: list[bytes], starts: Numbers) -> Columns:
-    data = b"".join(parts)
-    raw = np.frombuffer(data + _SPARE, np.uint8)
+def _columns(heads: list[BatchHeader], parts: list[Part], data: bytes, starts: Numbers) -> Columns:
+    raw = np.frombuffer(data, np.uint8)
     counts = [header.count for header in heads]
 
     def spread(values: Iterable[int]) -> Numbers:
@@ -153,7 +145,7 @@ def _columns(heads: list[BatchHeader], parts: list[bytes], starts: Numbers) -> C
     stamps += np.where(appended, 0, delta_ms)
     wrong |= (stamps < NO_TIMESTAMP) & (appended == 0)
     if wrong.any():
-        raise _damaged(heads[int(np.searchsorted(np.cumsum(counts), np.argmax(wrong), "right"))])
+        raise damaged(heads[int(np.searchsorted(np.cumsum(counts), np.argmax(wrong), "right"))])
     edges = np.empty(4 * len(starts), np.int32)
     edges[0::4], edges[1::4], edges[2::4], edges[3::4] = key_at, key_end, value_at, value_end
     pieces = pa.Array.from_buffers(
@@ -171,14 +163,13 @@ def _columns(heads: list[BatchHeader], parts: list[bytes], starts: Numbers) -> C
 
 def _varints(raw: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
     """Return the zigzag varints at positions, and the positions after them."""
-    at = np.minimum(at, len(raw) - 1)
-    byte = raw[at]
+    byte = raw.take(at, mode="clip")
     value = (byte & 127).astype(np.int64)
     after = at + 1
     (rest,) = np.nonzero(byte > 127)
     shift = 7
     while rest.size and shift < 70:
-        byte = raw[np.minimum(after[rest], len(raw) - 1)]
+        byte = raw.take(after[rest], mode="clip")
         value[rest] |= (byte & 127).astype(np.int64) << shift
         after[rest] += 1
         rest = rest[byte > 127]
@@ -200,19 +191,13 @@ def _no_headers(count: int) -> pa.Array:
     )
 
 
-def _headers(heads: list[BatchHeader], parts: list[bytes]) -> pa.Array:
+def _headers(heads: list[BatchHeader], parts: list[Part]) -> pa.Array:
     """Read the headers of all records, one by one: few events have any."""
     found = [
         record[4]
         for header, part in zip(heads, parts, strict=True)
-        for record in walk(header, part, 0)
+        for record in walk(header, bytes(part), 0)
     ]
     return pa.array(
         [[{"key": name, "value": value} for name, value in each] for each in found], HEADERS
-    )
-
-
-def _damaged(header: BatchHeader) -> CorruptBatch:
-    return CorruptBatch(
-        f"the {header.count} records of the batch at offset {header.base_offset} are damaged"
     )

@@ -33,10 +33,15 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class Admission:
-    """Chooses where batches end; it remembers where it was only in order to search less."""
+    """Chooses where batches end; it remembers where it was only in order to search less.
+
+    To ask where partitions stand at a time is dear: a broker looks into the events. While a backlog
+    is read that is spread evenly, one question for each batch is enough.
+    """
 
     def __init__(self) -> None:
         self._until_ms = 0
+        self._ends: Positions = {}
         self._step_ms = _FIRST_STEP_MS
 
     def by_time(
@@ -66,10 +71,11 @@ class Admission:
                 low, best = middle, found
             else:
                 high, over = middle, found
-        if self._until_ms:
-            self._step_ms = max(1, low - self._until_ms)
-        self._until_ms = low
-        if rows_between(start, best) > 0:
+        rows = rows_between(start, best)
+        if self._until_ms and rows:
+            self._step_ms = max(1, int((low - self._until_ms) * max_rows * _AIM / rows))
+        self._until_ms, self._ends = low, best
+        if rows:
             return dict(best)
         # More in one millisecond than a batch may hold, or nothing but times yet to come.
         return evenly(start, over, max_rows)
@@ -78,27 +84,27 @@ class Admission:
         self, start: Positions, tails: Positions, max_rows: int, ends: AtTime, now_ms: int
     ) -> tuple[int, Positions, int, Positions]:
         """Return a moment that is not too late and one that is, each with the ends there."""
-        last = now_ms + 1
-        over = ends(last)
-        if rows_between(start, over) <= max_rows:
-            return last, over, last, tails
-        low = self._until_ms
-        best = ends(low) if low else over
+        last, low = now_ms + 1, self._until_ms
+        best = start if start == self._ends else ends(low) if low else tails
         if rows_between(start, best) > max_rows:
-            return _backward(start, max_rows, ends, last, over)
+            return _backward(start, tails, max_rows, ends, last)
         step = self._step_ms
-        while True:
+        while rows_between(start, best) < max_rows * _FULL_ENOUGH and low < last:
             high = min(low + step, last)
             found = ends(high)
             if rows_between(start, found) > max_rows:
                 return low, best, high, found
             low, best, step = high, found, step * 2
+        return low, best, low, tails
 
 
 def _backward(
-    start: Positions, max_rows: int, ends: AtTime, last: int, over: Positions
+    start: Positions, tails: Positions, max_rows: int, ends: AtTime, last: int
 ) -> tuple[int, Positions, int, Positions]:
     """Look for a moment that is not too late, in ever longer steps from the last one."""
+    over = ends(last)
+    if rows_between(start, over) <= max_rows:
+        return last, over, last, tails
     high, step = last, _FIRST_STEP_MS
     while step < last:
         low = last - step

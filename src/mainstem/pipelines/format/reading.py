@@ -12,7 +12,7 @@ import pyarrow as pa
 from mainstem.core.batch import read_header
 from mainstem.core.markers import is_commit
 from mainstem.pipelines.format.consuming import consume
-from mainstem.pipelines.format.decoding import record_batch
+from mainstem.pipelines.format.decoding import record_batches
 from mainstem.pipelines.format.planning import Range
 from mainstem.remote.fetching import Fetched, fetch
 from mainstem.remote.link import Link
@@ -27,8 +27,8 @@ def fetch_range(link: Link, wanted: Range, batch_rows: int) -> Iterator[pa.Recor
     """Read a range as it is stored, many events at a time."""
     topic, partition = wanted.topic, wanted.partition
     for fetched in fetch(link, (topic, partition), wanted.start, wanted.end):
-        found = record_batch(committed(fetched), topic, partition, wanted.start, wanted.end)
-        if found is not None:
+        batches = committed(fetched)
+        for found in record_batches(batches, topic, partition, wanted.start, wanted.end):
             for first in range(0, found.num_rows, batch_rows):
                 yield found.slice(first, batch_rows)
 

@@ -1,0 +1,96 @@
+"""Where the records of a batch begin.
+
+How this works: a record begins with its length, so the next one is found from the one before; that
+is a loop in Python. But records of one length often follow one another. If the bytes of a record's
+length stand again where the next one begins, that one is as long, and so on: numpy looks at many
+such places at once, and as far as it finds the same bytes there, these are the beginnings.
+"""
+
+from array import array
+
+import numpy as np
+import numpy.typing as npt
+
+from mainstem.core.batch import BatchHeader
+from mainstem.core.errors import CorruptBatch
+
+_ONE_BY_ONE, _ALIKE = 16, 8
+"""So many are found one by one before a run is looked for, if so many seem to be of one length."""
+_AHEAD, _FURTHER = 256, 4
+_LONGEST_LENGTH = 5
+
+
+def add_starts(header: BatchHeader, data: bytes, at: int, stop: int, found: "array[int]") -> None:
+    """Add where each record of a batch begins whose records are at these places of the data.
+
+    Raises CorruptBatch if the last one does not end with them.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    left = header.count
+    while left > 0:
+        steps = min(left, _ONE_BY_ONE)
+        left -= steps
+        try:
+            at = _step(data, at, steps, found)
+        except IndexError:
+            raise damaged(header) from None
+        length = at - found[-1]
+        if left > _ALIKE and at - found[-_ALIKE] == length * _ALIKE:
+            run = _run(raw, at, length, min(left, (stop - at) // length))
+            found.frombytes(np.arange(at, at + run * length, length, dtype=np.int64).tobytes())
+            at += run * length
+            left -= run
+    if at != stop:
+        raise damaged(header)
+
+
+def _step(data: bytes, at: int, steps: int, found: "array[int]") -> int:
+    """Go from record to record; raises IndexError past the end, or if a length has no end."""
+    add = found.append
+    for _ in range(steps):
+        add(at)
+        size = data[at]
+        if size < 128:
+            at += 1 + (size >> 1)
+            continue
+        more = data[at + 1]
+        if more < 128:
+            at += 2 + ((size & 127 | more << 7) >> 1)
+            continue
+        width = _width(data, at)
+        size = sum((data[at + index] & 127) << 7 * index for index in range(width))
+        at += width + (size >> 1)
+    return at
+
+
+def _width(data: bytes, at: int) -> int:
+    """Return how many bytes the number at a place has."""
+    for width in range(1, _LONGEST_LENGTH + 1):
+        if data[at + width - 1] < 128:
+            return width
+    raise IndexError(at)
+
+
+def _run(raw: npt.NDArray[np.uint8], at: int, length: int, most: int) -> int:
+    """Return how many records follow that are as long as the one that ends here."""
+    before = raw[at - length : at]
+    width = int(np.argmax(before < 128)) + 1
+    done, ahead = 0, _AHEAD
+    while done < most:
+        count = min(ahead, most - done)
+        begin = at + done * length
+        table = raw[begin : begin + count * length].reshape(count, length)
+        differs = table[:, 0] != before[0]
+        for index in range(1, width):
+            differs |= table[:, index] != before[index]
+        if differs.any():
+            return done + int(differs.argmax())
+        done, ahead = done + count, ahead * _FURTHER
+    return done
+
+
+def damaged(header: BatchHeader) -> CorruptBatch:
+    """Return what to say of a batch whose records are not what they claim."""
+    return CorruptBatch(
+        f"the {header.count} records of the batch at offset {header.base_offset} are damaged"
+    )
