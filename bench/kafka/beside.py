@@ -4,6 +4,7 @@
     python -m bench.kafka.beside --quick    tiny numbers; prints, and writes nothing
     python -m bench.kafka.beside --only "produce, synced: 1000 B"
                                             the rows whose names have this in them; writes nothing
+    python -m bench.kafka.beside --again    write page and chart from kafka-beside.json
 
 Apache Kafka is one node with its own controller, started as its own script would start it
 (``bench/apache_kafka.py``; its jars are in .cache/kafka once .ci/run has been there). NATS is
@@ -224,23 +225,27 @@ def _formatted(directory: Path) -> ApacheKafka:
     return server
 
 
-def measure(directory: Path, plan: Plan, only: str) -> Standing:
+def measure(directory: Path, plan: Plan, only: str, standing: Standing) -> None:
     """Start everything, and measure what is asked for."""
-    standing = Standing()
+    began = time.monotonic()
+
+    def tell(text: str) -> None:
+        say(f"{time.monotonic() - began:4.0f} s: {text}")
+
     with ExitStack() as stack:
-        say("starting")
+        tell("starting")
         servers = Servers(directory, plan.starts, stack)
         beside = Beside(servers.disk, servers.synced, plan, only)
-        say("warming up")
+        tell("warming up")
         beside.warm_up()
         for row in beside.rows():
-            say(row.summary)
+            tell(row.summary)
             standing.rows.append(row)
         if only in "latency":
-            say("latency")
+            tell("latency")
             standing.delays += beside.delays()
         standing.processes += servers.processes()
-    return standing
+    tell("done")
 
 
 def main() -> None:
@@ -248,26 +253,33 @@ def main() -> None:
     parser.add_argument("--dir", type=Path, default=Path(), help="where to make the logs")
     parser.add_argument("--quick", action="store_true", help="tiny numbers; writes nothing")
     parser.add_argument("--only", default="", help="a part of the names of rows; writes nothing")
+    parser.add_argument("--again", action="store_true", help="write what was measured last time")
     options = parser.parse_args()
+    if options.again:
+        write(msgspec.json.decode((DOCS / "kafka-beside.json").read_bytes(), type=Standing))
+        return
     if reason := missing_kafka() or missing_nats():
         parser.error(reason)
     plan = QUICK_PEERS if options.quick else PEERS
-    directory = Path(tempfile.mkdtemp(prefix=".mainstem-beside-", dir=options.dir)).absolute()
-    began = time.monotonic()
-    try:
-        standing = measure(directory, plan, options.only)
-    finally:
-        shutil.rmtree(directory)
-    say(f"done in {time.monotonic() - began:.0f} s")
     command = " ".join(["python -m bench.kafka.beside", *sys.argv[1:]])
     about = f"Command: `{command}`. Machine: {machine()}. Median of {plan.rounds} rounds."
-    text = page(standing, about, ApacheKafka.version(), Nats.version())
-    print(text)
+    standing = Standing(about, ApacheKafka.version(), Nats.version())
+    directory = Path(tempfile.mkdtemp(prefix=".mainstem-beside-", dir=options.dir)).absolute()
+    try:
+        measure(directory, plan, options.only, standing)
+    finally:
+        shutil.rmtree(directory)
+    print(page(standing))
     if not options.quick and not options.only:
         kept = msgspec.json.format(msgspec.json.encode(standing), indent=1)
         (DOCS / "kafka-beside.json").write_bytes(kept + b"\n")
-        write_section(DOCS / "kafka.md", "beside", text)
-        (DOCS / "kafka-beside.svg").write_text(draw(standing))
+        write(standing)
+
+
+def write(standing: Standing) -> None:
+    """Write the section and the chart."""
+    write_section(DOCS / "kafka.md", "beside", page(standing))
+    (DOCS / "kafka-beside.svg").write_text(draw(standing))
 
 
 if __name__ == "__main__":

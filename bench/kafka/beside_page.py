@@ -28,14 +28,16 @@ handed every event to the kernel before they acknowledge it, and survive kill -9
 `fsync` stands beside `flush.messages=1`: both sync before they acknowledge.
 
 **NATS** {nats} (Debian's package) has a stream in files with one replica for each topic, and for
-100 partitions one stream with 100 subjects, as its users partition. librdkafka cannot drive it.
-The library for Python would be the limit, not the server, so NATS is driven by the best client
-possible (`bench/kafka/nats_client.py`): it sends commands that were encoded beforehand, with up to
-4,000 unanswered as NATS' own client for Go, and counts answers and events without parsing them.
-librdkafka does all that a client must (batches, checksums, an object for each event), which is in
-mainstem's and Kafka's rates and not in those of NATS: compare the columns of CPU. NATS has no
-batches, so its figures for the first three clients are the same thing measured again. It reads by
-pull consumers without acknowledgements, 1,000 events at a time. NATS 2.9 syncs every two minutes,
+100 partitions one stream with 100 subjects, as its users partition. Each event is written with a
+call of its own before it is acknowledged: the promise of `disk`. librdkafka cannot drive it, and
+with nats-py the client would be the limit (it takes 50 µs of CPU per event, five times what the
+server does), so NATS is driven by the best client possible (`bench/kafka/nats_client.py`): it sends
+commands that were encoded beforehand, with up to 4,000 unanswered as in NATS' own clients, and
+counts answers and events without parsing them. librdkafka does all that a client must (batches,
+checksums, an object for each event), which is in mainstem's and Kafka's rates and not in those of
+NATS: compare the columns of CPU. NATS has no batches, so its figures for the first three clients
+are the same thing measured again. It reads by pull consumers without acknowledgements, 1,000 events
+at a time. NATS 2.9 syncs every two minutes,
 and cannot be told to sync before it acknowledges (`sync_interval` came with 2.10): it has no place
 among the synced rows."""
 
@@ -84,8 +86,11 @@ class Row(msgspec.Struct):
 
 
 class Standing(msgspec.Struct):
-    """Everything that was measured."""
+    """Everything that was measured, and on what."""
 
+    about: str
+    kafka_version: str
+    nats_version: str
     rows: list[Row] = []
     delays: list[Delay] = []
     processes: list[Process] = []
@@ -123,14 +128,14 @@ def ratios(standing: Standing) -> Iterator[Ratio]:
         yield Ratio("process", "memory at most", each.system, each.loaded_mb / own.loaded_mb)
 
 
-def page(standing: Standing, about: str, kafka: str, nats: str) -> str:
+def page(standing: Standing) -> str:
     """Return the section with all tables."""
     produce, synced, consume = (
         [row for row in standing.rows if row.what.startswith(what)]
         for what in ("produce, disk", SYNCED, "consume")
     )
     parts = [
-        f"## Beside Apache Kafka and NATS\n\n{about}\n\n{_notes(kafka, nats)}",
+        f"## Beside Apache Kafka and NATS\n\n{standing.about}\n\n{_notes(standing)}",
         "![Rates as multiples of the others'](kafka-beside.svg)",
         f"### What falls short\n\n{_short(standing)}",
     ]
@@ -147,8 +152,9 @@ def page(standing: Standing, about: str, kafka: str, nats: str) -> str:
     return "\n\n".join(parts)
 
 
-def _notes(kafka: str, nats: str) -> str:
-    return NOTES.format(turn_s=TURN_S, kafka=kafka, nats=nats)
+def _notes(standing: Standing) -> str:
+    versions = {"kafka": standing.kafka_version, "nats": standing.nats_version}
+    return NOTES.format(turn_s=TURN_S, **versions)
 
 
 def _short(standing: Standing) -> str:
