@@ -177,6 +177,17 @@ def test_durations_are_read(text: str, expected: int | None) -> None:
     assert back_ms(text) == expected
 
 
+def test_a_group_behaves_at_once_as_it_is_set_to() -> None:
+    broker = with_orders()
+    beat(broker)
+
+    broker.group_configs.alter("emails", {"share.record.lock.duration.ms": "1234"})
+
+    settings = broker.subscriptions.settings("orders", "emails")
+    assert settings is not None
+    assert settings.lock_ms == 1234
+
+
 def test_a_topic_that_was_made_again_is_taken_from_its_beginning() -> None:
     broker = with_orders(auto_offset_reset="latest")
     epoch = beat(broker).epoch

@@ -197,6 +197,8 @@ class GroupConfigs:
         )
         apply = self.fold.apply
         self._journal.replay(lambda key, value: apply(GroupConfigChange(key, value)))
+        self.changed: Callable[[str], None] = lambda _: None
+        """Called without the lock when a group has other settings."""
 
     def names(self) -> list[str]:
         """Return the groups that have settings of their own."""
@@ -234,7 +236,9 @@ class GroupConfigs:
             durable = self._journal.append(decided, now_ms)
             for change in decided:
                 self.fold.apply(change)
-            return durable
+        if decided:
+            self.changed(group)
+        return durable
 
 
 def _check_pairs(settings: Mapping[str, str], whose: str) -> None:

@@ -9,6 +9,7 @@ the group has got is in its subscriptions.
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -27,7 +28,14 @@ from mainstem.broker.state import State
 from mainstem.broker.subscription_states import SubscriptionState
 from mainstem.broker.subscriptions import Subscriptions
 from mainstem.broker.topics import Topic
-from mainstem.core.errors import GroupFull, GroupIsLive, InvalidSetting, UnknownGroup, UnknownMember
+from mainstem.core.errors import (
+    GroupFull,
+    GroupIsLive,
+    InvalidSetting,
+    StorageFull,
+    UnknownGroup,
+    UnknownMember,
+)
 from mainstem.core.names import check_group
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
@@ -91,6 +99,7 @@ class ShareGroups:
         self._members = self._bytes = 0
         """Of all groups, and what they want."""
         self._silent: Deadlines[tuple[str, str]] = Deadlines()
+        configs.changed = self._settings_changed
 
     # Members
 
@@ -226,6 +235,16 @@ class ShareGroups:
             elif (altered := altered_subscription(was, own)) != was:
                 durable = self._subscriptions.create(name, group.name, altered)
         return durable
+
+    def _settings_changed(self, group: str) -> None:
+        """Let what a group shares already be as its settings are now."""
+        own = self._configs.fold.of(group)
+        with self._lock:
+            for each in self._subscriptions.every(group):
+                # Without room on the disk it is done when a member shows itself the next time.
+                with suppress(StorageFull):
+                    altered = altered_subscription(each.settings, own)
+                    self._subscriptions.create(each.topic, group, altered)
 
     def _create(self, group: str, topic: Topic, starts: Mapping[int, int]) -> Durable:
         settings = fresh_subscription(self._configs.fold.all_of(group))

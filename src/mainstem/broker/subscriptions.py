@@ -206,11 +206,13 @@ class Subscriptions:
         max_bytes: int = MAX_BYTES,
         whole: bool = False,
         least: bool = True,
+        single: bool = False,
     ) -> list[Lent]:
         """Hand events of some partitions to an owner as they are stored; see ``acquire``.
 
         ``whole``: a record batch that is begun is handed out whole, also over ``max_events``.
         ``least``: the first batch is handed out whatever its size; all others are in ``max_bytes``.
+        ``single``: only of one partition, the first that has any.
         """
         with self._open.turn():
             live = self._open.opened(topic, name)
@@ -219,7 +221,7 @@ class Subscriptions:
             until_ms = self._open.monotonic_ms() + live.settings.lock_ms
             lent: list[Lent] = []
             for number in live.in_turn(partitions):
-                if max_events <= 0 or max_bytes <= 0:
+                if max_events <= 0 or max_bytes <= 0 or (single and lent):
                     break
                 try:
                     load = live.lend(

@@ -140,7 +140,27 @@ def test_a_fetch_that_waits_is_not_woken_by_partitions_that_it_does_not_want(
     assert runs(bob.fetch(partitions=[]), 1) == [(0, 2, 1)]
 
 
-@pytest.mark.parametrize("max_bytes", [0, -1, 1])
+def test_the_first_fetch_takes_from_one_partition_so_that_others_get_some(
+    ann: Sharer, bob: Sharer, peer: Peer
+) -> None:
+    put(peer, ann.topic, 3, partition=1)
+
+    first, second = ann.fetch(partitions=[0, 1]), bob.fetch(partitions=[0, 1])
+
+    taken = [[number for number in (0, 1) if runs(each, number)] for each in (first, second)]
+    assert sorted(taken) == [[0], [1]]
+    put(peer, ann.topic, 1)
+    put(peer, ann.topic, 1, partition=1)
+    third = ann.fetch(partitions=[])
+    assert (runs(third), runs(third, 1)) == ([(10, 10, 1)], [(3, 3, 1)])
+
+
+def test_who_wants_no_bytes_gets_nothing(ann: Sharer) -> None:
+    assert runs(ann.fetch(max_bytes=0, wait_ms=1)) == []
+    assert runs(ann.fetch()) == [(0, 9, 1)]
+
+
+@pytest.mark.parametrize("max_bytes", [-1, 1])
 def test_one_batch_is_sent_whatever_its_size(ann: Sharer, max_bytes: int) -> None:
     assert runs(ann.fetch(max_bytes=max_bytes, wait_ms=60_000)) == [(0, 9, 1)]
 

@@ -167,8 +167,9 @@ class _ShareFetch:
         self._session = session
         self._acked = acked
         self._reply = reply
-        # One batch at least, or nobody could go on.
-        self._max_bytes = max(1, min(request.max_bytes, self._service.settings.max_fetch_bytes))
+        # One batch at least, or nobody could go on; only who wants 0 bytes gets nothing.
+        most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
+        self._max_bytes = max(1, most) if most else 0
         self._found: dict[Place, SharedPartition] = {}
         self._watches: list[Callable[[], None]] = []
         self._timer: Callable[[], None] | None = None
@@ -223,13 +224,15 @@ class _ShareFetch:
     def _take(self) -> None:
         left = min(self._request.max_records, _MOST_EVENTS)
         room = self._max_bytes
+        # Members that come together share what is there: the first does not take it all.
+        is_first = self._request.share_session_epoch == BEGIN
         subscriptions, session = self._service.broker.subscriptions, self._session
         for topic_id, numbers in session.by_topic().items():
             name = name_of(self._service, topic_id)
             if name is None:
                 self._refuse(topic_id, numbers, Refusal(Code.UNKNOWN_TOPIC_ID))
                 continue
-            if left <= 0 or room <= 0:
+            if left <= 0 or room <= 0 or (is_first and room < self._max_bytes):
                 return
             try:
                 known = len(self._service.broker.topic(name).partitions)
@@ -242,6 +245,7 @@ class _ShareFetch:
                     max_bytes=room,
                     whole=self._request.share_acquire_mode == _WHOLE_BATCHES,
                     least=room == self._max_bytes,
+                    single=is_first,
                 )
             except MainstemError as error:
                 self._refuse(topic_id, numbers, Refusal(code_of(error), str(error)))
