@@ -23,7 +23,7 @@ BAR, WIDEST = 24, 160
 
 THIN, BETWEEN = 9, 6
 """A bar of multiples, and the room below each row of them."""
-WORDS, ALONG = 350, 480
+WORDS, ALONG = 370, 480
 """What the words of such a row take, and the axis after them."""
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 

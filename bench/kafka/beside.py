@@ -11,9 +11,8 @@ Apache Kafka is one node with its own controller, started as its own script woul
 Debian's nats-server (``nats.py``).
 
 How this works: the systems take turns, round by round, and who begins changes. Before the rounds
-that count, a short turn finds out how fast each is here, and another one warms it up; from then on
-each gets as many events as it handles in ``TURN_S``, but never more than the plan says. After each
-turn the server is asked how many events it holds.
+that count, each gets more and more events until a turn takes about ``TURN_S``, or has as many as
+the plan says, which warms it up as well. After each turn the server is asked how many it holds.
 """
 
 import argparse
@@ -41,8 +40,7 @@ from bench.kafka.systems import Kafka, Mainstem, System
 
 from mainstem.cli.bench import machine, write_section
 
-TRIAL = 1000
-LEAST = 200
+TRIAL = 500
 
 
 class Counting(System, Protocol):
@@ -105,17 +103,29 @@ class Beside:
     def _produced(self, row: Row, sides: Sequence[Side]) -> Iterator[Row]:
         if self._only not in row.name:
             return
-        most = round(row.cell.events / row.cell.way.share)
-        events = dict.fromkeys((side.name for side in sides), min(TRIAL, most))
-        for number in range(-self._plan.warm_ups, self._plan.rounds):
+        cells = {side.name: self._enough(side, row.cell) for side in sides}
+        for number in range(self._plan.rounds):
             for side in _rotated(sides, number):
-                turn = self._fill(side, msgspec.structs.replace(row.cell, events=events[side.name]))
-                side.system.delete(row.cell.topic)
-                in_time = round(turn.per_second * TURN_S)
-                events[side.name] = min(max(in_time, LEAST), most)
-                if number >= 0:
-                    row.add(side.name, turn)
+                row.add(side.name, self._once(side, cells[side.name]))
         yield row
+
+    def _enough(self, side: Side, cell: Cell) -> Cell:
+        """Return it with as many events as take long enough, after turns that warm up."""
+        most = round(cell.events / cell.way.share)
+        cell = msgspec.structs.replace(cell, events=min(TRIAL, most))
+        while self._plan.warm_ups:
+            took_s = cell.events / self._once(side, cell).per_second
+            if took_s >= TURN_S / 2 or cell.events == most:
+                break
+            # What a turn costs however short it is must not make it look slow for good.
+            factor = min(max(TURN_S / took_s, 2), 10)
+            cell = msgspec.structs.replace(cell, events=min(most, round(cell.events * factor)))
+        return cell
+
+    def _once(self, side: Side, cell: Cell) -> Turn:
+        turn = self._fill(side, cell)
+        side.system.delete(cell.topic)
+        return turn
 
     def _consumed(self, row: Row) -> Iterator[Row]:
         if self._only not in row.name:
@@ -253,6 +263,7 @@ def main() -> None:
     parser.add_argument("--dir", type=Path, default=Path(), help="where to make the logs")
     parser.add_argument("--quick", action="store_true", help="tiny numbers; writes nothing")
     parser.add_argument("--only", default="", help="a part of the names of rows; writes nothing")
+    parser.add_argument("--rounds", type=int, help="how many rounds count  [default: 3]")
     parser.add_argument("--again", action="store_true", help="write what was measured last time")
     options = parser.parse_args()
     if options.again:
@@ -261,6 +272,7 @@ def main() -> None:
     if reason := missing_kafka() or missing_nats():
         parser.error(reason)
     plan = QUICK_PEERS if options.quick else PEERS
+    plan = msgspec.structs.replace(plan, rounds=options.rounds or plan.rounds)
     command = " ".join(["python -m bench.kafka.beside", *sys.argv[1:]])
     about = f"Command: `{command}`. Machine: {machine()}. Median of {plan.rounds} rounds."
     standing = Standing(about, ApacheKafka.version(), Nats.version())

@@ -22,7 +22,7 @@ WAYS = (DEFAULTS, SMALL_BATCHES, JAVA, SINGLE, ROUND_TRIPS)
 # librdkafka otherwise stays with one partition for 10 ms, and the others have nothing to do.
 SPREAD = {"sticky.partitioning.linger.ms": 0}
 TURN_S = 0.7
-"""What producing may take at once beside peers, of which some are slow."""
+"""About what producing takes at once beside peers, of which some are slow."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True):
     seconds: int
     starts: int
     warm_ups: int = 0
-    """Turns that do not count."""
+    """Times that everything is done before it counts."""
 
 
 def _cells(
