@@ -1,8 +1,9 @@
-"""Members of groups in the simulated world: of the classic kind, and of the one assigned for.
+"""Members of classic groups in the simulated world, and what every group knows.
 
 What must hold, whatever is lost, late or down: a partition has one owner at a time; a cursor never
 goes back; and all below it has been processed. Members are now and then so slow that they are
-taken for dead, and go on as if nothing had happened.
+taken for dead, and go on as if nothing had happened. Those with an instance id are static: a
+program that comes back takes the place of the one before, which is fenced, and nobody else notices.
 """
 
 from collections import defaultdict
@@ -12,12 +13,10 @@ from tests.simulation.transactors import PARTITIONS, Transactor, read_committed
 from tests.simulation.world import Client, Reply, Unanswered, Wrong
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.classic_group import Join, Joined, Sync, Synced
+from mainstem.broker.classic_group import Join, Joined, Phase, Sync, Synced
 from mainstem.broker.classic_groups import Membership, Moved
-from mainstem.broker.consumer_heartbeat import Heard, Heartbeat
 from mainstem.broker.cursors import Cursor
-from mainstem.core.errors import MainstemError, UnknownMember
-from mainstem.log.port import PartitionId
+from mainstem.core.errors import FencedInstance, MainstemError, UnknownMember
 
 INPUTS: list[Place] = [("in", number) for number in range(PARTITIONS)]
 SESSION_MS = 500
@@ -63,6 +62,10 @@ class Groups:
             if seen & believers[member]:
                 raise Wrong(f"two members of {group} own the same: {believers}")
             seen |= believers[member]
+        static = [each.profile.instance_id for each in (found.members if found else ())]
+        for instance in filter(None, static):
+            if static.count(instance) > 1:
+                raise Wrong(f"{static.count(instance)} programs have the place {instance}")
 
     def after_crash(self, broker: Broker) -> None:
         """See that what was promised is still there."""
@@ -143,11 +146,20 @@ class Positions:
         self.groups.promised.setdefault((self.group, place), 0)
 
         def move(broker: Broker) -> Moved:
-            return broker.classic.commit(self.group, who, {place: Cursor(offset, 0)})
+            moved = broker.classic.commit(self.group, who, {place: Cursor(offset, 0)})
+            self._check_place(broker, who)
+            return moved
 
         moved = await self.client.ask(f"commit {place} {offset}", move, late=False)
         if not moved.refused:
             self.promise({place: offset})
+
+    def _check_place(self, broker: Broker, who: Membership) -> None:
+        """See that nobody has committed whose place another has taken."""
+        for each in broker.classic.describe(self.group).members:
+            is_one = who.instance_id is not None and who.instance_id == each.instance_id
+            if is_one and who.member_id != each.member_id:
+                raise Wrong(f"{who} could commit, and its place is that of {each.member_id}")
 
     def promise(self, ends: dict[Place, int]) -> None:
         """Take note that cursors have moved for good."""
@@ -157,11 +169,14 @@ class Positions:
 
 
 class ClassicMember:
-    """A member of a classic group."""
+    """A member of a classic group; static if it is an instance."""
 
-    def __init__(self, client: Client, groups: Groups, group: str) -> None:
+    def __init__(
+        self, client: Client, groups: Groups, group: str, instance: str | None = None
+    ) -> None:
         self.client = client
         self.group = group
+        self.instance = instance
         self.positions = Positions(client, groups, group)
         self.who = Membership()
         self._id = ""
@@ -174,6 +189,10 @@ class ClassicMember:
                 await self.stay()
             except UnknownMember:
                 self._id = ""
+            except FencedInstance:
+                self._id = ""
+                self.client.world.deeds[f"{self.group}: fenced"] += 1
+                await self.client.rest(ASLEEP_MS)
             except (MainstemError, Unanswered):
                 await self.client.rest(100)
 
@@ -187,23 +206,41 @@ class ClassicMember:
             self._ask_to_sync(broker, joined, reply)
 
         synced = await self.client.ask_and_wait(f"sync {joined.generation}", sync)
-        self.who = Membership(joined.member_id, joined.generation)
+        self.who = Membership(joined.member_id, joined.generation, self.instance)
         owned = [int(each) for each in synced.assignment.decode().split()]
         for partition in owned:
-            self.positions.groups.own(self.group, joined.generation, partition, self._id)
+            owner = self.instance or self._id
+            self.positions.groups.own(self.group, joined.generation, partition, owner)
         await self.positions.own([("in", partition) for partition in owned])
 
     def _ask_to_join(self, broker: Broker, reply: Reply[Joined]) -> None:
         join = Join(
             group=self.group,
             member_id=self._id,
+            instance_id=self.instance,
             client_id=self.client.name,
             protocol_type="consumer",
             protocols=(("any", b""),),
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=SESSION_MS if self.instance is None else ASLEEP_MS,
             rebalance_timeout_ms=SESSION_MS,
         )
-        broker.classic.join(join, reply)
+        broker.classic.join(join, self._checked(broker, join, reply))
+
+    def _checked(self, broker: Broker, join: Join, reply: Reply[Joined]) -> Reply[Joined]:
+        """Return a reply that sees that a program that comes back disturbs nobody."""
+        was = broker.classic.describe(self.group)
+        instances = [each.instance_id for each in was.members]
+        if join.instance_id is None or join.member_id or join.instance_id not in instances:
+            return reply
+
+        def check(joined: Joined | MainstemError) -> None:
+            if isinstance(joined, Joined) and was.phase is Phase.STABLE:
+                self.client.world.deeds[f"{self.group}: came back"] += 1
+                if joined.generation != was.generation:
+                    raise Wrong(f"{self.instance} came back, and {was} became {joined}")
+            reply(joined)
+
+        return check
 
     def _ask_to_sync(self, broker: Broker, joined: Joined, reply: Reply[Synced]) -> None:
         members = sorted(each.member_id for each in joined.members)
@@ -215,6 +252,7 @@ class ClassicMember:
             group=self.group,
             member_id=joined.member_id,
             generation=joined.generation,
+            instance_id=self.instance,
             assignments=shares,
         )
         broker.classic.sync(sync, reply)
@@ -228,15 +266,19 @@ class ClassicMember:
             if self.positions.at:
                 await self.work()
             await self.client.rest(100)
-        who = self.who.member_id
-        await self.client.ask("leave", lambda b: b.classic.leave(self.group, [(who, None)]))
+        leaver = (self.who.member_id, self.instance)
+        if self.instance is None or self.client.rng.random() < 0.2:
+            await self.client.ask("leave", lambda b: b.classic.leave(self.group, [leaver]))
         self._id = ""
 
     async def beat(self) -> None:
         """Show that this member is alive."""
         who = self.who
         await self.client.ask(
-            "beat", lambda b: b.classic.heartbeat(self.group, who.member_id, who.generation)
+            "beat",
+            lambda b: b.classic.heartbeat(
+                self.group, who.member_id, who.generation, who.instance_id
+            ),
         )
 
     async def work(self) -> None:
@@ -301,75 +343,4 @@ class Worker:
             lambda b: b.transactions.commit_cursors(
                 name, speaker, "works", member, cursors, joins=self._newer
             ),
-        )
-
-
-class ModernMember:
-    """A member of a group that the broker assigns for."""
-
-    def __init__(self, client: Client, groups: Groups) -> None:
-        self._client = client
-        self._positions = Positions(client, groups, "modern")
-        self._epoch = 0
-
-    @property
-    def _belief(self) -> set[int]:
-        return self._positions.groups.beliefs["modern"].setdefault(self._client.name, set())
-
-    async def live(self) -> None:
-        """Show itself, own what it is told to, work, fall asleep, and leave."""
-        while not self._client.world.is_calm:
-            try:
-                await self._beat()
-                if self._positions.at:
-                    await self._work()
-                await self._client.rest(100)
-                if self._client.rng.random() < 0.04:
-                    await self._leave()
-            except Unanswered:
-                await self._client.rest(100)
-            except MainstemError:
-                # Fenced, or forgotten: it comes again, and owns nothing.
-                self._forget()
-                await self._client.rest(100)
-
-    def _forget(self) -> None:
-        self._epoch = 0
-        self._belief.clear()
-        self._positions.at.clear()
-
-    async def _beat(self) -> None:
-        world = self._client.world
-        topic = world.broker.topic("in").id
-        owned = frozenset(PartitionId(topic, number) for number in self._belief)
-        beat = Heartbeat(
-            group="modern",
-            member_id=self._client.name,
-            epoch=self._epoch,
-            rebalance_timeout_ms=SESSION_MS,
-            names=("in",),
-            owned=owned,
-        )
-
-        def hear(broker: Broker) -> Heard:
-            return broker.consumers.heartbeat(beat)
-
-        heard = await self._client.ask(f"beat {self._epoch}", hear, late=False)
-        self._epoch = heard.epoch
-        if heard.owned is not None:
-            wanted = {at.number for at in heard.owned}
-            self._belief.intersection_update(wanted)
-            self._belief.update(wanted)
-            await self._positions.own([("in", number) for number in sorted(wanted)])
-
-    async def _work(self) -> None:
-        if read := await self._positions.read():
-            who = Membership(self._client.name, self._epoch)
-            await self._positions.commit(read, who)
-
-    async def _leave(self) -> None:
-        name = self._client.name
-        self._forget()
-        await self._client.ask(
-            "leave", lambda b: b.consumers.leave("modern", name, None), late=False
         )

@@ -6,15 +6,13 @@ comes again, and an event is out with one consumer at a time.
 
 from tests.checker.history import Outcome as Ended
 from tests.checker.history import Place, Read
+from tests.simulation.share_book import dead_letters
 from tests.simulation.world import Client, Unanswered, Wrong
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.subscription import Delivery, Outcome, Settlement, SubscriptionSettings
 from mainstem.broker.subscriptions import Settled
-from mainstem.core.batch import batches
-from mainstem.core.dead_letters import origin_of
 from mainstem.core.errors import MainstemError
-from mainstem.core.records import events
 from mainstem.log.port import Durable
 
 LOCK_MS = 1_500
@@ -72,17 +70,7 @@ class Queue:
 
     def dead(self, broker: Broker) -> set[Place]:
         """Return what has become a dead letter."""
-        if not broker.topics(f"{TOPIC}.dead"):
-            return set()
-        found: set[Place] = set()
-        bounds = broker.bounds(f"{TOPIC}.dead", 0)
-        read = broker.read(f"{TOPIC}.dead", 0, bounds.start, 10**9)
-        for batch in batches(read.tobytes()):
-            for event in events(batch):
-                origin = origin_of(event)
-                assert origin is not None
-                found.add((str(origin.partition), origin.offset))
-        return found
+        return {(str(each.partition), each.offset) for each in dead_letters(broker, NAME)}
 
 
 async def share(client: Client, queue: Queue) -> None:

@@ -12,11 +12,16 @@ from typing import NamedTuple
 
 from tests.checker.anomalies import check, forbidden
 from tests.checker.history import Outcome, Place, Read
-from tests.simulation.members import ClassicMember, Groups, ModernMember, Worker
+from tests.simulation import share_book
+from tests.simulation.members import ClassicMember, Groups, Worker
+from tests.simulation.modern_members import ModernMember
+from tests.simulation.share_head import ShareHead
+from tests.simulation.share_members import ShareMember
 from tests.simulation.sharers import LOCK_MS, NAME, TOPIC, Queue, share
 from tests.simulation.transactors import PARTITIONS, Transactor, read_committed, read_on
 from tests.simulation.world import Client, World, Wrong, without_chance
 
+from mainstem.broker.share_group import ShareBeat
 from mainstem.broker.subscription import Settlement
 from mainstem.core.policies import TopicSettings
 
@@ -25,7 +30,9 @@ SETTINGS = TopicSettings(partitions=PARTITIONS, segment_bytes=1024)
 QUICK = {"consumer.session.timeout.ms": "1000", "consumer.heartbeat.interval.ms": "100"}
 """Members that are silent are taken for dead soon."""
 STEPS = 300
-CASTS = ("classic", "modern", "works", "queue")
+CASTS = ("classic", "static", "modern", "fixed", "works", "queue", "share")
+TWINS = ("one", "one", "two")
+"""Whose place programs take: two of them have one instance id between them."""
 
 
 class Simulated(NamedTuple):
@@ -52,12 +59,14 @@ class Simulation:
         self._groups = Groups()
         for topic in ("in", "out"):
             self._world.broker.create_topic(topic, SETTINGS)
-        self._world.broker.group_configs.alter("modern", QUICK)
+        for group in ("modern", "fixed"):
+            self._world.broker.group_configs.alter(group, QUICK)
         chosen = self._world.rng.sample(casts, 2)
         self._queue: Queue | None = None
         if "queue" in chosen:
             self._queue = Queue(self._world.broker, max_deliveries=None if seed % 2 else 3)
             self._world.after_crash.append(self._queue.after_crash)
+        self._head = ShareHead(self._world) if "share" in chosen else None
         self._world.commit()
         self._cast(chosen, late)
 
@@ -69,15 +78,25 @@ class Simulation:
             world.spawn(client.name, Transactor(client, newer=newer).live())
         world.spawn("reader", read_on(Client(world, "reader"), PLACES))
         for name in casts:
-            for number in range(2):
-                client = Client(world, f"{name} {number}", late=number == 0 or name != "works")
+            for number in range(3 if name in ("static", "fixed") else 2):
+                # A join that comes twice takes the place of the one that it was.
+                is_late = name not in ("works", "static") or number == 0
+                client = Client(world, f"{name} {number}", late=is_late)
                 match name:
-                    case "classic":
-                        world.spawn(client.name, ClassicMember(client, groups, name).live())
-                    case "modern":
-                        world.spawn(client.name, ModernMember(client, groups).live())
+                    case "classic" | "static":
+                        instance = TWINS[number] if name == "static" else None
+                        member = ClassicMember(client, groups, name, instance)
+                        world.spawn(client.name, member.live())
+                    case "modern" | "fixed":
+                        instance = TWINS[number] if name == "fixed" else None
+                        world.spawn(
+                            client.name, ModernMember(client, groups, name, instance).live()
+                        )
                     case "works":
                         world.spawn(client.name, Worker(client, groups, newer=number == 0).live())
+                    case "share":
+                        assert self._head is not None
+                        world.spawn(client.name, ShareMember(client, self._head).live())
                     case _:
                         assert self._queue is not None
                         world.spawn(client.name, share(client, self._queue))
@@ -133,6 +152,8 @@ class Simulation:
         self._groups.at_the_end(world.broker)
         if self._queue is not None:
             self._drain(self._queue)
+        if self._head is not None:
+            self._drain_share(self._head)
 
     def _everything(self, place: Place) -> list[Read]:
         found: list[Read] = []
@@ -167,6 +188,36 @@ class Simulation:
             raise Wrong(f"the queue has lost {sorted(lost)}: {left}")
         if unexpected := queue.asked - there:
             raise Wrong(f"the queue gave out {sorted(unexpected)}, which is not there")
+
+    def _drain_share(self, head: ShareHead) -> None:
+        """Take and accept whatever is left for the share group; nothing may be missing then."""
+        world, places = self._world, range(PARTITIONS)
+        shared = (share_book.TOPIC, share_book.GROUP)
+        beat = ShareBeat(group=share_book.GROUP, member_id="last", epoch=0, topics=("in",))
+        world.broker.share.heartbeat(beat)
+        for _ in range(1_000):
+            world.leap(share_book.LOCK_MS + 1)
+            world.tick()
+            world.commit()
+            lent = world.broker.subscriptions.lend(*shared, "last", places, max_events=100)
+            if not lent:
+                break
+            accepted = {
+                each.partition: [
+                    Settlement(each.partition, offset)
+                    for run in each.runs
+                    for offset in range(run.first, run.last + 1)
+                ]
+                for each in lent
+            }
+            world.broker.subscriptions.settle_by_partition(*shared, "last", accepted)
+            world.commit()
+        there = {
+            (number, each.offset)
+            for number in places
+            for each in self._everything((share_book.TOPIC, number))
+        }
+        head.book.at_the_end(world.broker, there)
 
 
 def simulate(

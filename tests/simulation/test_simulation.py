@@ -7,28 +7,35 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from heapq import heappush
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.faults.simdisk import Image, SimFiles
 from tests.long import LONG, seeds
 from tests.simulation.simulation import CASTS, STEPS, Simulated, simulate
 
 from mainstem.broker import epochs
+from mainstem.broker.classic_group import ClassicGroup, ClassicMember
 from mainstem.broker.classic_groups import ClassicGroups
+from mainstem.broker.consumer_group_draft import ConsumerGroupDraft
 from mainstem.broker.cursors import CursorChange
 from mainstem.broker.epochs import Speaker
 from mainstem.broker.ledger import Ledger, Transaction
-from mainstem.broker.settling import Settling
+from mainstem.broker.settling import Plan, Settling
 from mainstem.broker.state import State
-from mainstem.broker.subscription import SubscriptionChange, SubscriptionKey
-from mainstem.core.errors import UnknownProducer
+from mainstem.broker.subscription import SubscriptionChange, SubscriptionKey, WindowSet
+from mainstem.broker.window import Back, Window
+from mainstem.core.errors import UnknownMember, UnknownProducer
+from mainstem.heads.kafka.adapter import share_fetch
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
 
 ROOT = Path(__file__).parents[2]
-AT_ONCE_SEEDS = 30
+AT_ONCE_SEEDS = 80
+REAL_SET, REAL_GIVE = Plan.set, Window.give
 HAPPENS = (
     "kill",
     "power cut",
@@ -38,16 +45,30 @@ HAPPENS = (
     "sender: abort",
     "reader: read",
     "classic: commit",
+    "static: commit",
+    "static: came back",
+    "static: fenced",
     "modern: commit",
+    "fixed: commit",
+    "fixed: pause",
+    "fixed: not released",
     "works: commit",
     "queue: ack",
     "queue: nack",
     "queue: renew",
+    "share: ack",
+    "share: nack",
+    "share: reject",
+    "share: renew",
+    "share: expired",
+    "share: dead letter",
+    "share: crash",
+    "share: connection lost",
 )
 """What there must be for it to mean something that nothing goes wrong."""
 
 
-@pytest.mark.parametrize("first", seeds(0, 10, 500))
+@pytest.mark.parametrize("first", seeds(0, 3, 200))
 def test_nothing_goes_wrong_from_any_seed(first: int) -> None:
     deeds: Counter[str] = Counter()
     for seed in range(first * AT_ONCE_SEEDS, (first + 1) * AT_ONCE_SEEDS):
@@ -139,8 +160,31 @@ def test_it_would_be_noticed_if_those_taken_for_dead_could_commit(
     assert first_found(("classic", "works"), steps=1_000).wrong
 
 
-def test_it_would_be_noticed_if_an_ack_were_not_written_down(
+def test_it_would_be_noticed_if_a_program_that_was_replaced_could_commit(
     monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def check_member(self: ClassicGroup, member_id: str, instance_id: str | None) -> ClassicMember:
+        holder = self.static.get(instance_id or "", member_id)
+        if holder not in self.members:
+            raise UnknownMember(self.name, member_id)
+        return self.members[holder]
+
+    monkeypatch.setattr(ClassicGroup, "check_member", check_member)
+
+    assert first_found(("static", "modern"), steps=1_000).wrong
+
+
+def test_it_would_be_noticed_if_two_programs_had_one_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ConsumerGroupDraft, "remove", lambda *_: None)
+
+    assert "have the place" in first_found(("fixed", "modern")).wrong[0]
+
+
+@pytest.mark.parametrize("cast", ["queue", "share"])
+def test_it_would_be_noticed_if_an_ack_were_not_written_down(
+    monkeypatch: pytest.MonkeyPatch, cast: str
 ) -> None:
     write = Settling.write
 
@@ -156,7 +200,74 @@ def test_it_would_be_noticed_if_an_ack_were_not_written_down(
 
     monkeypatch.setattr(Settling, "write", forget)
 
-    assert first_found(("queue", "modern")).wrong
+    assert first_found((cast, "modern")).wrong
+
+
+SHARE_FAULTS: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "it is settled": (
+        # What was accepted stays in the window.
+        Plan,
+        "set",
+        lambda self, partition, offset, change, reason="": REAL_SET(
+            self, partition, offset, change or Back(1), reason
+        ),
+    ),
+    "may not settle": (
+        # Locks end too early.
+        Window,
+        "give",
+        lambda self, offset, owner, lease, until_ms: REAL_GIVE(
+            self, offset, owner, lease, until_ms - 1_000
+        ),
+    ),
+    "th time": (
+        # There is no limit.
+        Window,
+        "_wait",
+        lambda self, offset, entry: heappush(self._ready, offset),
+    ),
+    "before it was durable": (
+        share_fetch,
+        "when_all",
+        lambda durables, call, error=None: call(error),
+    ),
+    "has lost": (
+        # Dead letters are not written.
+        Settling,
+        "_letters",
+        lambda self, topic, letters: [],
+    ),
+    "does not hold": (
+        # Anybody may settle anything that is out.
+        Settling,
+        "held",
+        lambda self, live, owner, each: live.windows[each.partition],
+    ),
+}
+
+
+@pytest.mark.parametrize("said", SHARE_FAULTS)
+def test_it_would_be_noticed_if_a_share_group_broke_a_promise(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    owner, name, faulty = SHARE_FAULTS[said]
+    monkeypatch.setattr(owner, name, faulty)
+
+    assert said in first_found(("share", "modern")).wrong[0]
+
+
+def test_it_would_be_noticed_if_deliveries_were_forgotten_in_a_crash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = Window.__init__
+
+    def forget(self: Window, at: WindowSet, most: int | None, *, keyed: bool) -> None:
+        left = tuple(each._replace(deliveries=0) for each in at.left)
+        begin(self, replace(at, left=left), most, keyed=keyed)
+
+    monkeypatch.setattr(Window, "__init__", forget)
+
+    assert "th time" in first_found(("share", "modern")).wrong[0]
 
 
 def test_it_would_be_noticed_if_the_disk_lost_what_it_has_synced(

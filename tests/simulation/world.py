@@ -160,16 +160,17 @@ class World:
     # The server
 
     def _open(self) -> None:
-        self.log = DiskLog.open(files=self.files, now_ms=self._time_of_day_ms, options=OPTIONS)
+        self.log = DiskLog.open(files=self.files, now_ms=self.time_of_day_ms, options=OPTIONS)
         self.broker = Broker(
             self.log,
-            self._time_of_day_ms,
+            self.time_of_day_ms,
             new_id=lambda: f"a{next(self._ids):031x}",
             monotonic_ms=lambda: self.now_ms,
             limits=LIMITS,
         )
 
-    def _time_of_day_ms(self) -> int:
+    def time_of_day_ms(self) -> int:
+        """Return what the clock on the wall says."""
         return START_MS + self.now_ms + self.time_of_day_off_ms
 
     def crash(self) -> None:

@@ -1,0 +1,152 @@
+"""The share group's part of the Kafka head in the simulated world: its own code, on a fake loop."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from unittest.mock import patch
+
+from tests.simulation.share_book import GROUP, SETTINGS, ShareBook
+from tests.simulation.world import Reply, World
+
+from mainstem.broker.broker import Broker
+from mainstem.core.policies import TopicSettings
+from mainstem.heads.kafka.adapter import share_fetch, share_groups
+from mainstem.heads.kafka.adapter.service import Asked, Service
+from mainstem.heads.kafka.codec import RequestHeader
+from mainstem.heads.kafka.fields import Wire
+from mainstem.heads.kafka.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
+from mainstem.heads.kafka.messages.share_groups import ShareGroupHeartbeatRequest
+from mainstem.heads.kafka.settings import KafkaSettings
+
+Call = Callable[[], None]
+Request = ShareGroupHeartbeatRequest | ShareFetchRequest | ShareAcknowledgeRequest
+
+
+class Timer:
+    """A call that is made later, unless it is cancelled."""
+
+    def __init__(self, call: Call) -> None:
+        self._call: Call | None = call
+
+    def cancel(self) -> None:
+        """Never make the call."""
+        self._call = None
+
+    def ring(self) -> None:
+        """Make the call."""
+        if self._call is not None:
+            self._call()
+
+
+class Loop:
+    """What the head needs of an event loop, until the process dies."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.is_dead = False
+
+    def time(self) -> float:
+        """Return seconds."""
+        return self._world.now_ms / 1000
+
+    def call_later(self, delay: float, call: Call) -> Timer:
+        """Make a call after so many seconds."""
+        timer = Timer(call)
+        self._world.at(max(0, round(delay * 1000)), lambda: self._ring(timer))
+        return timer
+
+    def call_at(self, when: float, call: Call) -> Timer:
+        """Make a call at a time."""
+        return self.call_later(when - self.time(), call)
+
+    def call_soon_threadsafe(self, call: Call) -> None:
+        """Make a call soon."""
+        self.call_later(0, call)
+
+    def _ring(self, timer: Timer) -> None:
+        if not self.is_dead:
+            timer.ring()
+
+
+class Calls(set[Call]):
+    """Calls in the order in which they were added, which is the same in every process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._order: dict[Call, None] = {}
+
+    def add(self, call: Call) -> None:
+        """Put a call last."""
+        super().add(call)
+        self._order[call] = None
+
+    def discard(self, call: object) -> None:
+        """Take a call out."""
+        super().discard(call)
+        self._order = {each: None for each in self._order if each != call}
+
+    def __iter__(self) -> Iterator[Call]:
+        return iter(self._order)
+
+
+class Connection:
+    """What a member and a server share until one of them has gone."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.waiting = Calls()
+        """What the server calls when the connection is gone."""
+        self.is_closed = False
+
+
+class ShareHead:
+    """The head, which begins anew after a crash, and the book of all that it did."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._loop = Loop(world)
+        self.book = ShareBook(world)
+        world.broker.group_configs.alter(GROUP, SETTINGS)
+        world.after_crash.append(self._serve)
+        self._serve(world.broker)
+
+    def _serve(self, broker: Broker) -> None:
+        self._loop.is_dead = True
+        self._loop = loop = Loop(self._world)
+        with patch.object(asyncio, "get_running_loop", lambda: loop):
+            now_ms = self._world.time_of_day_ms
+            settings = KafkaSettings()
+            self.service = Service(broker, now_ms, settings, TopicSettings(), "simulated")
+        self.book.watch(broker)
+
+    def connect(self) -> Connection:
+        """Open a connection to the server that is there."""
+        return Connection(self.service)
+
+    def hear(self, connection: Connection, request: Request, reply: Reply[Wire]) -> None:
+        """Answer a request, unless its connection is gone."""
+        if connection.is_closed or connection.service is not self.service:
+            return
+
+        def answer(body: Wire | None) -> None:
+            # Who has gone is not answered.
+            if body is not None:
+                reply(body)
+
+        header = RequestHeader(0, 2, 0, "simulated")
+        asked = Asked(self.service, header, "127.0.0.1:1", connection.waiting, lambda: None)
+        match request:
+            case ShareGroupHeartbeatRequest():
+                share_groups.heartbeat(asked, request, answer)
+            case ShareFetchRequest():
+                share_fetch.fetch(asked, request, answer)
+            case _:
+                share_fetch.acknowledge_only(asked, request, answer)
+
+    def lose(self, connection: Connection) -> None:
+        """Notice that the other side of a connection is gone."""
+        if connection.is_closed or connection.service is not self.service:
+            return
+        connection.is_closed = True
+        self._world.deeds["share: connection lost"] += 1
+        for call in list(connection.waiting):
+            call()
