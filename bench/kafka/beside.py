@@ -70,7 +70,7 @@ class Beside:
 
     def warm_up(self) -> None:
         """Have everybody do a bit of everything: a JVM needs more than one turn."""
-        singles = [each for each in self._plan.cells if each.way == SINGLE]
+        singles = [each for each in self._plan.cells if each.way.name == SINGLE.name]
         for cell in singles[: self._plan.warm_ups]:
             for side in self._disk:
                 self._fill(side, cell)

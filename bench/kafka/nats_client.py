@@ -57,7 +57,13 @@ class NatsClient:
 
     def consumer(self, stream: str) -> str:
         """Make a consumer of all that is in a stream; return where to pull from."""
-        settings = {"deliver_policy": "all", "ack_policy": "none", "mem_storage": True}
+        settings = {
+            "deliver_policy": "all",
+            "ack_policy": "none",
+            "mem_storage": True,
+            # It is forgotten after five seconds without a pull otherwise.
+            "inactive_threshold": 10 * PATIENCE_S * 10**9,
+        }
         question = {"stream_name": stream, "config": settings}
         found = self.ask(f"$JS.API.CONSUMER.CREATE.{stream}", question)
         return f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{found['name']}"
