@@ -90,7 +90,13 @@ class Client:
 
         def assigned(source: Consumer, places: list[TopicPartition]) -> None:
             self.recorder.moved(self.name, [(each.topic, each.partition) for each in places])
-            source.assign(source.committed(places, timeout=STEP_S))
+            try:
+                source.assign(source.committed(places, timeout=STEP_S))
+            except KafkaException as error:
+                # Closed while it joins: the client would raise what nobody can catch.
+                if error.args[0].code() != KafkaError._DESTROY:
+                    raise
+                source.unassign()
 
         def revoked(source: Consumer, places: list[TopicPartition]) -> None:
             source.unassign()
