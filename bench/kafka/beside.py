@@ -73,8 +73,9 @@ class Beside:
         singles = [each for each in self._plan.cells if each.way.name == SINGLE.name]
         for cell in singles[: self._plan.warm_ups]:
             for side in self._disk:
-                self._fill(side, cell)
-                self._read(side, cell, 1)
+                enough = self._enough(side, cell)
+                self._fill(side, enough)
+                self._read(side, enough, 1)
                 side.system.delete(cell.topic)
 
     def rows(self) -> Iterator[Row]:

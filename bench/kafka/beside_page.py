@@ -23,11 +23,11 @@ cores.
 
 **Apache Kafka** {kafka} is one node with its own controller (KRaft) and the options of its start
 script (1 GB of heap, G1). The same client drives it and mainstem: librdkafka through
-confluent-kafka, in a process of its own, acks=all. When it has 100,000 events it asks for more after
-10 ms, not a second as by default (`fetch.queue.backoff.ms`): the faster server would look slower.
-`disk` stands beside Kafka's defaults: both have handed every event to the kernel before they
-acknowledge it, and survive kill -9, not a power cut. `fsync` stands beside `flush.messages=1`: both
-sync before they acknowledge.
+confluent-kafka, in a process of its own, acks=all. With 100,000 events at hand it asks for more
+after 10 ms, not a second as by default (`fetch.queue.backoff.ms`): a faster server would look
+slower. `disk` stands beside Kafka's defaults: both have handed every event to the kernel before
+they acknowledge it, and survive kill -9, not a power cut. `fsync` stands beside `flush.messages=1`:
+both sync before they acknowledge.
 
 **NATS** {nats} (Debian's package) has a stream in files with one replica for each topic, and for
 100 partitions one stream with 100 subjects, as its users partition. Each event is written with a

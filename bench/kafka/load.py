@@ -102,7 +102,7 @@ def _consumer(job: Job) -> Consumer:
         "bootstrap.servers": job["address"],
         "group.id": "bench",
         "enable.auto.commit": False,
-        # It rests for a second otherwise when it has 100,000 events, so a faster server looks slower.
+        # With 100,000 events it rests for a second otherwise: a faster server looks slower.
         "fetch.queue.backoff.ms": 10,
     }
     consumer = Consumer(settings | QUIET | job.get("settings", {}))
