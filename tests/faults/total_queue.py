@@ -72,6 +72,11 @@ class TotalQueue:
         with self._changed:
             return self._changed.wait_for(lambda: self.done.keys() >= numbers, timeout_s)
 
+    def wait_until_duplicated(self, timeout_s: float) -> bool:
+        """Wait until an event is done twice."""
+        with self._changed:
+            return self._changed.wait_for(lambda: max(self.done.values()) > 1, timeout_s)
+
     def wait_until_drained(self, timeout_s: float) -> bool:
         """Wait until nothing is left of what was acknowledged, and nobody holds anything."""
         with self._changed:
