@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 ROOT = Path(__file__).parents[1]
 JARS = ROOT / ".cache" / "kafka"
-PATIENCE_S = 60
+PATIENCE_S = 120
 # How long it takes to start must not depend on when the client tries again.
 _EAGER: dict[str, str | int | float | bool] = {
     "log_level": 0,

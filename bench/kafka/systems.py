@@ -18,7 +18,7 @@ from bench.kafka.processes import Usage
 from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 ANY_PORT = "127.0.0.1:0"
 _LISTENS = re.compile(r"bootstrap\.servers=(127\.0\.0\.1:\d+)")
 ROOT = Path(__file__).parents[2]

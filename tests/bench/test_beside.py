@@ -1,8 +1,10 @@
 """Mainstem beside Apache Kafka and NATS: what is reported, and that it runs, in small."""
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +14,7 @@ from bench.kafka.beside_page import KAFKA, NATS, OURS, Row, Standing, Turn, draw
 from bench.kafka.measuring import Delay, Process, Taken, Taking, loading
 from bench.kafka.nats import Nats
 from bench.kafka.nats import missing as missing_nats
+from bench.kafka.nats_client import NatsClient
 from bench.kafka.plan import DEFAULTS, QUICK, ROUND_TRIPS, Cell, Way
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +78,23 @@ def test_the_chart_has_a_bar_for_each_ratio(standing: Standing) -> None:
     bars = [each for each in drawn.iter() if each.get("height") == "8"]
     assert len(bars) == 2 + 2 + 1 + 1 + 2 + 2 + 3 * 2
     assert {"produce, disk", "produce, synced", "latency at 1,000/s", "process"} < set(texts)
+
+
+def test_an_event_that_comes_in_two_pieces_is_counted_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as other:
+        port = listener.getsockname()[1]
+        connecting = other.submit(NatsClient, f"127.0.0.1:{port}")
+        peer, _ = listener.accept()
+        peer.sendall(b"INFO {}\r\nPONG\r\n")
+        client = connecting.result()
+        counts = []
+        for piece in (b"MSG a 1 $JS.A", b"CK.b 1\r\n\0\r\nMSG a 1 $JS.ACK.c 1\r\n\0\r\n", b"MSG"):
+            peer.sendall(piece)
+            counts.append(client.events())
+        client.close()
+        peer.close()
+
+    assert counts == [0, 2, 0]
 
 
 @pytest.fixture
