@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import psycopg
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -154,17 +155,30 @@ def in_topic(_: Death, rows: DataFrame, driver_and_jvm: tuple[int, int]) -> None
     rows.sparkSession.dataSource.register(Source)
 
 
+def in_postgres(die: Death, *_: object) -> None:
+    """Die when all rows are inserted, and neither the mark nor the transaction is."""
+    insert = psycopg.Cursor.executemany
+
+    def insert_and_die(*arguments: object) -> None:
+        insert(*arguments)  # type: ignore[arg-type]
+        die()
+
+    setattr(psycopg.Cursor, "executemany", insert_and_die)  # noqa: B010
+
+
 MIDDLES: dict[str, Callable[[Death, DataFrame, tuple[int, int]], None]] = {
     "sqlite": in_sqlite,
     "delta": in_delta,
     "parquet": in_parquet,
     "topic": in_topic,
+    "postgres": in_postgres,
 }
 SINKS: dict[str, Sink] = {
     "sqlite": p.sqlite("base.db", "numbers"),
     "delta": p.delta("delta", key="digit"),
     "parquet": p.parquet("parquet"),
     "topic": TopicSink("squares", address=os.environ["MAINSTEM_AT"]),
+    "postgres": p.postgres(os.environ["DATABASE"], "numbers"),
     "unguarded": p.sqlite("base.db", "unguarded"),
 }
 NUMBERS = p.events("numbers", schema="n bigint")
@@ -180,7 +194,7 @@ def sums(numbers: DataFrame) -> DataFrame:
     return numbers.groupBy((F.col("n") % 10).alias("digit")).agg(F.sum("n").alias("sum"))
 
 
-sqlite_table, delta_table, parquet_table, topic_table, unguarded_table = (
+sqlite_table, delta_table, parquet_table, topic_table, postgres_table, unguarded_table = (
     p.table(source=NUMBERS, sink=Dying(name, sink), name=name)(sums if sink.key else squares)
     for name, sink in SINKS.items()
 )

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.long import LONG
+from tests.pipelines.postgresql import postgresql
 from tests.serving import serving
 
 import mainstem
@@ -20,11 +22,11 @@ from mainstem import pipelines as p
 pytestmark = [pytest.mark.peers, pytest.mark.minutes, pytest.mark.timeout(7200 if LONG else 3600)]
 
 DYING = Path(__file__).with_name("dying.py")
-SINKS = ("sqlite", "delta", "parquet", "topic")
+SINKS = ("sqlite", "delta", "parquet", "topic", "postgres")
 STEPS = ("before", "middle", "after", "offset")
 ROUND = 100
 """How many events there are for each run."""
-FEW = ["parquet:before", "topic:middle", "delta:after", "sqlite:offset"]
+FEW = ["parquet:before", "topic:middle", "delta:after", "postgres:offset"]
 GRID = [f"{sink}:{step}" for _ in range(2) for step in STEPS for sink in SINKS]
 
 
@@ -39,61 +41,71 @@ def command(*arguments: str) -> list[str]:
     return [*program, "--master", "local[2]", *arguments]
 
 
-def environment(address: str, die: str = "nobody:never") -> dict[str, str]:
-    # Java is to be there soon more than to be quick in the end.
-    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    return os.environ | {"MAINSTEM_AT": address, "DIE": die, "JDK_JAVA_OPTIONS": java}
+class World(NamedTuple):
+    """Where a pipeline reads and writes."""
 
+    address: str
+    database: str
+    directory: Path
 
-def run_until_killed(address: str, directory: Path, die: str = "nobody:never") -> int:
-    """Run up to the end of the topic; return how the process ended."""
-    ran = subprocess.run(
-        command("--batch"),
-        cwd=directory,
-        env=environment(address, die),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
-    return ran.returncode
+    def environment(self, die: str = "nobody:never") -> dict[str, str]:
+        # Java is to be there soon more than to be quick in the end.
+        java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        mine = {"MAINSTEM_AT": self.address, "DATABASE": self.database, "DIE": die}
+        return os.environ | mine | {"JDK_JAVA_OPTIONS": java}
+
+    def run_until_killed(self, die: str = "nobody:never") -> int:
+        """Run up to the end of the topic; return how the process ended."""
+        ran = subprocess.run(
+            command("--batch"),
+            cwd=self.directory,
+            env=self.environment(die),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
+        return ran.returncode
+
+    def tables(self) -> dict[str, list[tuple[int, int]]]:
+        """Return what the tables hold."""
+        kept = {
+            "sqlite": p.sqlite(str(self.directory / "base.db"), "numbers"),
+            "delta": p.delta(str(self.directory / "delta")),
+            "parquet": p.parquet(str(self.directory / "parquet")),
+            "postgres": p.postgres(self.database, "numbers"),
+        }
+        found = {}
+        for name, sink in kept.items():
+            rows = sink.read()
+            assert rows is not None
+            found[name] = [tuple(row.values()) for row in rows.to_pylist()]
+        with mainstem.connect(self.address) as stem:
+            read = stem.subscribe("squares", follow=False)
+            events = [json.loads(each.value or b"") for each in read]
+        found["topic"] = [(each["n"], each["square"]) for each in events]
+        return {name: sorted(rows) for name, rows in found.items()}
 
 
 def whole(count: int) -> dict[str, list[tuple[int, int]]]:
     """Return what tables hold in which every number is once."""
     squares = [(n, n * n) for n in range(count)]
     sums = [(digit, sum(range(digit, count, 10))) for digit in range(10)]
-    return {"sqlite": squares, "delta": sums, "parquet": squares, "topic": squares}
-
-
-def tables(address: str, directory: Path) -> dict[str, list[tuple[int, int]]]:
-    kept = {
-        "sqlite": p.sqlite(str(directory / "base.db"), "numbers"),
-        "delta": p.delta(str(directory / "delta")),
-        "parquet": p.parquet(str(directory / "parquet")),
-    }
-    found = {}
-    for name, sink in kept.items():
-        rows = sink.read()
-        assert rows is not None
-        found[name] = [tuple(row.values()) for row in rows.to_pylist()]
-    with mainstem.connect(address) as stem:
-        events = [json.loads(each.value or b"") for each in stem.subscribe("squares", follow=False)]
-    found["topic"] = [(each["n"], each["square"]) for each in events]
-    return {name: sorted(rows) for name, rows in found.items()}
+    return {name: sums if name == "delta" else squares for name in SINKS}
 
 
 def test_runs_that_are_killed_at_every_step_give_whole_tables(tmp_path: Path) -> None:
-    with serving(None) as address:
+    with serving(None) as address, postgresql() as database:
+        world = World(address, database, tmp_path)
         steps = GRID if LONG else FEW
         for number, step in enumerate(["unguarded:after", *steps]):
             publish(address, range(number * ROUND, (number + 1) * ROUND))
-            assert run_until_killed(address, tmp_path, die=step) == -signal.SIGKILL, step
+            assert world.run_until_killed(step) == -signal.SIGKILL, step
         count = (len(steps) + 1) * ROUND
 
-        assert run_until_killed(address, tmp_path) == 0
+        assert world.run_until_killed() == 0
 
-        assert tables(address, tmp_path) == whole(count)
+        assert world.tables() == whole(count)
     # So it is the marks that keep rows from being doubled.
     unguarded = p.sqlite(str(tmp_path / "base.db"), "unguarded").read()
     assert unguarded is not None
@@ -103,12 +115,13 @@ def test_runs_that_are_killed_at_every_step_give_whole_tables(tmp_path: Path) ->
 
 def test_a_stream_goes_on_when_its_server_was_killed(tmp_path: Path) -> None:
     port = free_port()
-    with server(tmp_path / "data", port) as (address, process):
+    with postgresql() as database, server(tmp_path / "data", port) as (address, process):
+        world = World(address, database, tmp_path)
         publish(address, range(200))
         with subprocess.Popen(
             command("--stream"),
             cwd=tmp_path,
-            env=environment(address),
+            env=world.environment(),
             stdout=subprocess.PIPE,
             text=True,
         ) as stream:
@@ -117,13 +130,13 @@ def test_a_stream_goes_on_when_its_server_was_killed(tmp_path: Path) -> None:
                 read_up_to(stream.stdout, 200)
                 process.kill()
                 process.wait()
-                with server(tmp_path / "data", port) as (again, _):
-                    publish(again, range(200, 400))
+                with server(tmp_path / "data", port):
+                    publish(address, range(200, 400))
                     read_up_to(stream.stdout, 400)
                     stream.terminate()
                     assert stream.wait(600) == 0
 
-                    assert tables(again, tmp_path) == whole(400)
+                    assert world.tables() == whole(400)
             finally:
                 stream.kill()
 

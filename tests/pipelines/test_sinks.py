@@ -1,15 +1,13 @@
 """Every sink commits a batch with its mark: what comes again changes nothing."""
 
-import shutil
-import warnings
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from tempfile import mkdtemp
 
 import psycopg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.pipelines.postgresql import postgresql
 
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
@@ -26,20 +24,8 @@ Make = Callable[..., Sink]
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
     """A real PostgreSQL."""
-    # Its socket's path may not be long, and other users have to get there.
-    directory = Path(mkdtemp(dir="/tmp"))
-    directory.chmod(0o777)
-    with warnings.catch_warnings():
-        # About a directory for runtime files, which is not used.
-        warnings.simplefilter("ignore")
-        from pgserver.postgres_server import get_server  # noqa: PLC0415 - it warns when imported
-
-    server = get_server(directory / "base", cleanup_mode="delete")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
-        shutil.rmtree(directory, ignore_errors=True)
+    with postgresql() as address:
+        yield address
 
 
 @pytest.fixture(params=["delta", "parquet", "sqlite", "postgres"])
