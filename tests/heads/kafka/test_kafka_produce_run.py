@@ -5,10 +5,12 @@ import errno
 from collections import Counter
 from collections.abc import Sequence
 
+from tests.broker.brokers import LateLog
 from tests.faults.disks import opened, refuse
 from tests.faults.simdisk import SimFiles, Write
 
 from mainstem.broker.broker import Broker
+from mainstem.core.errors import StorageFailed
 from mainstem.core.event import Event
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
@@ -24,9 +26,10 @@ from mainstem.heads.kafka.messages.produce import (
 )
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.heads.shape import Answer, Later
+from mainstem.log.port import Appended, PartitionId, WritableBatch
 
 VERSION = 10
-STORAGE_ERROR = 56
+UNKNOWN_PARTITION, STORAGE_ERROR = 3, 56
 BATCH = build([Event(b"value"), Event(b"other")], now_ms=1)
 
 
@@ -58,14 +61,21 @@ class Place:
         view[:] = bytes(len(view))
         return answer
 
+    def ask_once(self, *partitions: int) -> Answer | Later:
+        """Send one request for all these partitions."""
+        view = memoryview(bytearray(frame(0, *partitions)))
+        answer = self.conversation.handle(view)
+        view[:] = bytes(len(view))
+        return answer
+
     def writes(self, since: int) -> Counter[int]:
         """Return how often each file was written since a point of the disk's trace."""
         return Counter(each.node for each in self.files.trace[since:] if isinstance(each, Write))
 
 
-def frame(number: int, partition: int) -> bytes:
-    topic = ProduceTopic(name="t", partition_data=(ProducePartition(partition, memoryview(BATCH)),))
-    body = ProduceRequest(None, -1, 1000, (topic,))
+def frame(number: int, *partitions: int) -> bytes:
+    parts = tuple(ProducePartition(partition, memoryview(BATCH)) for partition in partitions)
+    body = ProduceRequest(None, -1, 1000, (ProduceTopic(name="t", partition_data=parts),))
     pieces = encode_request(PRODUCE.key, VERSION, number, "me", body)
     return b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | memoryview))
 
@@ -78,9 +88,11 @@ def decoded(answer: Answer) -> list[tuple[int, int, int, int]]:
         size = int.from_bytes(view[:4], "big") + 4
         response = decode_response(PRODUCE.key, VERSION, view[4:size])
         assert isinstance(response.body, ProduceResponse)
-        (partition,) = response.body.responses[0].partition_responses
         number = response.correlation_id
-        found.append((number, partition.index, partition.error_code, partition.base_offset))
+        found += [
+            (number, partition.index, partition.error_code, partition.base_offset)
+            for partition in response.body.responses[0].partition_responses
+        ]
         view = view[size:]
     return found
 
@@ -156,5 +168,97 @@ def test_where_there_is_no_room_is_refused_and_the_rest_is_not() -> None:
         assert partitions_of(found) == [0, 1, 2, 1, 0]
         assert [code for _, _, code, _ in found] == [0, STORAGE_ERROR, 0, STORAGE_ERROR, 0]
         assert [place.broker.bounds("t", each).end for each in (0, 1, 2)] == [6, 2, 4]
+
+    asyncio.run(main())
+
+
+def test_a_request_for_several_partitions_costs_one_write_for_each() -> None:
+    async def main() -> None:
+        place = Place(Durability.DISK)
+        since = len(place.files.trace)
+
+        answer = place.ask_once(2, 0, 2)
+
+        assert not isinstance(answer, Later)
+        assert decoded(answer) == [(0, 2, 0, 2), (0, 0, 0, 2), (0, 2, 0, 4)]
+        assert sorted(place.writes(since).values()) == [1, 1]
+
+    asyncio.run(main())
+
+
+def test_a_request_for_several_partitions_is_answered_after_one_commit() -> None:
+    async def main() -> None:
+        place = Place(Durability.FSYNC)
+        syncs = place.log.committer.syncs
+
+        answer = place.ask_once(0, 1, 2)
+
+        assert isinstance(answer, Later)
+        assert answer.answer is None
+        place.log.committer.commit()
+        assert decoded(await settled(answer)) == [(0, each, 0, 2) for each in (0, 1, 2)]
+        assert place.log.committer.syncs == syncs + 1
+
+    asyncio.run(main())
+
+
+def test_a_commit_that_fails_refuses_every_partition_of_a_request() -> None:
+    async def main() -> None:
+        place = Place(Durability.FSYNC)
+        answer = place.ask_once(0, 1, 2)
+        assert isinstance(answer, Later)
+
+        refuse(place.files, "sync", code=errno.EIO)
+        place.log.committer.commit()
+
+        codes = [code for _, _, code, _ in decoded(await settled(answer))]
+        assert codes == [STORAGE_ERROR] * 3
+
+    asyncio.run(main())
+
+
+def test_where_there_is_no_room_for_a_partition_the_others_of_a_request_are_kept() -> None:
+    async def main() -> None:
+        place = Place(Durability.DISK)
+        refuse(place.files, "grow write", "-1/")
+
+        answer = place.ask_once(0, 1, 7, 2)
+
+        assert not isinstance(answer, Later)
+        found = decoded(answer)
+        assert partitions_of(found) == [0, 1, 7, 2]
+        assert [code for _, _, code, _ in found] == [0, STORAGE_ERROR, UNKNOWN_PARTITION, 0]
+
+    asyncio.run(main())
+
+
+class FailedLog(LateLog):
+    """A log whose appends have failed before whoever made them looks."""
+
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
+        """Append, and fail at once if the test says so."""
+        appended = super().append(batches, together=together)
+        self.settle(StorageFailed("the disk has gone"))
+        return appended
+
+
+def test_what_failed_before_it_could_be_waited_for_is_not_acknowledged() -> None:
+    async def main() -> None:
+        log = FailedLog()
+        broker = Broker(log, lambda: 0)
+        settings = TopicSettings(partitions=2)
+        broker.create_topic("t", settings)
+        service = Service(broker, lambda: 0, KafkaSettings(), settings, "a run")
+        log.late = True
+
+        for partitions in ((0,), (0, 1)):
+            conversation = KafkaConversation(service, "peer")
+            answer = conversation.handle(memoryview(bytearray(frame(0, *partitions))))
+
+            found = await settled(answer) if isinstance(answer, Later) else answer
+            codes = [code for _, _, code, _ in decoded(found)]
+            assert codes == [STORAGE_ERROR] * len(partitions)
 
     asyncio.run(main())

@@ -1,10 +1,10 @@
 """Produce: record batches are checked, appended, and acknowledged when they are durable."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from mainstem.broker.arrivals import Arrived
 from mainstem.broker.overload import Held
-from mainstem.broker.publishing import Published
 from mainstem.core.errors import CorruptBatch, InvalidEvent, MainstemError, Overloaded
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.metadata import find_or_create
@@ -20,6 +20,8 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
     RecordError,
 )
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable
 
 FIRST, LAST = 3, 13
 
@@ -51,10 +53,10 @@ def joins(header: RequestHeader) -> bool:
     return header.api_version >= _JOINS
 
 
-def count(counts: Counts, published: Published, size: int) -> None:
+def count(counts: Counts, events: int, size: int) -> None:
     """Count a batch that was appended."""
     counts.produced_batches += 1
-    counts.produced_events += published.count
+    counts.produced_events += events
     counts.produced_bytes += size
 
 
@@ -84,15 +86,51 @@ class _Production:
             name: str | None = topic.name
             if self._header.api_version >= BY_ID:
                 name = name_of(self._service, topic.topic_id)
-            for partition in topic.partition_data:
-                if name is None:
-                    unknown = ProducedPartition(partition.index, Code.UNKNOWN_TOPIC_ID, -1)
-                    self._results.append(unknown)
-                    continue
-                place = _Place(name, partition.index, len(self._results))
-                self._results.append(_UNDECIDED)
-                self._start(place, partition, held)
+            if name is None:
+                self._results += [
+                    ProducedPartition(partition.index, Code.UNKNOWN_TOPIC_ID, -1)
+                    for partition in topic.partition_data
+                ]
+                continue
+            first = len(self._results)
+            self._results += [_UNDECIDED] * len(topic.partition_data)
+            if not self._append_at_once(name, topic.partition_data, first):
+                for slot, partition in enumerate(topic.partition_data, first):
+                    self._start(_Place(name, partition.index, slot), partition, held)
         self._done()
+
+    def _append_at_once(
+        self, topic: str, partitions: Sequence[ProducePartition], first: int
+    ) -> bool:
+        """Append what goes to several partitions in one go; False if nothing was done.
+
+        That is only for topics that take everything, at once and as it is.
+        """
+        batches = [(each.index, each.records) for each in partitions]
+        given = [(number, batch) for number, batch in batches if isinstance(batch, memoryview)]
+        if len(given) < max(2, len(batches)):
+            return False
+        try:
+            find_or_create(self._service, topic, create=True)
+            broker = self._service.broker
+            outcomes = broker.append_arrived(topic, given, joins=joins(self._header))
+        except MainstemError:
+            # Each partition is told, on its way.
+            return False
+        if outcomes is None:
+            return False
+        waiting: dict[Durable, list[_Place]] = {}
+        for slot, ((number, batch), outcome) in enumerate(zip(given, outcomes, strict=True), first):
+            place = _Place(topic, number, slot)
+            if not isinstance(outcome, Arrived):
+                self._fail(place, outcome)
+                continue
+            count(self._service.counts, outcome.events, len(batch))
+            self._results[slot] = ProducedPartition(number, 0, outcome.offset, -1, outcome.start)
+            waiting.setdefault(outcome.durable, []).append(place)
+        for durable, places in waiting.items():
+            self._await(places, durable)
+        return True
 
     def _start(self, place: "_Place", partition: ProducePartition, held: Held | None) -> None:
         try:
@@ -112,26 +150,27 @@ class _Production:
         if isinstance(published, Held):
             self._hold(place, bytearray(batch), published)
             return
-        count(self._service.counts, published, len(batch))
+        count(self._service.counts, published.count, len(batch))
         start = broker.bounds(place.topic, place.number).start
         self._results[place.slot] = ProducedPartition(
             place.number, 0, published.offsets[0], published.appended_ms, start
         )
-        self._await(place, published)
+        self._await((place,), published.durable)
 
-    def _await(self, place: "_Place", published: Published) -> None:
-        if published.durable.done:
+    def _await(self, places: Sequence["_Place"], durable: Durable) -> None:
+        if durable is AT_ONCE:
             return
         self._waiting += 1
 
         def settled(error: MainstemError | None) -> None:
-            self._service.on_loop(lambda: self._settled(place, error))
+            self._service.on_loop(lambda: self._settled(places, error))
 
-        published.durable.then(settled)
+        durable.then(settled)
 
-    def _settled(self, place: "_Place", error: MainstemError | None) -> None:
+    def _settled(self, places: Sequence["_Place"], error: MainstemError | None) -> None:
         if error is not None:
-            self._fail(place, error)
+            for place in places:
+                self._fail(place, error)
         self._done()
 
     def _hold(self, place: "_Place", batch: bytearray, held: Held) -> None:
