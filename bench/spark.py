@@ -5,9 +5,10 @@
 How this works: the same rows (1 million of 128 bytes by default) are in a topic of one partition,
 in one of two, and in Parquet and JSON files. Every source reads all of them into Spark's sink that
 keeps nothing, after a hash over key, value and offset; the sources take turns, round by round, and
-the first round, in which the JVM warms up, is not counted. A ratio is the median over the rounds,
-each against its neighbour. The connector is measured if its jars are in .cache/spark-kafka, where
-.ci/run puts them.
+the first two, in which the JVM warms up, are not counted. A ratio is the median over the rounds,
+each against its neighbour. Of a stream the first batch is not counted, neither its time nor its
+processor time: it has the start of the query in it. The connector is measured if its jars are in
+.cache/spark-kafka, where .ci/run puts them.
 """
 
 import argparse
@@ -23,54 +24,37 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from bench.chart import Bars, clusters
-from bench.kafka.page import table
 from bench.kafka.systems import Mainstem
+from bench.spark_page import (
+    BATCHES,
+    EVERY_S,
+    JSON,
+    OURS,
+    PARQUET,
+    THEIRS,
+    VALUE_BYTES,
+    Delay,
+    Figure,
+    chart,
+    page,
+)
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
 
-from mainstem.cli.bench import machine
 from mainstem.pipelines.session import spark_session
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks" / "spark.md"
 JARS = sorted((ROOT / ".cache" / "spark-kafka").glob("*.jar"))
-VALUE_BYTES = 120
-BATCHES = 4
-EVERY_S = 0.05
+LOOK_S = 0.05
+DELAY_ROUNDS = 3
+WARM_UP = 2
+"""Rounds in which the JVM compiles what it runs, for every source."""
 
-OURS, THEIRS, PARQUET, JSON = "mainstem", "kafka connector", "Parquet files", "JSON files"
 Read = Callable[[], DataFrame]
-
-
-class Figure(msgspec.Struct):
-    """Seconds that each round took: of the clock, and of processors in Spark and its Python."""
-
-    source: str
-    partitions: int
-    kind: str
-    rows: int
-    seconds: list[float]
-    cpu_s: list[float]
-
-    @property
-    def rate(self) -> float:
-        """Rows per second, in the median."""
-        return self.rows / statistics.median(self.seconds)
-
-    @property
-    def cpu_rate(self) -> float:
-        """Rows per second of processor time, in the median."""
-        return self.rows / statistics.median(self.cpu_s)
-
-
-class Delay(msgspec.Struct):
-    """Milliseconds from publishing an event to foreachBatch having it, and those of a batch."""
-
-    source: str
-    milliseconds: list[float]
-    batch_ms: list[float]
 
 
 class Bench:
@@ -136,12 +120,10 @@ class Bench:
             cases = list(self.cases(stream=stream))
             kind = "stream" if stream else "batch"
             found = [Figure(name, n, kind, self.rows, [], []) for name, n, _ in cases]
-            for number in range(rounds + 1):
+            for number in range(-WARM_UP, rounds):
                 for figure, (_, _, read) in zip(found, cases, strict=True):
-                    before_s = cpu_s()
-                    seconds = self._stream(read()) if stream else _batch(read())
-                    taken_s = cpu_s() - before_s
-                    if number:
+                    seconds, taken_s = self._stream(read()) if stream else _batch(read())
+                    if number >= 0:
                         figure.seconds.append(seconds)
                         figure.cpu_s.append(taken_s)
                     words = f"{kind} {figure.source} {figure.partitions}"
@@ -149,15 +131,24 @@ class Bench:
             figures += found
         return figures
 
-    def _stream(self, frame: DataFrame) -> float:
+    def _stream(self, frame: DataFrame) -> tuple[float, float]:
         """Return the seconds of all batches but the first, for as many rows as all have."""
         with self._checkpoint() as checkpoint:
             writer = hashed(frame).writeStream.format("noop").trigger(availableNow=True)
             query = writer.option("checkpointLocation", checkpoint).start()
+            while query.isActive and not _batches(query):
+                time.sleep(LOOK_S)
+            first, before_s = len(_batches(query)), cpu_s()
             query.awaitTermination()
-            batches = [each for each in query.recentProgress if each.numInputRows]
-        taken = sum(each.durationMs["triggerExecution"] for each in batches[1:]) / 1000
-        return taken * self.rows / sum(each.numInputRows for each in batches[1:])
+            taken_s = cpu_s() - before_s
+            batches = _batches(query)
+        if first == len(batches):
+            raise SystemExit("the stream was over before anybody saw it begin: give more --rows")
+        seconds = sum(each.durationMs["triggerExecution"] for each in batches[1:]) / 1000
+        return (
+            seconds * self.rows / sum(each.numInputRows for each in batches[1:]),
+            taken_s * self.rows / sum(each.numInputRows for each in batches[first:]),
+        )
 
     @contextmanager
     def _checkpoint(self) -> Iterator[str]:
@@ -165,15 +156,22 @@ class Bench:
         yield path
         shutil.rmtree(path)
 
-    def delay(self, source: str, seconds: float) -> Delay:
+    def delays(self, rounds: int, seconds: float) -> list[Delay]:
+        """Let the sources take turns with events that come one by one."""
+        found = [Delay(each, [], [], {}) for each in ((OURS, THEIRS) if JARS else (OURS,))]
+        for number in range(rounds):
+            for each in found:
+                self._delay(each, f"delay-{each.source.partition(' ')[0]}-{number}", seconds)
+                say(f"latency {each.source}: {statistics.median(each.milliseconds):.0f} ms")
+        return found
+
+    def _delay(self, measured: Delay, topic: str, seconds: float) -> None:
         """Publish an event every now and then and see when it arrives."""
-        topic = f"delay-{source.partition(' ')[0]}"
         fill(self.address, topic, 1, 1)
-        options = {"address": self.address, "subscribe": topic}
-        if source == THEIRS:
-            options["kafka.bootstrap.servers"] = options.pop("address")
-        form = "mainstem" if source == OURS else "kafka"
-        frame = self.spark.readStream.format(form).options(**options, startingOffsets="latest")
+        ours = measured.source == OURS
+        options = {"subscribe": topic, "startingOffsets": "latest"}
+        options["address" if ours else "kafka.bootstrap.servers"] = self.address
+        frame = self.spark.readStream.format("mainstem" if ours else "kafka").options(**options)
         found: list[float] = []
 
         def take(rows: DataFrame, _: int) -> None:
@@ -186,11 +184,14 @@ class Bench:
             query = writer.option("checkpointLocation", checkpoint).start()
             publish(self.address, topic, seconds)
             query.processAllAvailable()
-            batches = [each for each in query.recentProgress if each.numInputRows]
+            batches = _batches(query)
             query.stop()
         # Those before the query was under way waited for it.
-        warm = found[len(found) // 3 :]
-        return Delay(source, warm, [float(each.batchDuration) for each in batches[3:]])
+        measured.milliseconds += found[len(found) // 3 :]
+        for each in batches[len(batches) // 3 :]:
+            measured.batch_ms.append(float(each.batchDuration))
+            for name, taken in each.durationMs.items():
+                measured.parts_ms.setdefault(name, []).append(float(taken))
 
 
 def hashed(frame: DataFrame) -> DataFrame:
@@ -198,10 +199,14 @@ def hashed(frame: DataFrame) -> DataFrame:
     return frame.select(F.xxhash64("key", "value", "offset").alias("hash"), "timestamp")
 
 
-def _batch(frame: DataFrame) -> float:
-    began = time.perf_counter()
+def _batch(frame: DataFrame) -> tuple[float, float]:
+    began, before_s = time.perf_counter(), cpu_s()
     hashed(frame).write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, cpu_s() - before_s
+
+
+def _batches(query: StreamingQuery) -> list[StreamingQueryProgress]:
+    return [each for each in query.recentProgress if each.numInputRows]
 
 
 def cpu_s() -> float:
@@ -249,96 +254,6 @@ def publish(address: str, topic: str, seconds: float) -> None:
     producer.flush(30)
 
 
-def page(figures: list[Figure], delays: list[Delay], rounds: int) -> str:
-    """Return what docs/benchmarks/spark.md says."""
-    rows = [
-        [
-            each.kind,
-            str(each.partitions),
-            each.source,
-            f"{each.rate:,.0f}",
-            _share(each, figures),
-            f"{each.cpu_rate:,.0f}",
-        ]
-        for each in figures
-    ]
-    latency = [
-        [
-            each.source,
-            str(len(each.milliseconds)),
-            f"{statistics.median(each.milliseconds):,.0f}",
-            f"{quantile(each.milliseconds, 0.99):,.0f}",
-            f"{statistics.median(each.batch_ms):,.0f}",
-        ]
-        for each in delays
-    ]
-    return f"""# Benchmarks of Spark
-
-    python -m bench.spark
-
-writes this page. Machine: {machine()}.
-{figures[0].rows:,} rows of {VALUE_BYTES + 8} bytes, read by `local[2]` into a sink that keeps
-nothing, after a hash of every row; server and Spark on the same machine. Median of {rounds} rounds
-in which the sources took turns, after one to warm up; streams in batches of
-{figures[0].rows // BATCHES:,} rows, without the first. On a shared machine read ratios, not rates.
-Processor time is that of the JVM and its Python; in a stream it includes the start of the query,
-which for our source is the start of two Python processes, about 2 s.
-Aims: as quick as the connector or quicker, 500,000 rows/s for each core, p50 under 300 ms.
-
-![Rows per second as shares of the connector's](spark.svg)
-
-{table(["", "partitions", "source", "rows/s", "of the connector", "rows/s of CPU"], rows)}
-
-From publishing an event to `foreachBatch` having it, one event every {EVERY_S * 1000:.0f} ms, and \
-how long such a small batch takes:
-
-{table(["source", "events", "p50, ms", "p99, ms", "batch, ms"], latency)}
-"""
-
-
-def _share(figure: Figure, figures: list[Figure]) -> str:
-    found = share(figure, figures)
-    return f"{found:.2f}" if found else "-"
-
-
-def share(figure: Figure, figures: list[Figure]) -> float:
-    """Return a source's rate as a share of the connector's, in the median of the rounds."""
-    for each in figures:
-        if (each.source, each.kind, each.partitions) == (THEIRS, figure.kind, figure.partitions):
-            pairs = zip(figure.seconds, each.seconds, strict=True)
-            return statistics.median(theirs / own for own, theirs in pairs)
-    return 0.0
-
-
-def quantile(values: list[float], part: float) -> float:
-    """Return the value below which that part of the values is."""
-    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
-
-
-def chart(figures: list[Figure]) -> str:
-    """Return bars of rates as shares of the connector's."""
-    bars = [
-        Bars(
-            (kind, f"{partitions} partition{'s' if partitions > 1 else ''}"),
-            [
-                share(each, figures)
-                for name in (OURS, PARQUET, JSON)
-                for each in figures
-                if (each.source, each.kind, each.partitions) == (name, kind, partitions)
-            ],
-        )
-        for kind in ("batch", "stream")
-        for partitions in (1, 2)
-    ]
-    return clusters(
-        "Rows per second as shares of those of Spark's Kafka connector",
-        [(OURS, "#2b6cb0"), (PARQUET, "#2f855a"), (JSON, "#b7791f")],
-        bars,
-        band=(0.95, 1.05),
-        note="grey band: as quick as the connector",
-    )
-
-
 def say(words: str) -> None:
     """Tell what was just measured."""
     print(words, flush=True)
@@ -349,7 +264,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--delay-seconds", type=float, default=30)
+    parser.add_argument("--delay-seconds", type=float, default=20)
     given = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="mainstem-bench-"))
     server = Mainstem(scratch / "served", "disk")
@@ -360,15 +275,14 @@ def main() -> None:
         bench = Bench(spark, server.address, scratch, given.rows)
         bench.fill()
         figures = bench.compare(given.rounds)
-        sources = [OURS, THEIRS] if JARS else [OURS]
-        delays = [bench.delay(each, given.delay_seconds) for each in sources]
+        delays = bench.delays(DELAY_ROUNDS, given.delay_seconds)
     finally:
         spark.stop()
         server.stop()
         shutil.rmtree(scratch, ignore_errors=True)
     kept = msgspec.to_builtins({"figures": figures, "delays": delays})
     PAGE.with_suffix(".json").write_text(json.dumps(kept, indent=1) + "\n")
-    PAGE.write_text(page(figures, delays, given.rounds))
+    PAGE.write_text(page(figures, delays, given.rounds, DELAY_ROUNDS))
     if JARS:
         PAGE.with_suffix(".svg").write_text(chart(figures))
     say(PAGE.read_text())
