@@ -144,7 +144,7 @@ class Beside:
 
     def _fill(self, side: Side, cell: Cell) -> Turn:
         taken = Taken()
-        side.taking.fill(side.system, cell, taken)
+        side.taking.fill(side.system, cell, taken, touched=cell.partitions)
         held = side.system.count(cell.topic, cell.partitions)
         if held < cell.events:
             raise SystemExit(f"{side.name} holds {held} of {cell.events} events: {cell}")
@@ -152,7 +152,7 @@ class Beside:
 
     def _read(self, side: Side, cell: Cell, readers: int) -> Turn:
         taken = Taken()
-        side.taking.read(side.system, cell, readers, taken)
+        side.taking.read(side.system, cell, readers, taken, touched=cell.partitions)
         return _turn(taken, cell.events * readers)
 
 

@@ -1,8 +1,9 @@
 """What a process of load is asked for, and how it reports: a line of JSON each, stdin and stdout.
 
-Every job has an ``address`` and a ``topic``. ``produce`` and ``consume`` report seconds and the
-processor time of this process; ``tail`` reports once it is at the tail, and then the latencies of
-the events that ``pace`` sends meanwhile from another process.
+Every job has an ``address`` and a ``topic``. ``produce`` and ``consume`` report once they are
+connected, and then the seconds and the processor time that it took this process; ``tail`` reports
+once it is at the tail, and then the latencies of the events that ``pace`` sends meanwhile from
+another process.
 """
 
 import json
@@ -25,6 +26,7 @@ class Job(TypedDict, total=False):
     address: str
     topic: str
     partitions: int
+    touched: int
     size: int
     events: int
     readers: int
@@ -60,6 +62,11 @@ def stamped(job: Job) -> Iterator[bytes]:
         if early_s > 0:
             time.sleep(early_s)
         yield STAMP.pack(time.time_ns()) + padding
+
+
+def touched(job: Job) -> int:
+    """Return how many partitions get an event to begin with, which connects."""
+    return job.get("touched", 1)
 
 
 def report(**figures: float) -> None:

@@ -3,7 +3,17 @@
 import time
 from collections.abc import Sequence
 
-from bench.kafka.jobs import PATIENCE_S, STAMP, Clock, Job, report, report_ages, serve, stamped
+from bench.kafka.jobs import (
+    PATIENCE_S,
+    STAMP,
+    Clock,
+    Job,
+    report,
+    report_ages,
+    serve,
+    stamped,
+    touched,
+)
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 CHUNK = 1000
@@ -18,6 +28,7 @@ def produce(job: Job) -> None:
     producer = _producer(job, refused)
     chunk = [{"value": bytes(job["size"])} for _ in range(CHUNK)]
     topic, left = job["topic"], job["events"]
+    report(ready=1)
     with Clock() as clock:
         while left:
             if len(producer) > MOST_QUEUED:
@@ -32,9 +43,9 @@ def produce(job: Job) -> None:
 def consume(job: Job) -> None:
     """Read all events of a topic, with as many consumers as asked for."""
     consumers = [_consumer(job) for _ in range(job.get("readers", 1))]
-    # One more was sent to connect.
-    left = [job["events"] + 1] * len(consumers)
+    left = [job["events"] + touched(job)] * len(consumers)
     wait_s = 1.0 if len(consumers) == 1 else 0.001
+    report(ready=1)
     with Clock() as clock:
         for consumer in consumers:
             consumer.assign(
@@ -83,7 +94,7 @@ def pace(job: Job) -> None:
 
 
 def _producer(job: Job, refused: list[str]) -> Producer:
-    """Return a producer that is connected: one event is sent first."""
+    """Return a producer that is connected: events are sent first."""
 
     def heard(error: KafkaError | None, _: Message) -> None:
         if error is not None:
@@ -91,7 +102,8 @@ def _producer(job: Job, refused: list[str]) -> Producer:
 
     settings = {"bootstrap.servers": job["address"], "acks": "all"} | QUIET
     producer = Producer(settings | job.get("settings", {}))
-    producer.produce(job["topic"], bytes(STAMP.size), partition=0, on_delivery=heard)
+    for partition in range(touched(job)):
+        producer.produce(job["topic"], bytes(STAMP.size), partition=partition, on_delivery=heard)
     if producer.flush(PATIENCE_S) or refused:
         raise SystemExit(f"nothing can be produced: {job}; {refused}")
     return producer

@@ -72,14 +72,17 @@ class Taking:
     def __init__(self, load: Load) -> None:
         self.load = load
 
-    def fill(self, system: System, cell: Cell, taken: Taken) -> None:
-        """Produce to a new topic."""
+    def fill(self, system: System, cell: Cell, taken: Taken, touched: int = 1) -> None:
+        """Produce to a new topic, of which so many partitions have been written to before."""
         system.create(cell.topic, cell.partitions)
-        self._do(system, cell, {"do": "produce", "settings": cell.settings}, taken)
+        job: Job = {"do": "produce", "settings": cell.settings, "touched": touched}
+        self._do(system, cell, job, taken)
 
-    def read(self, system: System, cell: Cell, readers: int, taken: Taken) -> None:
+    def read(
+        self, system: System, cell: Cell, readers: int, taken: Taken, touched: int = 1
+    ) -> None:
         """Read a topic from its start, with many readers at once."""
-        self._do(system, cell, {"do": "consume", "readers": readers}, taken)
+        self._do(system, cell, {"do": "consume", "readers": readers, "touched": touched}, taken)
 
     def pace(self, system: System, reader: Load, topic: str, plan: Plan, delay: Delay) -> None:
         """Send at a steady rate to a new topic, and take how old events are when they come."""
@@ -98,10 +101,12 @@ class Taking:
         system.delete(topic)
 
     def _do(self, system: System, cell: Cell, job: Job, taken: Taken) -> None:
-        before = system.usage
         given = {"address": system.address, "topic": cell.topic, "size": cell.size}
         counts = {"events": cell.events, "partitions": cell.partitions}
-        found = self.load.do(given | counts | job)
+        self.load.begin(given | counts | job)
+        self.load.line()
+        before = system.usage
+        found = self.load.line()
         readers = job.get("readers", 1)
         assert isinstance(readers, int)
         taken.per_second.append(cell.events * readers / found["seconds"])

@@ -6,7 +6,17 @@ A topic is a stream, and a partition a subject of it: its name and its number.
 import select
 import time
 
-from bench.kafka.jobs import PATIENCE_S, STAMP, Clock, Job, report, report_ages, serve, stamped
+from bench.kafka.jobs import (
+    PATIENCE_S,
+    STAMP,
+    Clock,
+    Job,
+    report,
+    report_ages,
+    serve,
+    stamped,
+    touched,
+)
 from bench.kafka.nats_client import NatsClient
 
 WINDOW = 4000
@@ -21,8 +31,7 @@ class Pulling:
     def __init__(self, job: Job) -> None:
         self.client = NatsClient(job["address"])
         self._source = self.client.consumer(job["topic"])
-        # One more was sent to connect.
-        self.left = job["events"] + 1
+        self.left = job["events"] + touched(job)
         self._unasked = self.left
 
     def pull(self) -> None:
@@ -46,6 +55,7 @@ def produce(job: Job) -> None:
     subjects = [f"{job['topic']}.{each}" for each in range(job["partitions"])]
     commands = [client.command(each, bytes(job["size"])) for each in subjects]
     window = 1 if job["settings"].get("max.in.flight") == 1 else WINDOW
+    report(ready=1)
     with Clock() as clock:
         client.publish(commands, job["events"], window)
     report(seconds=clock.seconds, cpu_s=clock.cpu_s)
@@ -59,6 +69,7 @@ def consume(job: Job) -> None:
     poll = select.poll()
     for descriptor in waiting:
         poll.register(descriptor, select.POLLIN)
+    report(ready=1)
     with Clock() as clock:
         for each in consumers:
             each.pull()
@@ -104,9 +115,10 @@ def pace(job: Job) -> None:
 
 
 def _producer(job: Job) -> NatsClient:
-    """Return a client that is connected: one event is sent first."""
+    """Return a client that is connected: events are sent first."""
     client = NatsClient(job["address"])
-    client.publish([client.command(f"{job['topic']}.0", bytes(STAMP.size))], 1, 1)
+    subjects = [f"{job['topic']}.{each}" for each in range(touched(job))]
+    client.publish([client.command(each, bytes(STAMP.size)) for each in subjects], len(subjects), 1)
     return client
 
 

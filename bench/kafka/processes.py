@@ -59,11 +59,6 @@ class Load:
         found: Result = json.loads(line)
         return found
 
-    def do(self, job: Job) -> Result:
-        """Have a job done; return its figures."""
-        self.begin(job)
-        return self.line()
-
     def stop(self) -> None:
         """End it."""
         self._process.kill()
