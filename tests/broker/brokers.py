@@ -91,7 +91,7 @@ class LateLog:
         if not self.late:
             return appended
         self.commits.append(Commit())
-        return Appended(appended.offsets, self.commits[-1], appended.start)
+        return Appended(appended.offsets, self.commits[-1], appended.starts)
 
     def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
         """Create the partition."""

@@ -93,10 +93,11 @@ class Life:
         """Every partition there is."""
         return list(self.log._partitions)
 
-    def live(self, deeds: int) -> None:
+    def live(self, deeds: int, often: str | None = None) -> None:
         """Do so many things, by chance; what is refused for want of space is not done."""
+        chances = DEEDS if often is None else DEEDS | {often: sum(DEEDS.values())}
         for _ in range(deeds):
-            name = self.rng.choices(list(DEEDS), list(DEEDS.values()))[0]
+            name = self.rng.choices(list(chances), list(chances.values()))[0]
             try:
                 self.do(name)
             except (StorageFull, OSError):
@@ -122,6 +123,8 @@ class Life:
             case "alter":
                 if E in self.known:
                     self.create(E, self.rng.choice((FSYNC, DISK)))
+            case "append_runs":
+                self.append_run(*self.rng.sample(self.known, min(len(self.known), 3)))
             case "append" | "append_run" | "cut_start" | "cut_end" | "delete":
                 getattr(self, deed)(one)
             case _:
@@ -202,35 +205,45 @@ class Life:
         if len(together) > 1:
             self.ledger.together.append(Together(begun, together))
 
-    def append_run(self, partition: PartitionId) -> None:
+    def append_run(self, *partitions: PartitionId) -> None:
         """Append batches that stand for themselves, as many of them as go at once."""
-        sizes = self.rng.choices((0, 0, 0, 0, 0, 700), k=self.rng.randint(2, 5))
-        given = [self._events(partition, size) for size in sizes]
+        given = []
+        for partition in partitions:
+            sizes = self.rng.choices((0, 0, 0, 0, 0, 700), k=self.rng.randint(2, 5))
+            given += [(partition, self._events(partition, size)) for size in sizes]
         begun = self.at
-        steps = [self._attempt(partition, made, begun) for made in given]
+        steps = [self._attempt(partition, made, begun) for partition, made in given]
+        places = [partition for partition, _ in given]
         try:
             appended = self.log.append(
-                [(partition, build(made, now_ms=self.now)) for made in given], together=False
+                [(partition, build(made, now_ms=self.now)) for partition, made in given],
+                together=False,
             )
         except (StorageFull, OSError):
-            for step in reversed(steps):
-                self.ledger.refuse(partition, step, self.at)
+            self._refuse_run(steps, places, 0)
             raise
         done = len(appended.offsets)
         assert done
-        for step in reversed(steps[done:]):
-            self.ledger.take_back(partition, step)
-        for step, made, offset in zip(steps, given, appended.offsets, strict=False):
+        self._refuse_run(steps, places, done)
+        for step, (_, made), offset in zip(steps, given, appended.offsets, strict=False):
             assert offset + len(made) == step.end, f"offset {offset} was given"
-        powerproof = self.settings[partition].durability is Durability.FSYNC
+        durable = [self.settings[each].durability is Durability.FSYNC for each in places]
 
         def kept(error: MainstemError | None) -> None:
-            for step in steps[:done]:
+            for step, powerproof in zip(steps[:done], durable, strict=False):
                 if error is None:
                     step.killproof = self.at
                     step.powerproof = self.at if powerproof else step.powerproof
 
         appended.durable.then(kept)
+
+    def _refuse_run(self, steps: list[Step], places: list[PartitionId], done: int) -> None:
+        """Forget what was not appended; what was tried may come back after a crash before now."""
+        for at in reversed(range(done, len(steps))):
+            if places[at] == places[done] not in places[:done]:
+                self.ledger.refuse(places[at], steps[at], self.at)
+            else:
+                self.ledger.take_back(places[at], steps[at])
 
     def _attempt(self, partition: PartitionId, made: list[Event], begun: int) -> Step:
         step = self.ledger.step(partition, begun)

@@ -91,6 +91,20 @@ def test_every_promise_survives_a_second_crash_in_or_after_recovery(
     _verdict(trial, 500, record_property)
 
 
+@pytest.mark.parametrize("seed", seeds(40_000, 2, 200))
+def test_every_promise_survives_though_many_runs_are_for_several_partitions(
+    seed: int, record_property: Record
+) -> None:
+    life = born(seed)
+    if seed % 2:
+        fill_now_and_then(life, chance=0.1)
+    life.live(deeds=10, often="append_runs")
+
+    trial = crash_everywhere(life, Random(seed), at_least=600)
+
+    _verdict(trial, 600, record_property)
+
+
 @pytest.mark.parametrize("deed", ["append", "append_large", "append_together", "cut_start"])
 def test_every_promise_survives_what_is_done_at_any_sync_of_a_checkpoint(
     deed: str, record_property: Record

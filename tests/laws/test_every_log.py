@@ -150,6 +150,37 @@ def test_batches_that_stand_for_themselves_get_offsets_in_a_row(log: OpenLog) ->
     assert all_events(log, FIRST) == list(enumerate([b"a", b"b", b"c", b"d", b"e", b"f"]))
 
 
+def test_batches_for_several_partitions_stand_for_themselves(log: OpenLog) -> None:
+    append(log, SECOND, b"a")
+    left = [(FIRST, batch_of(b"b")), (FIRST, batch_of(b"c")), (SECOND, batch_of(b"d", b"e"))]
+    offsets = []
+
+    while left:
+        appended = log.append(left, together=False)
+        appended.durable.wait(30)
+        assert len(appended.starts) == len(appended.offsets)
+        offsets += appended.offsets
+        left = left[len(appended.offsets) :]
+
+    assert offsets == [0, 1, 1]
+    assert all_events(log, FIRST) == [(0, b"b"), (1, b"c")]
+    assert all_events(log, SECOND) == [(0, b"a"), (1, b"d"), (2, b"e")]
+
+
+def test_what_is_refused_of_such_batches_keeps_nobody_else_from_being_appended(
+    log: OpenLog,
+) -> None:
+    given = [(FIRST, batch_of(b"a")), (UNKNOWN, batch_of(b"b")), (SECOND, batch_of(b"c"))]
+
+    appended = log.append(given, together=False)
+    appended.durable.wait(30)
+    with pytest.raises(UnknownPartition):
+        log.append(given[len(appended.offsets) :], together=False)
+
+    assert appended.offsets == [0]
+    assert all_events(log, FIRST) == [(0, b"a")]
+
+
 def test_what_follows_such_batches_is_found_by_offset_and_by_time(log: OpenLog) -> None:
     given = [batch_of(b"a", timestamps_ms=[5]), batch_of(b"b", timestamps_ms=[9])]
     log.append([(FIRST, each) for each in given], together=False).durable.wait(30)

@@ -1,11 +1,13 @@
 """Record batches that arrived one behind the other, appended in as few writes as can be.
 
 How this works: each batch stands for itself, and is checked, appended or refused as if it had come
-alone. But those of one partition are given to the log at once, which writes them at once. The log,
-or what is known of an idempotent producer, may end such a run early; what follows is the next run.
+alone. But they are given to the log at once, which writes those of one partition in one go and
+commits all in one. The log, or what is known of an idempotent producer, may end such a run early;
+what follows is the next run.
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from mainstem.broker.producing import Producing
@@ -31,15 +33,16 @@ class Arrived(NamedTuple):
 Outcome = Arrived | MainstemError
 
 
-class _Run:
-    """The batches of one partition, their headers, and their places among all that arrived."""
+class _Given(NamedTuple):
+    """A batch that may be appended, and its place among all that arrived."""
 
-    __slots__ = ("batches", "headers", "places")
+    number: int
+    batch: WritableBatch
+    header: BatchHeader
+    place: int
 
-    def __init__(self) -> None:
-        self.batches: list[WritableBatch] = []
-        self.headers: list[BatchHeader] = []
-        self.places: list[int] = []
+
+_NUMBER = itemgetter(0)
 
 
 class Arrivals:
@@ -54,70 +57,47 @@ class Arrivals:
     ) -> list[Outcome]:
         """Append batches to partitions by number; return what became of each."""
         topic = opened.topic
-        if len(batches) == 1:
-            return [self._append_one(topic, *batches[0], joins)]
         outcomes: list[Outcome] = []
-        runs: dict[int, _Run] = {}
+        given: list[_Given] = []
         for number, batch in batches:
             try:
                 header = _checked(topic, number, batch)
             except MainstemError as error:
                 outcomes.append(error)
                 continue
-            run = runs.get(number)
-            if run is None:
-                run = runs[number] = _Run()
-            run.batches.append(batch)
-            run.headers.append(header)
-            run.places.append(len(outcomes))
+            given.append(_Given(number, batch, header, len(outcomes)))
             outcomes.append(_UNDECIDED)
-        for number, run in runs.items():
-            self._append_all(topic, number, run, outcomes, joins)
+        # Those of one partition stay in the order in which they came.
+        given.sort(key=_NUMBER)
+        at = 0
+        while at < len(given):
+            try:
+                appended = self._append_some(topic, given[at:] if at else given, joins)
+            except MainstemError as error:
+                outcomes[given[at].place] = _refusal(topic, error)
+                at += 1
+                continue
+            durable = appended.durable
+            for offset, start in zip(appended.offsets, appended.starts, strict=True):
+                _, _, header, place = given[at]
+                outcomes[place] = Arrived(offset, durable, header.count, start)
+                at += 1
         return outcomes
 
-    def _append_one(self, topic: Topic, number: int, batch: WritableBatch, joins: bool) -> Outcome:
-        try:
-            header = _checked(topic, number, batch)
-            appended = self._append_some(topic, number, (batch,), (header,), joins)
-        except MainstemError as error:
-            return _refusal(topic, error)
-        return Arrived(appended.offsets[0], appended.durable, header.count, appended.start)
-
-    def _append_all(
-        self, topic: Topic, number: int, run: _Run, outcomes: list[Outcome], joins: bool
-    ) -> None:
-        at = 0
-        while at < len(run.places):
-            batches, headers = run.batches[at:], run.headers[at:]
-            try:
-                appended = self._append_some(topic, number, batches, headers, joins)
-            except MainstemError as error:
-                outcomes[run.places[at]] = _refusal(topic, error)
-                at += 1
-            else:
-                durable, start = appended.durable, appended.start
-                for offset, header in zip(appended.offsets, headers, strict=False):
-                    outcomes[run.places[at]] = Arrived(offset, durable, header.count, start)
-                    at += 1
-
-    def _append_some(
-        self,
-        topic: Topic,
-        number: int,
-        batches: Sequence[WritableBatch],
-        headers: Sequence[BatchHeader],
-        joins: bool,
-    ) -> Appended:
-        """Append the first batches to a partition: at least one."""
-        if headers[0].producer_id >= 0:
+    def _append_some(self, topic: Topic, given: Sequence[_Given], joins: bool) -> Appended:
+        """Append the first batches: at least one."""
+        number, _, header, _ = given[0]
+        if header.producer_id >= 0:
+            same = [each for each in given if each.number == number]
+            batches, headers = [each.batch for each in same], [each.header for each in same]
             return self._producing.append_run(topic.name, number, batches, headers, joins=joins)
-        partition = topic.partitions[number]
-        given: list[tuple[PartitionId, WritableBatch]] = []
-        for batch, header in zip(batches, headers, strict=True):
+        partitions = topic.partitions
+        plain: list[tuple[PartitionId, WritableBatch]] = []
+        for number, batch, header, _ in given:
             if header.producer_id >= 0:
                 break
-            given.append((partition, batch))
-        return self._log.append(given, together=False)
+            plain.append((partitions[number], batch))
+        return self._log.append(plain, together=False)
 
 
 def _checked(topic: Topic, number: int, batch: WritableBatch) -> BatchHeader:

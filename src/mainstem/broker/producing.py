@@ -82,7 +82,7 @@ class Producing:
             known = self._producers.at(opened.topic, number).decide(headers[0])
             if known is not None:
                 start = self._state.log.bounds(opened.topic.partitions[number]).start
-                return Appended([known[0]], known[1], start)
+                return Appended([known[0]], known[1], [start])
             count = in_a_row(headers)
             return self._append(opened.topic, number, batches[:count], headers, touched)
 
@@ -102,7 +102,7 @@ class Producing:
             now_ms = self._now_ms()
             records = producers.batches(changes, now_ms) + settlements.batches(touched, now_ms)
             appended = self._state.log.append([(partition, batches[0]), *records])
-            del appended.offsets[1:]
+            del appended.offsets[1:], appended.starts[1:]
         else:
             appended = self._state.log.append(
                 [(partition, batch) for batch in batches], together=False

@@ -12,7 +12,9 @@ their indexes, ``quarantine/`` with what recovery could not use, ``lock``.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -21,6 +23,7 @@ from mainstem.core.errors import (
     Closed,
     DamagedLog,
     InvalidSetting,
+    MainstemError,
     StorageFull,
     UnknownPartition,
 )
@@ -34,6 +37,7 @@ from mainstem.log.partition import DiskPartition
 from mainstem.log.port import (
     Appended,
     Bounds,
+    Durable,
     PartitionId,
     Slice,
     TimedOffset,
@@ -218,41 +222,61 @@ class DiskLog:
         """Append checked batches, all or nothing, and make them visible together."""
         if together and len(batches) != 1:
             return self._append_together(batches)
-        return self._append_run(batches[0][0], [batch for _, batch in batches])
+        return self._append_apart(batches)
 
-    def _append_run(self, partition_id: PartitionId, batches: Sequence[WritableBatch]) -> Appended:
-        """Append what goes into one segment, in one write."""
+    def _append_apart(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+        """Append what stands for itself: a write for each partition, and one commit for all."""
+        offsets: list[int] = []
+        starts: list[int] = []
+        wakes: list[Wake] = []
+        durable: Durable = AT_ONCE
         with self._lock:
             if self.committer.failed is not None or self._closed:
                 self._check_writable()
-            partition = self._partitions.get(partition_id) or self._find(partition_id)
-            if isinstance(partition, MemoryPartition):
-                self._check_memory(sum(map(len, batches)))
-                offsets = [partition.append(batch) for batch in batches]
-                wakes = partition.advance(partition.end)
-            else:
-                large = self._options.large_batch_bytes
-                if len(batches) > 1:
-                    batches = partition.fitting(batches, large)
-                offsets = partition.stamp(batches)
-                data = batches[0] if len(batches) == 1 else b"".join(batches)
-                synced = partition.settings.durability is Durability.FSYNC or (
-                    partition.tail < partition.end
-                )
-                logged = synced and len(batches[0]) < large
-                segment = self._write(partition, data, logged=logged, several=len(batches) > 1)
-                position = segment.size
-                partition.accept(segment, batches)
-                self.upkeep.appended(partition, len(data), len(batches))
-                if synced:
-                    self._promise(partition, segment, position, data, logged)
-                    return Appended(offsets, self.committer.group.commit, partition.start)
-                partition.reveal_at(partition.end, segment, segment.size)
-                wakes = partition.watches.due(partition.end)
-            start = partition.start
+            for partition_id, run in _runs(batches):
+                try:
+                    partition = self._partitions.get(partition_id) or self._find(partition_id)
+                    given, promise = self._append_run(partition, run, wakes)
+                except MainstemError:
+                    if not offsets:
+                        raise
+                    break
+                offsets += given
+                starts += [partition.start] * len(given)
+                if promise is not AT_ONCE:
+                    durable = promise
+                if len(given) < len(run):
+                    break
         if wakes:
             call(wakes)
-        return Appended(offsets, AT_ONCE, start)
+        return Appended(offsets, durable, starts)
+
+    def _append_run(
+        self, partition: Partition, batches: Sequence[WritableBatch], wakes: list[Wake]
+    ) -> tuple[list[int], Durable]:
+        """Append what goes into one segment, in one write; adds whom to wake for it."""
+        if isinstance(partition, MemoryPartition):
+            self._check_memory(sum(map(len, batches)))
+            offsets = [partition.append(batch) for batch in batches]
+            wakes += partition.advance(partition.end)
+            return offsets, AT_ONCE
+        large = self._options.large_batch_bytes
+        if len(batches) > 1:
+            batches = partition.fitting(batches, large)
+        offsets = partition.stamp(batches)
+        data = batches[0] if len(batches) == 1 else b"".join(batches)
+        synced = partition.settings.durability is Durability.FSYNC or partition.tail < partition.end
+        logged = synced and len(batches[0]) < large
+        segment = self._write(partition, data, logged=logged, several=len(batches) > 1)
+        position = segment.size
+        partition.accept(segment, batches)
+        self.upkeep.appended(partition, len(data), len(batches))
+        if synced:
+            self._promise(partition, segment, position, data, logged)
+            return offsets, self.committer.group.commit
+        partition.reveal_at(partition.end, segment, segment.size)
+        wakes += partition.watches.due(partition.end)
+        return offsets, AT_ONCE
 
     def _write(
         self, partition: DiskPartition, data: WritableBatch | bytes, *, logged: bool, several: bool
@@ -338,10 +362,10 @@ class DiskLog:
             synced = any(each.settings.durability is Durability.FSYNC for each, _ in found)
             # Without fsync the note in the page cache is enough, but becoming visible together
             # still goes through the group: one way to do it, not two.
-            durable, start = group.commit, found[0][0].start if found else 0
+            durable, starts = group.commit, [each.start for each, _ in found]
         if not synced and not self._options.background:
             self.committer.commit()
-        return Appended(offsets, durable, start)
+        return Appended(offsets, durable, starts)
 
     def _reserve_together(
         self, found: Sequence[tuple[Partition, WritableBatch]]
@@ -532,6 +556,17 @@ class DiskLog:
             raise refusal(error, "noting a change of topics") from error
         self.committer.wal.add(kind, [payload])
         self.committer.flush()
+
+
+def _runs(
+    batches: Sequence[tuple[PartitionId, WritableBatch]],
+) -> Iterator[tuple[PartitionId, Sequence[WritableBatch]]]:
+    """Yield the batches of each partition, which follow one another."""
+    if len(batches) == 1:
+        yield batches[0][0], (batches[0][1],)
+        return
+    for partition, run in groupby(batches, itemgetter(0)):
+        yield partition, [batch for _, batch in run]
 
 
 def _place(partition: PartitionId, topic: str) -> str:

@@ -269,6 +269,9 @@ class MemoryLog:
     ) -> Appended:
         """Append checked batches, all or nothing, and make them visible together."""
         wakes: list[Wake] = []
+        if not together:
+            # Those of the first partition only, as what is refused is refused for that one.
+            batches = [each for each in batches if each[0] == batches[0][0]]
         with self._lock:
             found = [(self._partition(partition), batch) for partition, batch in batches]
             self._make_room(found)
@@ -279,7 +282,7 @@ class MemoryLog:
                 self._size_bytes += partition.size_bytes - before
         if wakes:
             call(wakes)
-        return Appended(offsets, AT_ONCE, found[0][0].start if found else 0)
+        return Appended(offsets, AT_ONCE, [partition.start for partition, _ in found])
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
         """Return whole batches from the one that holds ``offset`` (or the next one kept) on."""

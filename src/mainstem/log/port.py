@@ -63,8 +63,8 @@ class Appended(NamedTuple):
 
     offsets: list[int]
     durable: Durable
-    start: int
-    """Where the partition of the first batch starts."""
+    starts: list[int]
+    """Where the partition of each batch starts."""
 
 
 class File(Protocol):
@@ -119,8 +119,8 @@ class Log(Protocol):
         Base offset and leader epoch are written into the given buffers. A single batch for a
         ``disk`` topic is durable on return. Raises StorageFull with nothing changed.
 
-        Not ``together``: the batches are of one partition, and each stands for itself. They are
-        written at once, a crash may keep only the first of them, and there may be fewer offsets
+        Not ``together``: each batch stands for itself. Those of one partition follow one another,
+        are written at once, and a crash may keep only the first of them. There may be fewer offsets
         than batches, but at least one: those beyond were not appended, and are to be given again.
         """
 
