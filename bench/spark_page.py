@@ -1,6 +1,7 @@
 """What was measured in Spark, as a page of the docs and its chart."""
 
 import statistics
+import sys
 
 import msgspec
 from bench.chart import Bars, clusters
@@ -78,7 +79,7 @@ def page(figures: list[Figure], delays: list[Delay], rounds: int, delay_rounds: 
     ]
     return f"""# Benchmarks of Spark
 
-    python -m bench.spark
+    {" ".join(["python -m bench.spark", *sys.argv[1:]])}
 
 writes this page. Machine: {machine()}.
 {figures[0].rows:,} rows of {VALUE_BYTES + 8} bytes, read by `local[2]` into a sink that keeps
