@@ -14,10 +14,10 @@ SERIES = ((KAFKA, "#2b6cb0"), (NATS, "#b7791f"))
 SYNCED = "produce, synced"
 NOTES = """\
 All servers run on this machine in one run, one process each, and take turns, round by round; who
-begins changes. Turns before the rounds that count warm them up, as a JVM must. Each turn of
-producing has a new topic, of which each partition gets an event before the clock starts, and as
-many events as that system takes in about {turn_s} s, or 250,000 of 100 B and 80,000 of 1 KB if that
-is less; afterwards the server is asked whether it holds them.
+begins changes. Turns before the rounds that count warm them up, as a JVM must. The turns of a row
+produce to one topic, which was made before; each partition gets an event before the clock starts,
+then as many come as that system takes in about {turn_s} s, or 250,000 of 100 B and 80,000 of 1 KB
+if that is less; afterwards the server is asked whether it holds them.
 Ratio is mainstem's rate to the other's, the median of the rounds; so is every other figure. CPU is
 user and system time of the whole process, in microseconds per event; servers and clients share the
 cores.

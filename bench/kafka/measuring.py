@@ -74,8 +74,12 @@ class Taking:
         self.load = load
 
     def fill(self, system: System, cell: Cell, taken: Taken, touched: int = 1) -> None:
-        """Produce to a new topic, of which so many partitions have been written to before."""
+        """Produce to a new topic; see ``add``."""
         system.create(cell.topic, cell.partitions)
+        self.add(system, cell, taken, touched)
+
+    def add(self, system: System, cell: Cell, taken: Taken, touched: int = 1) -> None:
+        """Produce to a topic, once so many of its partitions have been written to."""
         job: Job = {"do": "produce", "settings": cell.settings, "touched": touched}
         self._do(system, cell, job, taken)
 

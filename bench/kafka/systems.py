@@ -15,7 +15,7 @@ from typing import Protocol
 
 from bench.apache_kafka import ApacheKafka
 from bench.kafka.processes import Usage
-from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 PATIENCE_S = 60
@@ -135,7 +135,10 @@ class Kafka:
     def __init__(self, server: ApacheKafka, *, synced: bool) -> None:
         self.name = "Apache Kafka, synced" if synced else "Apache Kafka"
         self.server = server
-        self._settings = {"flush.messages": "1"} if synced else {}
+        # What is deleted goes at once, not a minute later in the middle of something else.
+        self._settings = {"file.delete.delay.ms": "0"}
+        if synced:
+            self._settings["flush.messages"] = "1"
 
     @property
     def address(self) -> str:
@@ -176,8 +179,16 @@ class Kafka:
 def _count(admin: AdminClient, topic: str, partitions: int) -> int:
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     asked = {TopicPartition(topic, each): latest for each in range(partitions)}
-    found = admin.list_offsets(asked, request_timeout=PATIENCE_S).values()
-    return sum(int(each.result(PATIENCE_S).offset) for each in found)
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        found = admin.list_offsets(asked, request_timeout=PATIENCE_S).values()
+        try:
+            return sum(int(each.result(PATIENCE_S).offset) for each in found)
+        except KafkaException as error:
+            # A topic that was just made may have no leader yet.
+            early = error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION
+            if not early or time.monotonic() > until:
+                raise
 
 
 class Sink:
