@@ -220,9 +220,22 @@ class DiskLog:
         self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
     ) -> Appended:
         """Append checked batches, all or nothing, and make them visible together."""
-        if together and len(batches) != 1:
-            return self._append_together(batches)
-        return self._append_apart(batches)
+        if len(batches) == 1:
+            return self._append_one(*batches[0])
+        return self._append_together(batches) if together else self._append_apart(batches)
+
+    def _append_one(self, partition_id: PartitionId, batch: WritableBatch) -> Appended:
+        """Append a batch that comes alone, as most do: the shortest way there is."""
+        wakes: list[Wake] = []
+        with self._lock:
+            if self.committer.failed is not None or self._closed:
+                self._check_writable()
+            partition = self._partitions.get(partition_id) or self._find(partition_id)
+            offsets, durable = self._append_run(partition, (batch,), wakes)
+            starts = [partition.start]
+        if wakes:
+            call(wakes)
+        return Appended(offsets, durable, starts)
 
     def _append_apart(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
         """Append what stands for itself: a write for each partition, and one commit for all."""
@@ -562,9 +575,6 @@ def _runs(
     batches: Sequence[tuple[PartitionId, WritableBatch]],
 ) -> Iterator[tuple[PartitionId, Sequence[WritableBatch]]]:
     """Yield the batches of each partition, which follow one another."""
-    if len(batches) == 1:
-        yield batches[0][0], (batches[0][1],)
-        return
     for partition, run in groupby(batches, itemgetter(0)):
         yield partition, [batch for _, batch in run]
 
