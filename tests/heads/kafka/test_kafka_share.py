@@ -291,12 +291,12 @@ def test_a_new_session_has_nothing_to_acknowledge(ann: Sharer) -> None:
     assert code(ann.fetch(acks=[(0, 0, [ACCEPT])])) is Code.INVALID_REQUEST
 
 
-def test_a_session_that_ends_gives_back_what_was_not_tried(ann: Sharer, bob: Sharer) -> None:
+def test_a_session_that_ends_gives_back_what_was_delivered_once(ann: Sharer, bob: Sharer) -> None:
     ann.fetch()
 
     ann.acknowledge([(0, 4, [ACCEPT])], epoch=END)
 
-    assert runs(bob.fetch()) == [(5, 9, 1)]
+    assert runs(bob.fetch()) == [(5, 9, 2)]
     assert code(ann.fetch()) is Code.SHARE_SESSION_NOT_FOUND
 
 

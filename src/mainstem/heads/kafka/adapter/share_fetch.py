@@ -42,7 +42,7 @@ def fetch(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
     acked = acknowledge(asked, session, request.topics, renews=renews and request.is_renew_ack)
     fetching = _ShareFetch(asked, request, session, acked, reply)
     if request.share_session_epoch == END:
-        asked.service.share_sessions.close(session.group, session.member, failed=False)
+        asked.service.share_sessions.close(session.group, session.member)
         fetching.end()
     elif request.is_renew_ack or request.max_records <= 0:
         fetching.end()
@@ -67,7 +67,7 @@ def acknowledge_only(asked: Asked, request: ShareAcknowledgeRequest, reply: Repl
     acked = acknowledge(asked, session, request.topics, renews=renews and request.is_renew_ack)
     lock_ms = _lock_ms(asked, session)
     if epoch == END:
-        service.share_sessions.close(*who, failed=False)
+        service.share_sessions.close(*who)
     service.look_at_deadlines()
 
     def settled(error: MainstemError | None) -> None:
@@ -198,6 +198,7 @@ class _ShareFetch:
             wait_ms = min(self._request.max_wait_ms, self._service.settings.max_wait_ms)
             self._timer = self._service.after(wait_ms, lambda: self._look_again(last=True)).cancel
             self._asked.waiting.add(self._give_up)
+            self._session.waiting.add(self.end)
             self._end_wait = self._service.wait_with(self._look_again)
 
     def end(self) -> None:
@@ -318,6 +319,7 @@ class _ShareFetch:
             self._timer()
             self._end_wait()
             self._asked.waiting.discard(self._give_up)
+            self._session.waiting.discard(self.end)
 
     def _give_up(self) -> None:
         """Wait no longer for a peer that has gone."""

@@ -42,6 +42,7 @@ def heartbeat(asked: Asked, request: ShareGroupHeartbeatRequest, reply: Reply) -
     try:
         if epoch == _LEAVE:
             service.broker.share.leave(request.group_id, request.member_id)
+            service.share_sessions.left(request.group_id, request.member_id)
             reply(ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=_LEAVE))
             return
         if service.draining:

@@ -2,7 +2,9 @@
 
 How this works: a session belongs to one member of one group, and each of its requests says the
 next epoch, 1, 2, ...; 0 begins a session anew, and -1 ends it. What the member holds is given back
-when its session ends: as not tried if the member said so, as failed if its connection was lost.
+when its session ends, and that delivery counts, as with Apache Kafka 4.3, unless it is we who end
+it. A member that closes leaves its group first, while a fetch of its session may still wait: that
+is answered then, or it would take what nobody looks at any more.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,6 +38,8 @@ class ShareSession:
         self.leaving: set[Call] = set()
         """What is called when its connection closes."""
         self.lost: Call = _nothing
+        self.waiting: set[Call] = set()
+        """What answers its fetches that wait for more."""
 
     def add(self, places: Iterable[Place]) -> None:
         """Take from more partitions."""
@@ -85,7 +89,7 @@ class ShareSessions:
         self, group: str, member: str, places: Iterable[Place], leaving: set[Call]
     ) -> ShareSession | Code:
         """Begin a session, and end the one that the member had."""
-        self.close(group, member, failed=True)
+        self.close(group, member)
         session = ShareSession(group, member)
         session.add(places)
         if (
@@ -130,7 +134,13 @@ class ShareSessions:
         """Tell whether a session has not ended, nor been replaced."""
         return self._sessions.get((session.group, session.member)) is session
 
-    def close(self, group: str, member: str, *, failed: bool) -> None:
+    def left(self, group: str, member: str) -> None:
+        """Let a member that left its group wait no longer for more."""
+        session = self._sessions.get((group, member))
+        for answer in [] if session is None else list(session.waiting):
+            answer()
+
+    def close(self, group: str, member: str, *, failed: bool = True) -> None:
         """End a session, if there is one, and give back what its member holds."""
         session = self._sessions.pop((group, member), None)
         if session is None:

@@ -1,0 +1,95 @@
+"""A member of a share group that closes: it leaves its group while a fetch of its session waits."""
+
+import asyncio
+from collections.abc import Callable
+
+from tests.broker.brokers import new_broker, publish
+
+from mainstem.broker.broker import Broker
+from mainstem.core.policies import TopicSettings
+from mainstem.heads.kafka.adapter import share_fetch, share_groups
+from mainstem.heads.kafka.adapter.service import Asked, Service
+from mainstem.heads.kafka.codec import RequestHeader
+from mainstem.heads.kafka.messages.share_fetch import (
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareFetchTopic,
+)
+from mainstem.heads.kafka.messages.share_groups import ShareGroupHeartbeatRequest
+from mainstem.heads.kafka.settings import KafkaSettings
+
+GROUP, TOPIC = "emails", "orders"
+LEAVE = -1
+HOUR_MS = 3_600_000
+
+
+class Desk:
+    """A head without sockets, and the answers that it gave to fetches."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.answers: list[ShareFetchResponse] = []
+        service = Service(broker, lambda: 0, KafkaSettings(), TopicSettings(), "here")
+        header = RequestHeader(0, 2, 0, "test")
+        self._asked = Asked(service, header, "127.0.0.1:1", set(), lambda: None)
+
+    def beat(self, member: str, epoch: int) -> None:
+        wanted = None if epoch == LEAVE else (TOPIC,)
+        body = ShareGroupHeartbeatRequest(GROUP, member, epoch, None, wanted)
+        share_groups.heartbeat(self._asked, body, lambda _: None)
+
+    def fetch(self, member: str, epoch: int) -> None:
+        topic_id = bytes.fromhex(self.broker.topic(TOPIC).id)
+        body = ShareFetchRequest(
+            group_id=GROUP,
+            member_id=member,
+            share_session_epoch=epoch,
+            max_wait_ms=HOUR_MS,
+            max_bytes=1 << 20,
+            max_records=100,
+            topics=[ShareFetchTopic(topic_id, [ShareFetchPartition(0)])],
+        )
+        share_fetch.fetch(self._asked, body, self._note)
+
+    def _note(self, answer: object) -> None:
+        assert isinstance(answer, ShareFetchResponse)
+        self.answers.append(answer)
+
+
+def in_loop(test: Callable[[Desk], None]) -> None:
+    async def main() -> None:
+        broker = new_broker()
+        broker.create_topic(TOPIC, TopicSettings(partitions=1))
+        test(Desk(broker))
+
+    asyncio.run(main())
+
+
+def test_a_fetch_that_waits_is_answered_when_its_member_leaves() -> None:
+    def test(desk: Desk) -> None:
+        desk.beat("ann", 0)
+        desk.fetch("ann", 0)
+        assert desk.answers == []
+
+        desk.beat("ann", LEAVE)
+
+        assert [each.error_code for each in desk.answers] == [0]
+        assert not desk.answers[0].responses
+        publish(desk.broker, TOPIC, b"1")
+        assert desk.broker.subscriptions.show(TOPIC, GROUP).owners == {}
+
+    in_loop(test)
+
+
+def test_who_leaves_does_not_end_the_waiting_of_others() -> None:
+    def test(desk: Desk) -> None:
+        for member in ("ann", "bob"):
+            desk.beat(member, 0)
+        desk.fetch("ann", 0)
+
+        desk.beat("bob", LEAVE)
+
+        assert desk.answers == []
+
+    in_loop(test)
