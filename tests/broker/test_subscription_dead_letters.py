@@ -1,0 +1,150 @@
+"""Subscriptions: what is given up becomes a dead letter, with its story."""
+
+from collections.abc import Sequence
+
+import pytest
+from tests.broker.brokers import LateLog, read_all, values
+from tests.broker.queues import LOCK_MS, Desk
+
+from mainstem.broker.subscription import Outcome
+from mainstem.core.dead_letters import MAX_REASON, origin_of, revived
+from mainstem.core.errors import (
+    StorageFull,
+    UnknownTopic,
+)
+from mainstem.core.event import Event
+from mainstem.log.memory import MemoryLog
+from mainstem.log.port import Appended, PartitionId, Slice, WritableBatch
+
+
+def test_after_the_last_delivery_an_event_is_a_dead_letter_with_its_story() -> None:
+    desk = Desk(max_deliveries=2)
+    desk.broker.publish("orders", [Event(b"bad", b"k", (("own", b"1"),), 77), Event(b"good")], 0)
+    for _ in range(2):
+        (delivery,) = desk.acquire()
+        desk.nack(delivery, reason="it does not add up")
+
+    (letter,) = read_all(desk.broker, "orders.dead")
+
+    assert (letter.value, letter.key) == (b"bad", b"k")
+    assert revived(letter) == Event(b"bad", b"k", (("own", b"1"),))
+    origin = origin_of(letter)
+    assert origin is not None
+    assert (origin.topic, origin.partition, origin.offset) == ("orders", 0, 0)
+    assert (origin.subscription, origin.deliveries) == ("emails", 2)
+    assert (origin.reason, origin.timestamp_ms) == ("it does not add up", 77)
+    assert desk.values() == [b"good"]
+
+
+def test_an_event_that_nobody_settles_in_time_is_a_dead_letter_in_the_end() -> None:
+    desk = Desk(max_deliveries=2)
+    desk.publish(b"slow")
+    for _ in range(2):
+        assert desk.values() == [b"slow"]
+        desk.clock.now_ms += LOCK_MS
+
+    desk.broker.tick()
+
+    assert values(read_all(desk.broker, "orders.dead")) == [b"slow"]
+    assert desk.values() == []
+
+
+def test_a_rejected_event_is_a_dead_letter_at_once() -> None:
+    desk = Desk()
+    desk.publish(b"bad")
+
+    desk.settle(Outcome.REJECT, *desk.acquire(), reason="no such customer")
+
+    (letter,) = read_all(desk.broker, "orders.dead")
+    origin = origin_of(letter)
+    assert origin is not None
+    assert origin.reason == "no such customer"
+
+
+def test_a_batch_is_read_once_however_many_of_its_events_are_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+    desk.publish(*[b"bad"] * 100)
+    held = desk.acquire(100)
+    reads: list[int] = []
+    read = desk.log.read
+
+    def count(at: PartitionId, offset: int, max_bytes: int) -> Slice:
+        reads.append(offset)
+        return read(at, offset, max_bytes)
+
+    monkeypatch.setattr(desk.log, "read", count)
+    desk.settle(Outcome.REJECT, *held)
+
+    assert len(reads) == 1
+    assert len(read_all(desk.broker, "orders.dead")) == 100
+
+
+def test_without_dead_letters_such_an_event_is_gone() -> None:
+    desk = Desk(max_deliveries=1, dead_letters=False)
+    desk.publish(b"bad")
+
+    desk.nack(*desk.acquire())
+
+    assert desk.values() == []
+    with pytest.raises(UnknownTopic):
+        desk.broker.topic("orders.dead")
+
+
+def test_a_dead_letter_and_its_settlement_are_one_append() -> None:
+    log = LateLog()
+    desk = Desk(log, max_deliveries=1)
+    desk.publish(b"bad")
+    desk.nack(*desk.acquire())
+    desk.publish(b"worse")
+    log.late = True
+
+    desk.nack(*desk.acquire())
+
+    assert len(log.commits) == 1
+
+
+class FullLog(MemoryLog):
+    """A log that may have no room for anything more."""
+
+    is_full = False
+
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
+        if self.is_full:
+            raise StorageFull("no space is left")
+        return super().append(batches, together=together)
+
+
+def test_without_room_for_a_dead_letter_nothing_is_settled() -> None:
+    log = FullLog()
+    desk = Desk(log, max_deliveries=1)
+    desk.publish(b"1", b"2")
+    desk.nack(desk.acquire()[0])
+    (delivery,) = desk.acquire()
+
+    log.is_full = True
+    with pytest.raises(StorageFull):
+        desk.nack(delivery)
+    desk.clock.now_ms += LOCK_MS
+    desk.broker.tick()
+    assert desk.values() == []
+
+    log.is_full = False
+    desk.broker.tick()
+    assert values(read_all(desk.broker, "orders.dead")) == [b"1", b"2"]
+    assert desk.restarted().values() == []
+
+
+def test_a_reason_is_cut_to_what_a_header_should_hold() -> None:
+    desk = Desk()
+    desk.publish(b"bad")
+
+    desk.settle(Outcome.REJECT, *desk.acquire(), reason="\ud800" + "x" * 10_000_000)
+
+    (letter,) = read_all(desk.broker, "orders.dead")
+    origin = origin_of(letter)
+    assert origin is not None
+    assert origin.reason == "?" + "x" * (MAX_REASON - 1)
