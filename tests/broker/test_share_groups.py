@@ -188,6 +188,52 @@ def test_a_group_behaves_at_once_as_it_is_set_to() -> None:
     assert settings.lock_ms == 1234
 
 
+@pytest.mark.parametrize(
+    ("removal", "fresh"),
+    [
+        ({"share.delivery.count.limit": None, "share.record.lock.duration.ms": None}, False),
+        ({}, True),
+    ],
+    ids=["named", "all others"],
+)
+def test_a_setting_that_is_removed_is_by_default_again_at_once(
+    removal: dict[str, str | None], fresh: bool
+) -> None:
+    log, limit, lock = MemoryLog(), "share.delivery.count.limit", "share.record.lock.duration.ms"
+    broker = new_broker(log)
+    broker.create_topic("orders", TopicSettings(partitions=1))
+    given = {"share.auto.offset.reset": "earliest", limit: "2", lock: "1234"}
+    broker.group_configs.alter("emails", given)
+    beat(broker)
+    publish(broker, "orders", b"1")
+    assert lent(broker) == [Run(0, 0, 1)]
+
+    broker.group_configs.alter("emails", removal, fresh=fresh)
+
+    by_default = SubscriptionSettings(lock_ms=30_000, max_deliveries=5, uncommitted=True)
+    assert broker.subscriptions.settings("orders", "emails") == by_default
+    # What is out already, too, may be delivered as often as by default.
+    for count in (2, 3, 4, 5):
+        broker.subscriptions.leave("orders", "emails", "ann", failed=True)
+        assert lent(broker) == [Run(0, 0, count)]
+    assert new_broker(log).subscriptions.settings("orders", "emails") == by_default
+
+
+def test_what_is_set_for_a_group_lies_over_the_settings_of_a_queue() -> None:
+    broker = with_orders()
+    settings = SubscriptionSettings(lock_ms=5_000, max_deliveries=7)
+    broker.subscriptions.create("orders", "emails", settings)
+    beat(broker)
+
+    broker.group_configs.alter("emails", {"share.record.lock.duration.ms": "1234"})
+    over = broker.subscriptions.settings("orders", "emails")
+    broker.group_configs.alter("emails", {"share.record.lock.duration.ms": None})
+
+    assert over == SubscriptionSettings(lock_ms=1_234, max_deliveries=7)
+    assert broker.subscriptions.settings("orders", "emails") == settings
+    assert broker.subscriptions.created_with("orders", "emails") == settings
+
+
 def test_a_topic_that_was_made_again_is_taken_from_its_beginning() -> None:
     broker = with_orders(auto_offset_reset="latest")
     epoch = beat(broker).epoch

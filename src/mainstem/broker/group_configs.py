@@ -124,10 +124,11 @@ class GroupConfigFold:
 
     def __init__(self, defaults: GroupDefaults = DEFAULTS) -> None:
         self._groups: dict[str, Mapping[str, str]] = {}
-        self._defaults = {name: known.default for name, known in KNOWN.items()}
+        self.defaults = {name: known.default for name, known in KNOWN.items()}
+        """What every setting is for a group that has none of its own."""
         for name, number in msgspec.structs.asdict(defaults).items():
-            self._defaults[name.replace("_", ".")] = str(number)
-        _check_pairs(self._defaults, "groups")
+            self.defaults[name.replace("_", ".")] = str(number)
+        _check_pairs(self.defaults, "groups")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GroupConfigFold):
@@ -145,11 +146,11 @@ class GroupConfigFold:
 
     def all_of(self, group: str) -> Mapping[str, str]:
         """Return what every setting is for a group."""
-        return {**self._defaults, **self.of(group)}
+        return {**self.defaults, **self.of(group)}
 
     def text(self, group: str, name: str) -> str:
         """Return what a setting is for a group."""
-        return self.of(group).get(name, self._defaults[name])
+        return self.of(group).get(name, self.defaults[name])
 
     def alter(
         self, group: str, changes: Mapping[str, str | None], *, fresh: bool = False
@@ -164,7 +165,7 @@ class GroupConfigFold:
                 settings.pop(name, None)
             else:
                 settings[name] = text
-        _check_pairs(self._defaults | settings, f"group {group!r}")
+        _check_pairs(self.defaults | settings, f"group {group!r}")
         if settings == was:
             return []
         if not was and len(self._groups) >= MAX_GROUPS:

@@ -23,6 +23,7 @@ from mainstem.broker.subscription import (
     SubscriptionChange,
     SubscriptionKey,
     SubscriptionSet,
+    SubscriptionSettings,
     Value,
     WindowChange,
     WindowKey,
@@ -33,6 +34,8 @@ from mainstem.broker.transactions import Transactions
 from mainstem.broker.window import Window
 from mainstem.core.errors import UnknownSubscription
 from mainstem.log.port import Durable, PartitionId
+
+Overlay = Callable[[str, SubscriptionSettings], SubscriptionSettings]
 
 
 class OpenSubscriptions:
@@ -53,6 +56,8 @@ class OpenSubscriptions:
         self.lock = threading.Lock()
         self.fold = SubscriptionFold()
         self.live: dict[SubscriptionKey, LiveSubscription] = {}
+        self.overlay: Overlay = lambda _, own: own
+        """What is set for everything of a name, over a subscription's own settings."""
         journal = Journal[Key, Value](
             state.log,
             SUBSCRIPTIONS,
@@ -86,15 +91,26 @@ class OpenSubscriptions:
             raise UnknownSubscription(topic, name)
         return key
 
+    def settings(self, key: SubscriptionKey) -> SubscriptionSettings | None:
+        """Return how a subscription behaves, None if there is no such one; needs no lock."""
+        known = self.fold.get(key)
+        return None if known is None else self.overlay(key.name, known.settings)
+
+    def alter(self, key: SubscriptionKey) -> None:
+        """Let a subscription behave as its settings are now."""
+        live, settings = self.live.get(key), self.settings(key)
+        if live is not None and settings is not None:
+            self.settling.calls += live.alter(settings)
+
     def opened(self, topic: str, name: str) -> LiveSubscription:
         """Return a subscription, with all partitions of its topic."""
         key = self.known(topic, name)
         found = self.state.topics.get(topic)
         live = self.live.get(key)
         if live is None:
-            known = self.fold.get(key)
-            assert known is not None
-            live = LiveSubscription(self.state.log, self._transactions, key, known.settings)
+            settings = self.settings(key)
+            assert settings is not None
+            live = LiveSubscription(self.state.log, self._transactions, key, settings)
             self.live[key] = live
         if len(live.windows) != len(found.partitions):
             live.grow(found, self.fold)

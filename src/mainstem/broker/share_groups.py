@@ -9,7 +9,6 @@ the group has got is in its subscriptions.
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 import msgspec
 
@@ -32,7 +31,6 @@ from mainstem.core.errors import (
     GroupFull,
     GroupIsLive,
     InvalidSetting,
-    StorageFull,
     UnknownGroup,
     UnknownMember,
 )
@@ -99,7 +97,9 @@ class ShareGroups:
         self._members = self._bytes = 0
         """Of all groups, and what they want."""
         self._silent: Deadlines[tuple[str, str]] = Deadlines()
-        configs.changed = self._settings_changed
+        # Laid over, and not written into them: what is set no more is as if it had never been.
+        subscriptions.lay_over(lambda name, own: altered_subscription(own, configs.fold.of(name)))
+        configs.changed = subscriptions.overlay_changed
 
     # Members
 
@@ -221,33 +221,19 @@ class ShareGroups:
         topics = {name: self._state.topics.find(name) for name in group.wanted}
         before = dict(group.ids)
         group.look({name: None if it is None else it.id for name, it in topics.items()})
-        own = self._configs.fold.of(group.name)
         durable: Durable = AT_ONCE
         for name, topic in topics.items():
             if topic is None or topic.internal:
                 continue
-            was = self._subscriptions.settings(name, group.name)
-            if was is None:
+            if self._subscriptions.settings(name, group.name) is None:
                 # A topic that came later than the wish for it is wanted from its beginning.
                 is_later = before.get(name, topic.id) != topic.id
                 starts = {} if is_later else self._starts(topic, settings.start)
                 durable = self._create(group.name, topic, starts)
-            elif (altered := altered_subscription(was, own)) != was:
-                durable = self._subscriptions.create(name, group.name, altered)
         return durable
 
-    def _settings_changed(self, group: str) -> None:
-        """Let what a group shares already be as its settings are now."""
-        own = self._configs.fold.of(group)
-        with self._lock:
-            for each in self._subscriptions.every(group):
-                # Without room on the disk it is done when a member shows itself the next time.
-                with suppress(StorageFull):
-                    altered = altered_subscription(each.settings, own)
-                    self._subscriptions.create(each.topic, group, altered)
-
     def _create(self, group: str, topic: Topic, starts: Mapping[int, int]) -> Durable:
-        settings = fresh_subscription(self._configs.fold.all_of(group))
+        settings = fresh_subscription(self._configs.fold.defaults)
         return self._subscriptions.create(topic.name, group, settings, starts)
 
     def _starts(self, topic: Topic, start: str) -> dict[int, int]:

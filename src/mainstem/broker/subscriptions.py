@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mainstem.broker.live_subscription import Unsettled
-from mainstem.broker.open_subscriptions import OpenSubscriptions
+from mainstem.broker.open_subscriptions import OpenSubscriptions, Overlay
 from mainstem.broker.settling import Call, CreateTopic, Plan
 from mainstem.broker.state import State
 from mainstem.broker.subscription import (
@@ -93,9 +93,18 @@ class Subscriptions:
         with self._open.turn():
             changes = self.fold.set(key, settings, begins, self._open.now_ms())
             durable = self._open.settling.write(changes)
-            live = self._open.live.get(key)
-            self._open.settling.calls += [] if live is None else live.alter(settings)
+            self._open.alter(key)
         return durable
+
+    def lay_over(self, overlay: Overlay) -> None:
+        """Say what holds for subscriptions by their name, over what each was created with."""
+        self._open.overlay = overlay
+
+    def overlay_changed(self, name: str) -> None:
+        """Let the subscriptions of a name behave at once as what lies over them says now."""
+        with self._open.turn():
+            for key in [each for each in self.fold if each.name == name]:
+                self._open.alter(key)
 
     def delete(self, topic: str, name: str) -> Durable:
         """Forget a subscription; what was out cannot be settled any more."""
@@ -129,7 +138,11 @@ class Subscriptions:
         return durable
 
     def settings(self, topic: str, name: str) -> SubscriptionSettings | None:
-        """Return the settings of a subscription, None if there is no such subscription."""
+        """Return how a subscription behaves, None if there is no such subscription."""
+        return self._open.settings(SubscriptionKey(name, self._open.state.topics.get(topic).id))
+
+    def created_with(self, topic: str, name: str) -> SubscriptionSettings | None:
+        """Return a subscription's own settings, None if there is no such subscription."""
         found = self.fold.get(SubscriptionKey(name, self._open.state.topics.get(topic).id))
         return None if found is None else found.settings
 

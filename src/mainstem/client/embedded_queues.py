@@ -34,7 +34,7 @@ class EmbeddedQueues:
     ) -> Seat:
         """Join a queue, made if it is not there; what is given of its settings is changed."""
         check_start(start)
-        was = self._broker.subscriptions.settings(topic, name)
+        was = self._broker.subscriptions.created_with(topic, name)
         settings = _altered(was or SubscriptionSettings(), max_deliveries, lock_s, order)
         if settings != was:
             numbers = range(len(self._broker.topic(topic).partitions))

@@ -38,7 +38,7 @@ from mainstem.heads.kafka.messages.share_groups import (
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 END = -1
-_GROUP, _SET = 32, 0
+_GROUP, _SET, _DELETE = 32, 0, 1
 Acks = Sequence[tuple[int, int, Sequence[int]]]
 """First and last offset, and the types."""
 
@@ -49,9 +49,9 @@ def put(peer: Peer, topic: str, count: int, partition: int = 0) -> None:
     assert produce(peer, topic, batch, partition).error_code == 0
 
 
-def configure(peer: Peer, group: str, name: str, value: str) -> Code:
-    """Change a setting of a group; return what was said to that."""
-    entry = IncrementalAlter(name, _SET, value)
+def configure(peer: Peer, group: str, name: str, value: str | None) -> Code:
+    """Change a setting of a group, or remove it; return what was said to that."""
+    entry = IncrementalAlter(name, _DELETE if value is None else _SET, value)
     body = IncrementalAlterConfigsRequest((IncrementalAlterResource(_GROUP, group, (entry,)),))
     api = INCREMENTAL_ALTER_CONFIGS
     answer = peer.ask(api, 1, body, IncrementalAlterConfigsResponse)

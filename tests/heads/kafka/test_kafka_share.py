@@ -265,6 +265,16 @@ def test_renewing_can_be_turned_off(ann: Sharer, peer: Peer) -> None:
     assert ack_code(answer) is Code.INVALID_REQUEST
 
 
+def test_a_setting_that_is_removed_is_by_default_again(ann: Sharer, peer: Peer) -> None:
+    lock = "share.record.lock.duration.ms"
+    configure(peer, ann.topic, lock, "1234")
+    assert ann.fetch().acquisition_lock_timeout_ms == 1_234
+
+    configure(peer, ann.topic, lock, None)
+
+    assert ann.fetch().acquisition_lock_timeout_ms == 30_000
+
+
 def test_a_rejected_record_becomes_a_dead_letter(ann: Sharer, address: str) -> None:
     ann.fetch()
 
