@@ -2,6 +2,7 @@
 
 from tests.broker.brokers import Clock, new_broker
 
+from mainstem.broker.arrivals import Arrivals
 from mainstem.broker.broker import Broker
 from mainstem.broker.producers import ProducerLimits, Producers
 from mainstem.broker.producing import Producing
@@ -70,3 +71,4 @@ def limit_producers(broker: Broker, clock: Clock, limits: ProducerLimits) -> Non
     broker.producers = Producers(broker._state, clock, limits=limits)
     broker.transactions = Transactions(broker._state, broker.producers, broker.classic, clock)
     broker._producing = Producing(broker._state, broker.producers, broker.transactions, clock)
+    broker._arrivals = Arrivals(broker._state.log, broker._producing)

@@ -10,7 +10,8 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from mainstem.broker.arrivals import Arrivals, Outcome
+from mainstem.broker.arrivals import Arrivals
+from mainstem.broker.arrived import Outcome
 from mainstem.broker.classic_groups import ClassicGroups
 from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.cursors import Cursor

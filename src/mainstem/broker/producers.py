@@ -216,35 +216,39 @@ class Producers:
         """Return changes as they are appended, so that other things can be appended with them."""
         return self._journal.batches(changes, now_ms)
 
-    def appended(
-        self,
-        partition: PartitionId,
-        header: BatchHeader,
-        offset: int,
-        durable: Durable,
-        changes: Iterable[ProducersChange],
-    ) -> None:
-        """Take note that a batch, and with it these changes, were appended."""
+    def begun(self, changes: Iterable[ProducersChange]) -> None:
+        """Make changes true that were appended together with a batch."""
         for change in changes:
             self.apply(change)
             if isinstance(change.key, SequencesKey):
                 begun = PartitionId(change.key.topic_id, change.key.partition)
                 self._growth[begun] = self._no_growth(begun)
-        sequences = self._loaded[partition]
-        known = len(sequences)
-        sequences.apply(header, offset, self._monotonic_ms(), durable)
-        self._count += len(sequences) - known
-        if self._count > self._limits.max_producers:
-            self._shrink()
-        if partition in self.snapshots:
+
+    def appended(
+        self, written: Sequence[tuple[PartitionId, BatchHeader, int]], durable: Durable
+    ) -> None:
+        """Take note of batches that were appended at once, each with its offset."""
+        now_ms = self._monotonic_ms()
+        grown: set[PartitionId] = set()
+        for partition, header, offset in written:
+            self._count += self._loaded[partition].apply(header, offset, now_ms, durable)
             growth = self._growth.get(partition)
             if growth is None:
+                if partition not in self.snapshots:
+                    continue
                 growth = self._growth[partition] = self._no_growth(partition)
             if not growth.batches:
-                growth.since_ms = self._monotonic_ms()
+                growth.since_ms = now_ms
             growth.batches += 1
             if growth.batches >= self._limits.snapshot_batches:
-                self._look_at(partition)
+                grown.add(partition)
+        # Only when all are known, as a snapshot tells of everything up to the partition's end.
+        for partition in sorted(grown):
+            self._look_at(partition)
+        for _ in written:
+            if self._count <= self._limits.max_producers:
+                break
+            self._shrink()
 
     def marked(self, partition: PartitionId, header: BatchHeader, offset: int) -> None:
         """Take note of a transaction's marker."""

@@ -10,7 +10,7 @@ long, may begin with any number, as in Kafka since 2.5: what it wrote before may
 The same ``apply`` runs live and over the headers in the log, so replay gives what live gave.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -62,22 +62,14 @@ class ProducerState(msgspec.Struct, frozen=True):
     silent_ms: int
 
 
-def in_a_row(headers: Sequence[BatchHeader]) -> int:
-    """Return how many batches, from the first on, follow one another: all that the first may do."""
-    before = headers[0]
-    count = 1
-    for header in headers[1:]:
-        expected = (before.base_sequence + before.last_offset_delta + 1) & _MASK
-        if (
-            header.base_sequence != expected
-            or header.producer_id != before.producer_id
-            or header.producer_epoch != before.producer_epoch
-            or header.is_transactional != before.is_transactional
-        ):
-            break
-        before = header
-        count += 1
-    return count
+def follows(header: BatchHeader, before: BatchHeader) -> bool:
+    """Tell whether a batch is its producer's next one: what holds for the one before, holds."""
+    return (
+        header.base_sequence == (before.base_sequence + before.last_offset_delta + 1) & _MASK
+        and header.producer_id == before.producer_id
+        and header.producer_epoch == before.producer_epoch
+        and header.is_transactional == before.is_transactional
+    )
 
 
 class Sequences:
@@ -140,8 +132,11 @@ class Sequences:
 
     def apply(
         self, header: BatchHeader, offset: int, now_ms: int, durable: Durable = AT_ONCE
-    ) -> None:
-        """Take note of a batch in the log, live and on replay; the only place that changes this."""
+    ) -> bool:
+        """Take note of a batch in the log, live and on replay; the only place that changes this.
+
+        Tells whether its producer was not known before.
+        """
         producer = self._producers.pop(header.producer_id, None)
         if header.is_control:
             # Whoever has written nothing here has nothing that could be repeated.
@@ -149,7 +144,8 @@ class Sequences:
                 if header.producer_epoch > producer.epoch:
                     producer.epoch, producer.spans = header.producer_epoch, ()
                 self._producers[header.producer_id] = producer
-            return
+            return False
+        is_new = producer is None
         if producer is None or header.producer_epoch > producer.epoch:
             producer = _Producer(header.producer_epoch, (), now_ms)
         first = header.base_sequence
@@ -158,6 +154,7 @@ class Sequences:
         producer.heard_ms = now_ms
         producer.durable = durable
         self._producers[header.producer_id] = producer
+        return is_new
 
     def silent_since(self, before_ms: int) -> list[int]:
         """Return the producers that have written nothing since a time."""

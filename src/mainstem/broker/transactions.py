@@ -202,13 +202,14 @@ class Transactions:
 
         ``joins``: under the newer rules the partition need not have been added before.
         """
-        at, producer_id = topic.partitions[number], header.producer_id
-        is_open = producer_id in self.ledger.open.get(at, ())
+        producer_id = header.producer_id
         transactional_id = self.ledger.id_of(producer_id)
         if transactional_id is None:
             if header.is_transactional:
                 raise UnknownProducer("", producer_id)
             return []
+        at = topic.partitions[number]
+        is_open = producer_id in self.ledger.open.get(at, ())
         was = self.ledger.transactions[transactional_id]
         if not header.is_transactional:
             if is_open:

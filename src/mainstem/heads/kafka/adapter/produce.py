@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mainstem.broker.arrivals import Arrived
+from mainstem.broker.arrived import Arrived
 from mainstem.broker.overload import Held
 from mainstem.core.errors import CorruptBatch, InvalidEvent, MainstemError, Overloaded
 from mainstem.heads.kafka.adapter.errors import Code, code_in

@@ -12,7 +12,7 @@ way, through ``produce``.
 from collections.abc import Sequence
 from struct import Struct
 
-from mainstem.broker.arrivals import Arrived, Outcome
+from mainstem.broker.arrived import Arrived, Outcome
 from mainstem.broker.overload import Held
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.heads.kafka.adapter import produce

@@ -1,0 +1,32 @@
+"""A record batch that arrived, and what became of it."""
+
+from typing import NamedTuple
+
+from mainstem.core.batch import BatchHeader
+from mainstem.core.errors import MainstemError
+from mainstem.log.port import Durable, WritableBatch
+
+
+class Given(NamedTuple):
+    """A batch that is whole and may be appended to a partition by number."""
+
+    number: int
+    batch: WritableBatch
+    header: BatchHeader
+    place: int = 0
+    """Its place among all that arrived."""
+
+
+class Arrived(NamedTuple):
+    """A batch that is in its partition, and when it is as durable as its topic says."""
+
+    offset: int
+    durable: Durable
+    events: int
+    start: int
+    """Where its partition starts."""
+    appended_ms: int = -1
+    """The time that its topic gave to it, -1 if it keeps its own."""
+
+
+Outcome = Arrived | MainstemError
