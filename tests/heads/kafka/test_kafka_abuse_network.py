@@ -41,15 +41,16 @@ from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, Me
 from mainstem.heads.serving import MAX_UNANSWERED
 
 LARGE = "large"
+LARGE_ANSWER = 50_000_000
 OPEN = 'mainstem_connections{head="kafka"}'
 ASK_VERSIONS = request(API_VERSIONS, 3, ApiVersionsRequest("a", "1"))
 
 
 @contextlib.contextmanager
 def with_large_topic(path: Path, **settings: object) -> Iterator[Process]:
-    """Serve a topic of 16 MB."""
+    """Serve a topic of 16 MB, all of which one fetch may ask for."""
     batch = bytes(build([Event(value=bytes(1_000_000))], now_ms=1))
-    with Process(path, **settings) as process:
+    with Process(path, kafka__max_fetch_bytes=LARGE_ANSWER, **settings) as process:
         with Peer(process.address) as peer:
             for _ in range(16):
                 assert produce(peer, LARGE, batch).error_code == 0

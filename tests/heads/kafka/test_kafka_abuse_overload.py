@@ -48,9 +48,9 @@ LARGE_BATCHES = 64
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """A server with a topic of 64 MB."""
+    """A server with a topic of 64 MB, most of which one fetch may ask for."""
     path: Path = tmp_path_factory.mktemp("abused")
-    process = Process(path)
+    process = Process(path, kafka__max_fetch_bytes=50_000_000)
     batch = bytes(build([Event(value=bytes(1_000_000))], now_ms=1))
     with Peer(process.address) as peer:
         for _ in range(LARGE_BATCHES):
@@ -161,6 +161,17 @@ def test_answers_that_are_large_arrive_whole(server: Process) -> None:
     assert isinstance(records, memoryview)
     assert len(records) > 45_000_000
     assert bytes(records[-100:]) == bytes(99) + b"\0"
+
+
+def test_who_waits_for_more_than_an_answer_holds_is_given_what_it_holds(server: Process) -> None:
+    wish = fetching(LARGE, max_wait_ms=NEVER, min_bytes=NEVER, max_bytes=NEVER)
+
+    with Peer(server.address) as peer:
+        answer = peer.ask(FETCH, 12, wish, FetchResponse)
+
+    records = answer.responses[0].partitions[0].records
+    assert isinstance(records, memoryview)
+    assert len(records) > 45_000_000
 
 
 def test_a_reset_in_the_middle_of_an_answer_costs_nobody_anything(

@@ -74,6 +74,8 @@ class _Fetch:
         self._by_id = asked.header.api_version >= _NAMES_BY_ID
         self._committed = request.isolation_level == _READ_COMMITTED
         self._most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
+        # Batches are sent whole, and may leave room that nothing fits into.
+        self._enough = min(request.min_bytes, self._most // 2)
         self._watches: list[Callable[[], None]] = []
         self._timer: Callable[[], None] | None = None
         self._ended = self._woken = False
@@ -84,7 +86,7 @@ class _Fetch:
         self._length = 0
         self._failed = False
         topics = [self._topic(topic) for topic in self._topics]
-        enough = self._length >= self._request.min_bytes or self._failed
+        enough = self._length >= self._enough or self._failed
         if enough or last or self._service.draining:
             self._end()
             self._service.counts.fetched_bytes += self._length
