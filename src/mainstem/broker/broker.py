@@ -120,6 +120,7 @@ class Broker:
             calls = self._state.groups.topic_changed(name, now_ms)
             done = TopicDone(self._state.topics.get(name), durable)
         _call(calls)
+        durable.then(lambda error: None if error is None else self._take_back(done.topic))
         return done
 
     def alter_topic(self, name: str, **changes: object) -> TopicDone:
@@ -419,6 +420,17 @@ class Broker:
         if (wait_ms := self.subscriptions.next_wait_ms()) is not None:
             waits.append(wait_ms)
         return max(0, min(waits)) if waits else None
+
+    def _take_back(self, topic: Topic) -> None:
+        """Forget a topic that is not durable and never will be, as the log has stopped."""
+        now_ms = self._now_ms()
+        with self._state.lock:
+            if self._state.topics.by_id(topic.id) is None:
+                return
+            self._state.put_back(topic.name, None, now_ms)
+            self.consumers.topic_changed(topic.name)
+            calls = self._state.groups.topic_changed(topic.name, now_ms)
+        _call(calls)
 
     def _members(self, group: str) -> dict[str, tuple[Place, ...]]:
         """Return the members that groups of other kinds have, and what each owns."""

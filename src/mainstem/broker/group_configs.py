@@ -16,6 +16,7 @@ from mainstem.broker.share_starts import check_start
 from mainstem.broker.state import State
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.names import check_group
+from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 DEFAULTS = GroupDefaults()
@@ -227,13 +228,13 @@ class GroupConfigs:
         *,
         fresh: bool = False,
         validate_only: bool = False,
-    ) -> Durable | None:
+    ) -> Durable:
         """Set some settings of a group, all or nothing, or only see whether that could be done."""
         now_ms = self._now_ms()
         with self._state.lock:
             decided = self.fold.alter(group, changes, fresh=fresh)
             if validate_only:
-                return None
+                return AT_ONCE
             durable = self._journal.append(decided, now_ms)
             for change in decided:
                 self.fold.apply(change)

@@ -6,6 +6,7 @@ without waiting in between: the next decision sees it at once, and only answers 
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -24,7 +25,7 @@ from mainstem.broker.topics import (
     TopicSet,
     TopicValue,
 )
-from mainstem.core.errors import UnknownPartition
+from mainstem.core.errors import MainstemError, UnknownPartition
 from mainstem.core.partitioner import Turns
 from mainstem.log.port import Durable, Log, PartitionId, WritableBatch
 
@@ -90,15 +91,34 @@ class State:
         """Write changes of topics down and make them true."""
         durable = self._topic_journal.append(changes, now_ms)
         for change in changes:
+            was = self.topics.find(change.key.name)
             self.topics.apply(change)
             topic = self.topics.find(change.key.name)
             if topic is None:
-                gone = self.opened.pop(change.key.name, None)
-                if gone is not None:
-                    self.gates.pop(gone.topic.id, None)
-            else:
+                self._close(change.key.name)
+                continue
+            try:
                 self._open(topic)
+            except MainstemError:
+                self.put_back(change.key.name, was, now_ms)
+                raise
         return durable
+
+    def put_back(self, name: str, was: Topic | None, now_ms: int) -> None:
+        """Make a topic what it was before a change that could not be carried out, or not kept."""
+        value = None if was is None else TopicSet(was.id, was.settings, was.created_ms)
+        change = TopicChange(TopicKey(name), value)
+        self.topics.apply(change)
+        if was is None:
+            self._close(name)
+        # Without room, or after the log has stopped, the next start finds what was written down.
+        with suppress(MainstemError):
+            self._topic_journal.append([change], now_ms)
+
+    def _close(self, name: str) -> None:
+        gone = self.opened.pop(name, None)
+        if gone is not None:
+            self.gates.pop(gone.topic.id, None)
 
     def change_cursors(self, changes: Sequence[CursorChange], now_ms: int) -> Durable:
         """Write changes of cursors down and make them true."""

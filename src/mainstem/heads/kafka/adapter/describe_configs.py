@@ -1,6 +1,7 @@
 """DescribeConfigs, AlterConfigs and their like: settings of topics, groups and the broker."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from mainstem.broker.group_configs import KNOWN as OF_GROUPS
 from mainstem.core.errors import InvalidSetting, MainstemError
@@ -8,6 +9,7 @@ from mainstem.core.policies import TopicSettings
 from mainstem.heads.kafka.adapter import configs
 from mainstem.heads.kafka.adapter.configs import Type
 from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.messages.configs import (
     AlterConfigsRequest,
@@ -25,6 +27,8 @@ from mainstem.heads.kafka.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable
 
 DESCRIBE_FIRST, DESCRIBE_LAST = 1, 4
 ALTER_FIRST, ALTER_LAST = 0, 2
@@ -125,35 +129,44 @@ def _of_broker(service: Service) -> dict[str, int | str]:
 
 def alter(asked: Asked, request: AlterConfigsRequest, reply: Reply) -> None:
     """Replace all settings of topics or groups: what is not named is by default again."""
-    responses = [
-        _altered(
-            asked.service,
-            (each.resource_type, each.resource_name),
-            [(entry.name, entry.value) for entry in each.configs],
-            fresh=True,
-            validate_only=request.validate_only,
-        )
-        for each in request.resources
-    ]
-    reply(AlterConfigsResponse(responses=responses))
+    parts = Parts[AlteredConfigs](asked.service)
+    for each in request.resources:
+        resource = (each.resource_type, each.resource_name)
+        named = [(entry.name, entry.value) for entry in each.configs]
+        try:
+            durable = _alter(
+                asked.service, resource, named, fresh=True, validate_only=request.validate_only
+            )
+        except MainstemError as error:
+            parts.add(_not_altered(resource, error))
+        else:
+            parts.add_later(durable, _done(resource), partial(_not_altered, resource))
+    parts.then(lambda responses: reply(AlterConfigsResponse(responses=responses)))
 
 
 def alter_some(asked: Asked, request: IncrementalAlterConfigsRequest, reply: Reply) -> None:
     """Change the settings that are named."""
-    responses = []
+    parts = Parts[AlteredConfigs](asked.service)
     for each in request.resources:
         resource = (each.resource_type, each.resource_name)
         try:
-            changes = [_change(asked.service, resource, entry) for entry in each.configs]
-        except MainstemError as error:
-            responses.append(AlteredConfigs(code_of(error), str(error), *resource))
-            continue
-        responses.append(
-            _altered(
-                asked.service, resource, changes, fresh=False, validate_only=request.validate_only
+            named = [_change(asked.service, resource, entry) for entry in each.configs]
+            durable = _alter(
+                asked.service, resource, named, fresh=False, validate_only=request.validate_only
             )
-        )
-    reply(IncrementalAlterConfigsResponse(responses=responses))
+        except MainstemError as error:
+            parts.add(_not_altered(resource, error))
+        else:
+            parts.add_later(durable, _done(resource), partial(_not_altered, resource))
+    parts.then(lambda responses: reply(IncrementalAlterConfigsResponse(responses=responses)))
+
+
+def _done(resource: tuple[int, str]) -> AlteredConfigs:
+    return AlteredConfigs(0, None, *resource)
+
+
+def _not_altered(resource: tuple[int, str], error: MainstemError) -> AlteredConfigs:
+    return AlteredConfigs(code_of(error), str(error), *resource)
 
 
 def _change(
@@ -171,33 +184,27 @@ def _change(
     return entry.name, configs.listed(settings, entry.name, entry.value or "", append=append)
 
 
-def _altered(
+def _alter(
     service: Service,
     resource: tuple[int, str],
     named: Iterable[tuple[str, str | None]],
     *,
     fresh: bool,
     validate_only: bool,
-) -> AlteredConfigs:
+) -> Durable:
+    """Change settings, or only see whether that could be done; return when it is durable."""
     kind, name = resource
-    try:
-        if kind == _GROUP:
-            service.broker.group_configs.alter(
-                name, dict(named), fresh=fresh, validate_only=validate_only
-            )
-            return AlteredConfigs(0, None, kind, name)
-        if kind != _TOPIC:
-            raise InvalidSetting("only settings of topics and groups can be changed while it runs")
-        settings = service.broker.topic(name).settings
-        changes = configs.changes(named)
-        if fresh:
-            changes = _all_defaults() | changes
-        settings.altered(**changes)
-        if not validate_only:
-            service.broker.alter_topic(name, **changes)
-    except MainstemError as error:
-        return AlteredConfigs(code_of(error), str(error), kind, name)
-    return AlteredConfigs(0, None, kind, name)
+    if kind == _GROUP:
+        alter_group = service.broker.group_configs.alter
+        return alter_group(name, dict(named), fresh=fresh, validate_only=validate_only)
+    if kind != _TOPIC:
+        raise InvalidSetting("only settings of topics and groups can be changed while it runs")
+    settings = service.broker.topic(name).settings
+    changes = configs.changes(named)
+    if fresh:
+        changes = _all_defaults() | changes
+    settings.altered(**changes)
+    return AT_ONCE if validate_only else service.broker.alter_topic(name, **changes).durable
 
 
 def _all_defaults() -> dict[str, object]:

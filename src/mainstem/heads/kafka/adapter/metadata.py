@@ -1,9 +1,11 @@
 """Metadata, DescribeCluster: one broker, and the topics it has."""
 
+from mainstem.broker.broker import TopicDone
 from mainstem.broker.topics import Topic
 from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.names import is_internal
 from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of
 from mainstem.heads.kafka.fields import NO_ID
@@ -17,6 +19,7 @@ from mainstem.heads.kafka.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
+from mainstem.log.durable import AT_ONCE
 
 FIRST, LAST = 0, 13
 CLUSTER_FIRST, CLUSTER_LAST = 0, 2
@@ -28,23 +31,25 @@ def answer(asked: Asked, request: MetadataRequest, reply: Reply) -> None:
     """Tell where everything is: here."""
     service = asked.service
     everything = request.topics is None or (asked.header.api_version == 0 and not request.topics)
+    parts = Parts[MetadataTopic](service)
     if everything:
-        topics = [_shown(service, topic) for topic in service.broker.topics()]
-    else:
-        topics = [
-            _by_id(service, each.topic_id, asked.header.api_version)
-            # The Java client sends an empty name beside the id, not a null one.
-            if each.name is None or (not each.name and each.topic_id != NO_ID)
-            else _by_name(service, each.name, request.allow_auto_topic_creation)
-            for each in request.topics or ()
-        ]
+        for topic in service.broker.topics():
+            parts.add(_shown(service, topic))
+    for each in () if everything else request.topics or ():
+        # The Java client sends an empty name beside the id, not a null one.
+        if each.name is None or (not each.name and each.topic_id != NO_ID):
+            parts.add(_by_id(service, each.topic_id, asked.header.api_version))
+        else:
+            _add_by_name(service, each.name, request.allow_auto_topic_creation, parts)
     node = service.settings.node_id
-    reply(
-        MetadataResponse(
-            brokers=(MetadataBroker(node, service.host, service.port),),
-            cluster_id=service.cluster_id,
-            controller_id=node,
-            topics=topics,
+    parts.then(
+        lambda topics: reply(
+            MetadataResponse(
+                brokers=(MetadataBroker(node, service.host, service.port),),
+                cluster_id=service.cluster_id,
+                controller_id=node,
+                topics=topics,
+            )
         )
     )
 
@@ -62,25 +67,29 @@ def cluster(asked: Asked, request: DescribeClusterRequest, reply: Reply) -> None
     )
 
 
-def find_or_create(service: Service, name: str, *, create: bool) -> Topic:
+def find_or_create(service: Service, name: str, *, create: bool) -> TopicDone:
     """Return a topic; one that is only named is created, if the head is set to do so."""
     try:
-        return service.broker.topic(name)
+        return TopicDone(service.broker.topic(name), AT_ONCE)
     except UnknownTopic:
         if not (create and service.settings.auto_create) or is_internal(name):
             raise
     settings = service.defaults.altered(partitions=service.settings.auto_create_partitions)
     try:
-        return service.broker.create_topic(name, settings).topic
+        return service.broker.create_topic(name, settings)
     except TopicExists:
-        return service.broker.topic(name)
+        return TopicDone(service.broker.topic(name), AT_ONCE)
 
 
-def _by_name(service: Service, name: str, create: bool) -> MetadataTopic:
-    try:
-        return _shown(service, find_or_create(service, name, create=create))
-    except MainstemError as error:
+def _add_by_name(service: Service, name: str, create: bool, parts: Parts[MetadataTopic]) -> None:
+    def refused(error: MainstemError) -> MetadataTopic:
         return MetadataTopic(code_of(error), name)
+
+    try:
+        topic, durable = find_or_create(service, name, create=create)
+        parts.add_later(durable, _shown(service, topic), refused)
+    except MainstemError as error:
+        parts.add(refused(error))
 
 
 def _by_id(service: Service, topic_id: bytes, version: int) -> MetadataTopic:

@@ -1,12 +1,13 @@
 """CreateTopics, DeleteTopics, CreatePartitions."""
 
-from collections.abc import Callable
+from functools import partial
 
-from mainstem.core.errors import InvalidSetting, MainstemError, TopicExists, UnknownTopic
+from mainstem.core.errors import InvalidSetting, MainstemError, TopicExists
 from mainstem.core.names import check_topic
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.kafka.adapter import configs
 from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.fields import NO_ID
 from mainstem.heads.kafka.messages.topics import (
@@ -24,46 +25,52 @@ from mainstem.heads.kafka.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable
 
 CREATE_FIRST, CREATE_LAST = 2, 7
 DELETE_FIRST, DELETE_LAST = 1, 6
 GROW_FIRST, GROW_LAST = 0, 3
 
 _DEFAULT_SOURCE, _TOPIC_SOURCE = 5, 1
+_NOTHING_TO_KEEP: Durable = AT_ONCE
 
 
 def create(asked: Asked, request: CreateTopicsRequest, reply: Reply) -> None:
-    """Create topics, each by itself; answered when all are durable."""
-    waiting = _Waiting(asked.service)
-    created = []
+    """Create topics, each by itself; answered when all are durable, or are not."""
+    parts = Parts[CreatedTopic](asked.service)
     for topic in request.topics:
         try:
-            created.append(_create(asked.service, topic, request.validate_only, waiting))
+            _create(asked.service, topic, request.validate_only, parts)
         except MainstemError as error:
-            created.append(CreatedTopic(topic.name, NO_ID, code_of(error), str(error)))
-    waiting.then(lambda: reply(CreateTopicsResponse(topics=created)))
+            parts.add(_not_created(topic.name, error))
+    parts.then(lambda created: reply(CreateTopicsResponse(topics=created)))
+
+
+def _not_created(name: str, error: MainstemError) -> CreatedTopic:
+    return CreatedTopic(name, NO_ID, code_of(error), str(error))
 
 
 def _create(
-    service: Service, topic: CreateTopic, validate_only: bool, waiting: "_Waiting"
-) -> CreatedTopic:
+    service: Service, topic: CreateTopic, validate_only: bool, parts: Parts[CreatedTopic]
+) -> None:
     settings = _settings(service, topic)
+    topic_id, durable = NO_ID, _NOTHING_TO_KEEP
     if validate_only:
         check_topic(topic.name)
         if service.broker.topics(topic.name):
             raise TopicExists(topic.name)
-        topic_id = NO_ID
     else:
         done = service.broker.create_topic(topic.name, settings)
-        waiting.add(done.durable.done, done.durable.then)
-        topic_id = bytes.fromhex(done.topic.id)
+        topic_id, durable = bytes.fromhex(done.topic.id), done.durable
     shown = tuple(
         CreatedConfig(
             each.name, each.value, False, _DEFAULT_SOURCE if each.is_default else _TOPIC_SOURCE
         )
         for each in configs.shown(settings)
     )
-    return CreatedTopic(topic.name, topic_id, 0, None, 0, settings.partitions, 1, shown)
+    created = CreatedTopic(topic.name, topic_id, 0, None, 0, settings.partitions, 1, shown)
+    parts.add_later(durable, created, partial(_not_created, topic.name))
 
 
 def _settings(service: Service, topic: CreateTopic) -> TopicSettings:
@@ -81,77 +88,61 @@ def _settings(service: Service, topic: CreateTopic) -> TopicSettings:
 
 
 def delete(asked: Asked, request: DeleteTopicsRequest, reply: Reply) -> None:
-    """Delete topics, each by itself."""
-    waiting = _Waiting(asked.service)
-    names = [DeleteTopic(name) for name in request.topic_names]
-    deleted = [_delete(asked.service, each, waiting) for each in [*request.topics, *names]]
-    waiting.then(lambda: reply(DeleteTopicsResponse(responses=deleted)))
+    """Delete topics, each by itself; answered when that is durable, or is not."""
+    parts = Parts[DeletedTopic](asked.service)
+    for each in [*request.topics, *(DeleteTopic(name) for name in request.topic_names)]:
+        _delete(asked.service, each, parts)
+    parts.then(lambda deleted: reply(DeleteTopicsResponse(responses=deleted)))
 
 
-def _delete(service: Service, asked: DeleteTopic, waiting: "_Waiting") -> DeletedTopic:
+def _delete(service: Service, asked: DeleteTopic, parts: Parts[DeletedTopic]) -> None:
     name = asked.name
     if name is None:
         topic = service.broker.topic_by_id(asked.topic_id.hex())
         if topic is None:
-            return DeletedTopic(None, asked.topic_id, Code.UNKNOWN_TOPIC_ID)
+            parts.add(DeletedTopic(None, asked.topic_id, Code.UNKNOWN_TOPIC_ID))
+            return
         name = topic.name
+
+    def refused(error: MainstemError) -> DeletedTopic:
+        return DeletedTopic(name, asked.topic_id, code_of(error), str(error))
+
     try:
         durable = service.broker.delete_topic(name)
     except MainstemError as error:
-        return DeletedTopic(name, asked.topic_id, code_of(error), str(error))
-    waiting.add(durable.done, durable.then)
-    return DeletedTopic(name, asked.topic_id)
+        parts.add(refused(error))
+        return
+    parts.add_later(durable, DeletedTopic(name, asked.topic_id), refused)
 
 
 def grow(asked: Asked, request: CreatePartitionsRequest, reply: Reply) -> None:
-    """Let topics have more partitions."""
-    waiting = _Waiting(asked.service)
-    results = [
-        _grow(asked.service, each, request.validate_only, waiting) for each in request.topics
-    ]
-    waiting.then(lambda: reply(CreatePartitionsResponse(results=results)))
+    """Let topics have more partitions; answered when that is durable, or is not."""
+    parts = Parts[CreatedPartitions](asked.service)
+    for each in request.topics:
+        try:
+            _grow(asked.service, each, request.validate_only, parts)
+        except MainstemError as error:
+            parts.add(_not_grown(each.name, error))
+    parts.then(lambda results: reply(CreatePartitionsResponse(results=results)))
+
+
+def _not_grown(name: str, error: MainstemError) -> CreatedPartitions:
+    return CreatedPartitions(name, code_of(error), str(error))
 
 
 def _grow(
-    service: Service, asked: CreatePartitionsTopic, validate_only: bool, waiting: "_Waiting"
-) -> CreatedPartitions:
-    try:
-        now = service.broker.topic(asked.name).settings.partitions
-        if asked.count <= now:
-            message = f"topic {asked.name!r} has {now} partitions; ask for more than that"
-            return CreatedPartitions(asked.name, Code.INVALID_PARTITIONS, message)
-        if not validate_only:
-            done = service.broker.alter_topic(asked.name, partitions=asked.count)
-            waiting.add(done.durable.done, done.durable.then)
-    except UnknownTopic as error:
-        return CreatedPartitions(asked.name, Code.UNKNOWN_TOPIC_OR_PARTITION, str(error))
-    except MainstemError as error:
-        return CreatedPartitions(asked.name, code_of(error), str(error))
-    return CreatedPartitions(asked.name)
-
-
-class _Waiting:
-    """Several changes that an answer waits for; one that fails later has stopped the log."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._left = 1
-        self._call: Callable[[], None] = lambda: None
-
-    def add(
-        self, done: bool, then: Callable[[Callable[[MainstemError | None], None]], None]
-    ) -> None:
-        """Wait for one more."""
-        if not done:
-            self._left += 1
-            then(lambda _: self._service.on_loop(self._one_less))
-
-    def then(self, call: Callable[[], None]) -> None:
-        """Call once all are done."""
-        self._call = call
-        self._one_less()
-
-    def _one_less(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self._call()
+    service: Service,
+    asked: CreatePartitionsTopic,
+    validate_only: bool,
+    parts: Parts[CreatedPartitions],
+) -> None:
+    now = service.broker.topic(asked.name).settings.partitions
+    if asked.count <= now:
+        message = f"topic {asked.name!r} has {now} partitions; ask for more than that"
+        parts.add(CreatedPartitions(asked.name, Code.INVALID_PARTITIONS, message))
+    elif validate_only:
+        parts.add(CreatedPartitions(asked.name))
+    else:
+        durable = service.broker.alter_topic(asked.name, partitions=asked.count).durable
+        grown = CreatedPartitions(asked.name)
+        parts.add_later(durable, grown, partial(_not_grown, asked.name))

@@ -1,0 +1,204 @@
+"""Changes of topics and settings on a disk that fails: what is not durable is not called done."""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.faults.disks import allow, killed, opened, refuse
+from tests.faults.simdisk import SimFiles
+
+from mainstem.broker.broker import Broker
+from mainstem.core.errors import UnknownTopic
+from mainstem.core.policies import TopicSettings
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.adapter.service import Service
+from mainstem.heads.kafka.api import Api
+from mainstem.heads.kafka.codec import decode_response, encode_request
+from mainstem.heads.kafka.fields import Wire
+from mainstem.heads.kafka.head import KafkaConversation
+from mainstem.heads.kafka.messages.configs import (
+    ALTER_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    IncrementalAlter,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterResource,
+)
+from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataTopicName
+from mainstem.heads.kafka.messages.topics import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopic,
+    CreateTopicsRequest,
+    DeleteTopic,
+    DeleteTopicsRequest,
+)
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.heads.shape import Answer, Later
+
+_TOPIC, _GROUP = 2, 32
+
+
+def alter(kind: int, name: str, setting: str, value: str) -> AlterConfigsRequest:
+    return AlterConfigsRequest((AlterConfigsResource(kind, name, (AlterConfig(setting, value),)),))
+
+
+def alter_some(kind: int, name: str, setting: str, value: str) -> IncrementalAlterConfigsRequest:
+    entry = IncrementalAlter(setting, 0, value)
+    return IncrementalAlterConfigsRequest((IncrementalAlterResource(kind, name, (entry,)),))
+
+
+CREATE = CreateTopicsRequest((CreateTopic("new", 1, 1),))
+NAME = MetadataRequest((MetadataTopicName(name="new"),), allow_auto_topic_creation=True)
+CHANGES: list[tuple[Api, int, Wire]] = [
+    (CREATE_TOPICS, 7, CREATE),
+    (METADATA, 12, NAME),
+    (DELETE_TOPICS, 6, DeleteTopicsRequest((DeleteTopic("old"),))),
+    (CREATE_PARTITIONS, 3, CreatePartitionsRequest((CreatePartitionsTopic("old", 5),))),
+    (ALTER_CONFIGS, 2, alter(_TOPIC, "old", "retention.ms", "1000")),
+    (ALTER_CONFIGS, 2, alter(_GROUP, "g", "share.record.lock.duration.ms", "1234")),
+    (INCREMENTAL_ALTER_CONFIGS, 1, alter_some(_TOPIC, "old", "retention.ms", "1000")),
+    (
+        INCREMENTAL_ALTER_CONFIGS,
+        1,
+        alter_some(_GROUP, "g", "share.record.lock.duration.ms", "1234"),
+    ),
+]
+NAMES = ["create", "name", "delete", "grow", "alter", "alter-group", "some", "some-group"]
+every_change = pytest.mark.parametrize(("api", "version", "body"), CHANGES, ids=NAMES)
+
+
+class Place:
+    """A broker with one topic on a simulated disk, whose commits are made by the test."""
+
+    def __init__(self) -> None:
+        self.files = SimFiles()
+        self.log = opened(self.files)
+        self.broker = Broker(self.log, lambda: 0)
+        self.broker.create_topic("old")
+        self.log.committer.commit()
+        settings = TopicSettings(partitions=1)
+        service = Service(self.broker, lambda: 0, KafkaSettings(), settings, "here")
+        self._conversation = KafkaConversation(service, "peer")
+
+    def ask(self, api: Api, version: int, body: Wire) -> Answer | Later:
+        """Send a request."""
+        pieces = encode_request(api.key, version, 1, "me", body)
+        frame = b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | memoryview))
+        return self._conversation.handle(memoryview(bytearray(frame)))
+
+    def fail(self) -> None:
+        """Let the disk fail the next commit."""
+        refuse(self.files, "sync", code=errno.EIO)
+        self.log.committer.commit()
+
+
+async def codes(api: Api, version: int, answer: Answer | Later) -> list[Code]:
+    """Return the error code of each part of an answer."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+    found = answer.answer if isinstance(answer, Later) else answer
+    assert found is not None
+    data = b"".join(bytes(piece) for piece in found if isinstance(piece, bytes | memoryview))
+    body = decode_response(api.key, version, memoryview(data)[4:]).body
+    for name in ("topics", "responses", "results"):
+        if parts := getattr(body, name, None):
+            return [Code(each.error_code) for each in parts]
+    raise AssertionError(body)
+
+
+def in_place(test: Callable[[Place], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test(Place())
+
+    asyncio.run(main())
+
+
+@every_change
+def test_a_change_is_answered_when_it_is_durable(api: Api, version: int, body: Wire) -> None:
+    async def test(place: Place) -> None:
+        answer = place.ask(api, version, body)
+        assert isinstance(answer, Later)
+        assert answer.answer is None
+
+        place.log.committer.commit()
+
+        assert await codes(api, version, answer) == [Code.NONE]
+
+    in_place(test)
+
+
+@every_change
+def test_a_change_whose_commit_fails_is_not_called_done(api: Api, version: int, body: Wire) -> None:
+    async def test(place: Place) -> None:
+        answer = place.ask(api, version, body)
+
+        place.fail()
+
+        assert await codes(api, version, answer) == [Code.KAFKA_STORAGE_ERROR]
+
+    in_place(test)
+
+
+@pytest.mark.parametrize(("api", "version", "body"), CHANGES[:2], ids=NAMES[:2])
+def test_a_topic_whose_creation_failed_is_not_there(api: Api, version: int, body: Wire) -> None:
+    async def test(place: Place) -> None:
+        place.ask(api, version, body)
+        assert [each.name for each in place.broker.topics()] == ["new", "old"]
+
+        place.fail()
+
+        assert [each.name for each in place.broker.topics()] == ["old"]
+        with pytest.raises(UnknownTopic):
+            place.broker.bounds("new", 0)
+        again = place.ask(api, version, body)
+        assert await codes(api, version, again) == [Code.KAFKA_STORAGE_ERROR]
+
+    in_place(test)
+
+
+@pytest.mark.parametrize("topic", ["new", "old"])
+def test_a_disk_that_is_full_in_the_middle_leaves_what_was_there(topic: str) -> None:
+    create = (CREATE_TOPICS, 7, CreateTopicsRequest((CreateTopic("new", 50, 1),)))
+    grow = (CREATE_PARTITIONS, 3, CreatePartitionsRequest((CreatePartitionsTopic("old", 50),)))
+    change = create if topic == "new" else grow
+
+    async def test(place: Place) -> None:
+        was = place.broker.topics()
+        # What is appended first has room, and of the notes about 50 partitions a few.
+        refuse(place.files, "allocate", "wal")
+
+        refused = place.ask(*change)
+
+        assert await codes(*change[:2], refused) == [Code.KAFKA_STORAGE_ERROR]
+        assert place.broker.topics() == was
+        everything = (METADATA, 12, MetadataRequest(None))
+        assert await codes(*everything[:2], place.ask(*everything)) == [Code.NONE]
+        allow(place.files)
+        again = place.ask(*change)
+        place.log.committer.commit()
+        assert await codes(*change[:2], again) == [Code.NONE]
+        assert place.broker.bounds(topic, 49).end == 0
+
+    in_place(test)
+
+
+def test_what_is_there_after_a_restart_can_be_used_or_created_again() -> None:
+    async def test(place: Place) -> None:
+        place.ask(CREATE_TOPICS, 7, CREATE)
+        place.fail()
+
+        broker = Broker(opened(killed(place.files)), lambda: 0)
+
+        # Nobody can know what of a sync that failed has reached the disk.
+        if not broker.topics("new"):
+            broker.create_topic("new")
+        assert broker.bounds("new", 0).end == 0
+
+    in_place(test)
