@@ -41,6 +41,8 @@ class Client:
         self.rng = Random(f"{name} {seed}")
         self.stop = threading.Event()
         self.wrong: list[str] = []
+        self._taken: list[Message] = []
+        """What the poll that is under way has found so far."""
 
     def run(self, live: Callable[["Client"], None]) -> threading.Thread:
         """Live one life after the other until told to stop."""
@@ -89,6 +91,7 @@ class Client:
         """Join the group, and begin wherever its cursors are whenever partitions are assigned."""
 
         def assigned(source: Consumer, places: list[TopicPartition]) -> None:
+            self._let_go()
             self.recorder.moved(self.name, [(each.topic, each.partition) for each in places])
             try:
                 source.assign(source.committed(places, timeout=STEP_S))
@@ -99,19 +102,30 @@ class Client:
                 source.unassign()
 
         def revoked(source: Consumer, places: list[TopicPartition]) -> None:
+            self._let_go()
             source.unassign()
 
         source.subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=revoked)
 
+    def _let_go(self) -> None:
+        """Take down what was read before partitions were shared out anew, and do nothing with it.
+
+        It is not this member's any more: whoever has the partitions now begins at their cursors.
+        """
+        if self._taken:
+            self.recorder.add(self.name, Outcome.OK, _reads(self._taken))
+            self._taken = []
+
     def poll(self, source: Consumer, most: int) -> list[Message]:
         """Return up to so many events."""
-        found: list[Message] = []
-        while len(found) < most and not self.stop.is_set():
-            message = source.poll(0.02 if found else 0.2)
+        self._taken = []
+        while len(self._taken) < most and not self.stop.is_set():
+            message = source.poll(0.02 if self._taken else 0.2)
             if message is None:
                 break
             if message.error() is None:
-                found.append(message)
+                self._taken.append(message)
+        found, self._taken = self._taken, []
         return found
 
 
