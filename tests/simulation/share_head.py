@@ -58,9 +58,11 @@ class Loop:
         """Make a call at a time."""
         return self.call_later(when - self.time(), call)
 
-    def call_soon_threadsafe(self, call: Call) -> None:
+    def call_soon(self, call: Call) -> None:
         """Make a call soon."""
         self.call_later(0, call)
+
+    call_soon_threadsafe = call_soon
 
     def _ring(self, timer: Timer) -> None:
         if not self.is_dead:

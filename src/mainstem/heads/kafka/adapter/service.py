@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -49,6 +50,7 @@ class Service:
         self.host, self.port = "127.0.0.1", 0
         """Where clients are told to connect; known once the head listens."""
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self.fetch_sessions = FetchSessions(
             settings.max_fetch_sessions,
             settings.max_session_partitions,
@@ -121,6 +123,10 @@ class Service:
         self._calls.append(call)
         if not self._woken:
             self._woken = True
+            if threading.get_ident() == self._thread:
+                # Awake as it is: to wake it would cost two calls of the kernel.
+                self._loop.call_soon(self._make_calls)
+                return
             try:
                 self._loop.call_soon_threadsafe(self._make_calls)
             except RuntimeError:
