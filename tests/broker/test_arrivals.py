@@ -218,20 +218,21 @@ def test_producers_take_turns_in_a_partition() -> None:
     assert isinstance(outcomes[6], MainstemError)
 
 
-def test_where_there_is_no_room_is_refused_and_comes_again_without_the_rest() -> None:
+def test_what_finds_no_room_is_refused_and_the_rest_is_not_appended_again() -> None:
     dock = Dock(durability=Durability.DISK)
-    dock.arrive(*[(number, one(0)) for number in range(4)])
-    again = [(number, one(sequence)) for number in range(4) for sequence in (1, 2)]
+    dock.arrive(*[(number, one(0)) for number in range(PARTITIONS)])
+    given = [(number, one(sequence)) for number in range(4) for sequence in (1, 2)]
+    # Known already, and behind what is refused.
+    given.append((4, one(0)))
 
     refuse(dock.files, "grow write", "-2/")
-    outcomes = dock.arrive(*again)
+    outcomes = dock.arrive(*given)
 
-    refused = [OutOfOrderSequence if sequence == 2 else StorageFull for sequence in (1, 2)]
-    assert offsets(outcomes) == [1, 2, 1, 2, *refused, 1, 2]
+    assert offsets(outcomes) == [1, 2, 1, 2, StorageFull, OutOfOrderSequence, 1, 2, 0]
 
     dock.files.before = lambda *_: None
 
-    assert offsets(dock.arrive(*again)) == [1, 2] * 4
+    assert offsets(dock.arrive(*given)) == [1, 2, 1, 2, 1, 2, 1, 2, 0]
     assert dock.log.given == [[2, 2]]
     assert dock.held(2) == [(7, sequence, 1) for sequence in range(3)]
 

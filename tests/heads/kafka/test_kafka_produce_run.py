@@ -29,7 +29,7 @@ from mainstem.heads.shape import Answer, Later
 from mainstem.log.port import Appended, PartitionId, WritableBatch
 
 VERSION = 10
-UNKNOWN_PARTITION, STORAGE_ERROR = 3, 56
+UNKNOWN_PARTITION, OUT_OF_ORDER, STORAGE_ERROR = 3, 45, 56
 BATCH = build([Event(b"value"), Event(b"other")], now_ms=1)
 
 
@@ -51,7 +51,10 @@ class Place:
 
     def ask(self, *partitions: int) -> Answer | Later:
         """Send a request for each partition, all in one read, numbered from 0."""
-        frames = [frame(number, partition) for number, partition in enumerate(partitions)]
+        return self.send(*[frame(number, each) for number, each in enumerate(partitions)])
+
+    def send(self, *frames: bytes) -> Answer | Later:
+        """Send requests in one read."""
         view = memoryview(bytearray(b"".join(frames)))
         found = self.conversation.handle_run(view)
         assert found is not None
@@ -73,8 +76,8 @@ class Place:
         return Counter(each.node for each in self.files.trace[since:] if isinstance(each, Write))
 
 
-def frame(number: int, *partitions: int) -> bytes:
-    parts = tuple(ProducePartition(partition, memoryview(BATCH)) for partition in partitions)
+def frame(number: int, *partitions: int, batch: bytearray = BATCH) -> bytes:
+    parts = tuple(ProducePartition(partition, memoryview(batch)) for partition in partitions)
     body = ProduceRequest(None, -1, 1000, (ProduceTopic(name="t", partition_data=parts),))
     pieces = encode_request(PRODUCE.key, VERSION, number, "me", body)
     return b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | memoryview))
@@ -170,6 +173,40 @@ def test_where_there_is_no_room_is_refused_and_the_rest_is_not() -> None:
         assert [place.broker.bounds("t", each).end for each in (0, 1, 2)] == [6, 2, 4]
 
     asyncio.run(main())
+
+
+def test_requests_of_an_idempotent_producer_are_answered_each_by_what_became_of_it() -> None:
+    async def main() -> None:
+        place = Place(Durability.FSYNC)
+        place.send(*[frame(each, each, batch=idempotent(0)) for each in (0, 1, 2)])
+        place.log.committer.commit()
+        syncs = place.log.committer.syncs
+
+        answer = place.send(
+            frame(0, 2, batch=idempotent(2)),
+            frame(1, 0, batch=idempotent(0)),
+            frame(2, 1, batch=idempotent(9)),
+            frame(3, 0, batch=idempotent(2)),
+            frame(4, 1, batch=idempotent(2)),
+        )
+
+        assert isinstance(answer, Later)
+        place.log.committer.commit()
+        assert decoded(await settled(answer)) == [
+            (0, 2, 0, 4),
+            (1, 0, 0, 2),
+            (2, 1, OUT_OF_ORDER, -1),
+            (3, 0, 0, 4),
+            (4, 1, 0, 4),
+        ]
+        assert place.log.committer.syncs == syncs + 1
+
+    asyncio.run(main())
+
+
+def idempotent(sequence: int) -> bytearray:
+    events = [Event(b"value"), Event(b"other")]
+    return build(events, now_ms=1, producer_id=7, producer_epoch=0, base_sequence=sequence)
 
 
 def test_a_request_for_several_partitions_costs_one_write_for_each() -> None:
