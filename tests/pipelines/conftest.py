@@ -1,5 +1,6 @@
 """One SparkSession for all tests of a run, and a server beside it."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 CONNECTOR = Path(__file__).parents[2] / ".cache" / "spark-kafka"
 """Where .ci/run puts the jars of Spark's own Kafka connector."""
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Little is run often enough here that compiling it well would pay."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -25,6 +24,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+
+
+def java_with(scratch: Path) -> str:
+    """Return options of a Java that has little to do, and does not litter."""
+    return f"-XX:+UseSerialGC -Djava.io.tmpdir={scratch}"
+
+
+@pytest.fixture
+def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have what a test starts leave its temporary files in one place: who is killed leaves them."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    java = f"{os.environ['JDK_JAVA_OPTIONS']} {java_with(scratch)}"
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", java)
+    yield
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +56,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
                 "spark.sql.warehouse.dir": str(scratch / "warehouse"),
                 "spark.sql.shuffle.partitions": "2",
                 "spark.driver.memory": "1g",
-                "spark.driver.extraJavaOptions": QUICK_JAVA,
+                "spark.driver.extraJavaOptions": java_with(scratch),
                 **({"spark.jars": ",".join(map(str, jars))} if jars else {}),
             },
         )

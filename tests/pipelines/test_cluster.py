@@ -14,7 +14,11 @@ from tests.pipelines.elsewhere import (
     write_files,
 )
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.timeout(1500),
+    pytest.mark.usefixtures("own_scratch"),
+]
 
 SMALL = ("--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=512m")
 

@@ -14,7 +14,11 @@ from tests.pipelines.elsewhere import (
     write_files,
 )
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.timeout(1500),
+    pytest.mark.usefixtures("own_scratch"),
+]
 
 
 def test_spark_connect_gives_the_tables_of_local(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,7 +19,12 @@ from tests.serving import serving
 import mainstem
 from mainstem import pipelines as p
 
-pytestmark = [pytest.mark.peers, pytest.mark.minutes, pytest.mark.timeout(7200 if LONG else 3600)]
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.minutes,
+    pytest.mark.timeout(7200 if LONG else 3600),
+    pytest.mark.usefixtures("own_scratch"),
+]
 
 DYING = Path(__file__).with_name("dying.py")
 SINKS = ("sqlite", "delta", "parquet", "topic", "postgres")
@@ -49,10 +54,8 @@ class World(NamedTuple):
     directory: Path
 
     def environment(self, die: str = "nobody:never") -> dict[str, str]:
-        # Java is to be there soon more than to be quick in the end.
-        java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         mine = {"MAINSTEM_AT": self.address, "DATABASE": self.database, "DIE": die}
-        return os.environ | mine | {"JDK_JAVA_OPTIONS": java}
+        return os.environ | mine
 
     def run_until_killed(self, die: str = "nobody:never") -> int:
         """Run up to the end of the topic; return how the process ended."""
