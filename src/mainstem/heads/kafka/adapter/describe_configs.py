@@ -1,7 +1,6 @@
 """DescribeConfigs, AlterConfigs and their like: settings of topics, groups and the broker."""
 
 from collections.abc import Iterable
-from functools import partial
 
 from mainstem.broker.group_configs import KNOWN as OF_GROUPS
 from mainstem.core.errors import InvalidSetting, MainstemError
@@ -132,15 +131,10 @@ def alter(asked: Asked, request: AlterConfigsRequest, reply: Reply) -> None:
     parts = Parts[AlteredConfigs](asked.service)
     for each in request.resources:
         resource = (each.resource_type, each.resource_name)
-        named = [(entry.name, entry.value) for entry in each.configs]
-        try:
-            durable = _alter(
-                asked.service, resource, named, fresh=True, validate_only=request.validate_only
-            )
-        except MainstemError as error:
-            parts.add(_not_altered(resource, error))
-        else:
-            parts.add_later(durable, _done(resource), partial(_not_altered, resource))
+        named = ((entry.name, entry.value) for entry in each.configs)
+        _attempt(
+            parts, asked.service, resource, named, fresh=True, validate_only=request.validate_only
+        )
     parts.then(lambda responses: reply(AlterConfigsResponse(responses=responses)))
 
 
@@ -149,24 +143,28 @@ def alter_some(asked: Asked, request: IncrementalAlterConfigsRequest, reply: Rep
     parts = Parts[AlteredConfigs](asked.service)
     for each in request.resources:
         resource = (each.resource_type, each.resource_name)
-        try:
-            named = [_change(asked.service, resource, entry) for entry in each.configs]
-            durable = _alter(
-                asked.service, resource, named, fresh=False, validate_only=request.validate_only
-            )
-        except MainstemError as error:
-            parts.add(_not_altered(resource, error))
-        else:
-            parts.add_later(durable, _done(resource), partial(_not_altered, resource))
+        named = (_change(asked.service, resource, entry) for entry in each.configs)
+        _attempt(
+            parts, asked.service, resource, named, fresh=False, validate_only=request.validate_only
+        )
     parts.then(lambda responses: reply(IncrementalAlterConfigsResponse(responses=responses)))
 
 
-def _done(resource: tuple[int, str]) -> AlteredConfigs:
-    return AlteredConfigs(0, None, *resource)
-
-
-def _not_altered(resource: tuple[int, str], error: MainstemError) -> AlteredConfigs:
-    return AlteredConfigs(code_of(error), str(error), *resource)
+def _attempt(
+    parts: Parts[AlteredConfigs],
+    service: Service,
+    resource: tuple[int, str],
+    named: Iterable[tuple[str, str | None]],
+    *,
+    fresh: bool,
+    validate_only: bool,
+) -> None:
+    """Change settings of a topic or group, and say how that went."""
+    parts.attempt(
+        lambda: _alter(service, resource, named, fresh=fresh, validate_only=validate_only),
+        AlteredConfigs(0, None, *resource),
+        lambda error: AlteredConfigs(code_of(error), str(error), *resource),
+    )
 
 
 def _change(

@@ -23,6 +23,20 @@ class Parts(Generic[Part]):
         """Take in a part that is known."""
         self._parts.append(part)
 
+    def attempt(
+        self,
+        change: Callable[[], Durable],
+        part: Part,
+        refused: Callable[[MainstemError], Part],
+    ) -> None:
+        """Make a change; take in ``part`` if it can be made and becomes durable."""
+        try:
+            durable = change()
+        except MainstemError as error:
+            self.add(refused(error))
+        else:
+            self.add_later(durable, part, refused)
+
     def add_later(
         self, durable: Durable, part: Part, refused: Callable[[MainstemError], Part]
     ) -> None:

@@ -107,12 +107,8 @@ def _delete(service: Service, asked: DeleteTopic, parts: Parts[DeletedTopic]) ->
     def refused(error: MainstemError) -> DeletedTopic:
         return DeletedTopic(name, asked.topic_id, code_of(error), str(error))
 
-    try:
-        durable = service.broker.delete_topic(name)
-    except MainstemError as error:
-        parts.add(refused(error))
-        return
-    parts.add_later(durable, DeletedTopic(name, asked.topic_id), refused)
+    delete_it = partial(service.broker.delete_topic, name)
+    parts.attempt(delete_it, DeletedTopic(name, asked.topic_id), refused)
 
 
 def grow(asked: Asked, request: CreatePartitionsRequest, reply: Reply) -> None:
