@@ -89,8 +89,8 @@ BROKEN = {
     "unpacking": ("core/compression.py", "if len(data) - position < 3:", "if not data:"),
     "conversations": (
         "heads/kafka/adapter/metadata.py",
-        "except MainstemError as error:\n        return MetadataTopic(",
-        "except TopicExists as error:\n        return MetadataTopic(",
+        "except MainstemError as error:\n        parts.add(refused(error))",
+        "except TopicExists as error:\n        parts.add(refused(error))",
     ),
 }
 """Target → a file, a guard in it, and what stands there when the guard is forgotten."""
