@@ -62,9 +62,11 @@ print(hashlib.sha256(b"\0".join(parts)).hexdigest())') || return 1
     mapfile -t requirements < <(wanted "$tier")
     # By environment, so that it holds for the build of the package itself, too.
     if ! PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
-        .venv/bin/python -m pip install --quiet "${requirements[@]}"; then
+        .venv/bin/python -m pip install --quiet --no-compile "${requirements[@]}"; then
         echo "pip could not install the above; is there a network, or a proxy to name?" >&2
         return 1
     fi
+    # By all cores, where pip would use one; some packages have files that are not for this Python.
+    .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1
     echo "$state" >".venv/.installed-$tier"
 }
