@@ -142,23 +142,38 @@ class Ledger:
         return Allowed(steps, absent, least, most)
 
 
-def check(
-    ledger: Ledger, log: DiskLog, at: int, kill: bool, *, piecewise: bool = False
-) -> list[str]:
+class Seen(NamedTuple):
+    """What a partition looks like to those who open the log."""
+
+    start: int
+    tail: int
+    end: int
+    found: list[Found]
+
+
+def look(log: DiskLog, *, piecewise: bool = False) -> dict[PartitionId, Seen]:
+    """Return what there is in a log; ``piecewise`` reads batch by batch."""
+    max_bytes = 1 if piecewise else 1 << 20
+    return {
+        each: Seen(*log.bounds(each)[:3], read_all(log, each, max_bytes))
+        for each in log._partitions
+    }
+
+
+def check(ledger: Ledger, seen: dict[PartitionId, Seen], at: int, kill: bool) -> list[str]:
     """Return how the log that was found breaks what was promised."""
     wrong: list[str] = []
     ends: dict[PartitionId, int] = {}
     for partition in ledger.steps:
         allowed = ledger.allowed(partition, at, kill)
         name = f"{partition.topic_id[:4]}/{partition.number}"
-        if partition not in log._partitions:
+        if partition not in seen:
             if not allowed.may_be_absent:
                 wrong.append(f"{name} is gone")
             continue
-        start, tail, end, _, _ = log.bounds(partition)
+        start, tail, end, found = seen[partition]
         if tail != end:
             wrong.append(f"{name}: tail {tail} is not the end {end} after opening")
-        found = read_all(log, partition, 1 if piecewise else 1 << 20)
         ends[partition] = end
         problem = _compare(allowed, start, end, found)
         if problem:
