@@ -218,6 +218,17 @@ def test_producers_take_turns_in_a_partition() -> None:
     assert isinstance(outcomes[6], MainstemError)
 
 
+def test_batches_without_a_producer_are_never_taken_for_one_that_came_before() -> None:
+    dock = Dock()
+    plain = build([Event(b"plain")], now_ms=0)
+
+    first = dock.arrive((0, one(0)), (1, bytearray(plain)))
+    second = dock.arrive((0, one(1)), (1, bytearray(plain)))
+
+    assert offsets([*first, *second]) == [0, 0, 1, 1]
+    assert dock.broker.producers.describe("t", 1) == []
+
+
 def test_what_finds_no_room_is_refused_and_the_rest_is_not_appended_again() -> None:
     dock = Dock(durability=Durability.DISK)
     dock.arrive(*[(number, one(0)) for number in range(PARTITIONS)])
