@@ -86,7 +86,7 @@ def worker(address: str, directory: Path) -> Iterator[Worker]:
         settings[f"{kind}.storage.replication.factor"] = "1"
     file = directory / "worker.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, JARS))]
+    java = ["java", "-Xmx256m", "-cp", ":".join(map(str, JARS))]
     main = "org.apache.kafka.connect.cli.ConnectDistributed"
     with (directory / "worker.log").open("ab") as log:
         process = subprocess.Popen([*java, main, str(file)], stdout=log, stderr=log)

@@ -28,7 +28,7 @@ def command(program: str, classes: Path) -> list[str]:
     path = ":".join(map(str, JARS))
     source = str(SOURCES / f"{program}.java")
     subprocess.run(["javac", "-cp", path, "-d", str(classes), source], check=True)
-    return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{path}", program]
+    return ["java", "-Xmx256m", "-cp", f"{classes}:{path}", program]
 
 
 def compiled(program: str, classes: Path, address: str) -> Java:
