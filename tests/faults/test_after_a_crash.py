@@ -314,3 +314,30 @@ def test_a_topic_deleted_while_it_is_compacted_leaves_nothing_behind(files: SimF
 
     assert C not in log._partitions
     assert not [path for path in (*files.names_of, *files.dirs) if C.topic_id in path]
+
+
+def test_events_in_a_segment_named_like_one_that_recovery_removed_survive(
+    log: DiskLog, files: SimFiles
+) -> None:
+    letters = [bytes([each]) * 200 for each in range(97, 107)]
+    for letter in letters:
+        append(log, A0, letter)
+    bases = [each.base for each in log.disk_partitions()[0].segments]
+    left_behind = log.disk_partitions()[0].empty_segment(bases[1], 0, 0).path
+    disk = SimFiles()
+    log = opened(disk)
+    log.ensure(A0, "orders", FSYNC)
+    append(log, A0, letters[0])
+    # Of events that were never acknowledged a power cut may leave the later ones.
+    disk.open(left_behind, create=True).pwrite(batch(b"left behind"), 0)
+    second_disk = killed(disk)
+    second = opened(second_disk)
+    assert any("left behind" in each or "missing" in each for each in second.recovery.findings)
+
+    for letter in letters[1:]:
+        append(second, A0, letter)
+
+    second.upkeep.checkpoint()
+    append(second, A0, b"last")
+
+    assert values(opened(killed(second_disk)), A0) == [*letters, b"last"]

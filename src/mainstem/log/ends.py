@@ -164,8 +164,7 @@ class End:
                     self._outdated.append(segment)
             partition.reveal(partition.end)
             for segment in (*self._outdated, *partition.drop_before(partition.start)):
-                self._files.remove(segment.path)
-                self._files.remove(segment.index_path)
+                segment.remove(self._files)
             for segment in partition.segments:
                 if segment.created and segment not in self._missing:
                     segment.save_index(sync=sync)

@@ -16,7 +16,7 @@ from mainstem.core.batch import CHECKED_FROM, HEADER_SIZE, BatchHeader, read_hea
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.core.records import events
-from mainstem.log.files import OpenFile
+from mainstem.log.files import Files, OpenFile
 from mainstem.log.handles import Handles
 from mainstem.log.index import BLOCK_BYTES, COVERED, ENTRY_SIZE, Index, OpenBlock
 from mainstem.log.port import Slice, TimedOffset, WritableBatch
@@ -138,6 +138,12 @@ class Segment:
         if self.created:
             self.file.truncate(self.size)
             self.file.sync()
+
+    def remove(self, files: Files) -> None:
+        """Delete its files, of which the next segment may have the names."""
+        for path in (self.path, self.index_path):
+            self._handles.drop(path)
+            files.remove(path)
 
     def reserve(self, length: int) -> None:
         """Make sure of the space for a batch that is written later."""
