@@ -13,6 +13,7 @@ from tests.faults.trials import (
     Trial,
     crash_after_two_checkpoints,
     crash_again,
+    crash_and_go_on,
     crash_everywhere,
 )
 from tests.long import LONG, seeds
@@ -89,6 +90,18 @@ def test_every_promise_survives_a_second_crash_in_or_after_recovery(
     trial = crash_again(life, Random(seed), share=0.02 if LONG else 0.008, deeds=4)
 
     _verdict(trial, 500, record_property)
+
+
+@pytest.mark.parametrize("seed", seeds(50_000, 4, 400))
+def test_every_promise_survives_a_second_crash_after_much_was_appended(
+    seed: int, record_property: Record
+) -> None:
+    life = born(seed)
+    life.live(deeds=20, often="append_large")
+
+    trial = crash_and_go_on(life, Random(seed), share=0.05)
+
+    _verdict(trial, 100, record_property)
 
 
 @pytest.mark.parametrize("seed", seeds(40_000, 2, 200))

@@ -15,6 +15,7 @@ from tests.faults.trials import (
     SYNCS_OF_A_CHECKPOINT,
     crash_after_two_checkpoints,
     crash_again,
+    crash_and_go_on,
     crash_everywhere,
 )
 
@@ -133,3 +134,17 @@ def test_counting_reserved_space_as_durable_is_found_out(monkeypatch: pytest.Mon
     ]
 
     assert any(trial.failures for trial in trials)
+
+
+def test_holding_on_to_files_that_recovery_removed_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def held(self: Segment, files: Files) -> None:
+        files.remove(self.path)
+        files.remove(self.index_path)
+
+    monkeypatch.setattr(Segment, "remove", held)
+    life = born(50_000)
+    life.live(deeds=20, often="append_large")
+
+    assert crash_and_go_on(life, Random(50_000), share=0.05).failures

@@ -168,6 +168,30 @@ def crash_again(life: Life, rng: Random, *, share: float, deeds: int) -> Trial:
     return trial
 
 
+def crash_and_go_on(life: Life, rng: Random, *, share: float) -> Trial:
+    """Recover from some crashes, append much, make a checkpoint, and crash.
+
+    Segments get the names of others that the first crash left behind and recovery removed.
+    """
+    trial = Trial()
+    for first in crashes(blank(), life.files.trace, rng, mixtures=1):
+        if rng.random() >= share or first.kill:
+            continue
+        files = SimFiles(first.image)
+        second = Life(files, Random(rng.random()))
+        for partition in second.known:
+            for _ in range(4):
+                second.append(partition, size=700)
+        second.commit()
+        second.checkpoint()
+        for again in crashes(first.image, files.trace, rng, first=second.at, mixtures=1):
+            what = f"{first.what} at {first.at}, then "
+            trial.judge(again, second.ledger, again.at, again.kill, what)
+        if trial.over:
+            break
+    return trial
+
+
 def _disk_of(crash: Crash, life: Life) -> tuple[Image, list[Operation]]:
     """Return what is durable after a crash, and what is in the page cache on top of it."""
     if crash.kill:
