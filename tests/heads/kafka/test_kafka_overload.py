@@ -142,7 +142,8 @@ def test_a_producer_that_is_held_keeps_pace_with_its_consumer(
 
     assert sender.flush(PATIENCE_S) == 0
     assert failed == []
-    assert found == list(range(10 * LIMIT))
+    # Of what is refused in the end, librdkafka keeps the order only if it is idempotent.
+    assert (found if idempotent else sorted(found)) == list(range(10 * LIMIT))
     source.close()
 
 
