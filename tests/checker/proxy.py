@@ -62,6 +62,10 @@ class Proxy:
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             self._abort()
             await asyncio.wait(others, timeout=0.1)
+        # A connection that came as the loop ends would be left to the garbage collector.
+        self._abort()
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
