@@ -28,6 +28,7 @@ def test_a_topic_is_created_with_its_settings(run: Run) -> None:
         "orders",
         *("--partitions", "4", "--durability", "disk", "--retention", "7d"),
         *("--segment-bytes", "64MiB", "--set", "tombstone=1h", "--compact"),
+        *("--compact-share", "0.2", "--compact-within", "1m"),
     )
 
     assert created.code == 0
@@ -42,6 +43,9 @@ def test_a_topic_is_created_with_its_settings(run: Run) -> None:
         "retention_bytes": None,
         "compact": True,
         "tombstone_ms": 3_600_000,
+        "compact_share": 0.2,
+        "compact_after_ms": 0,
+        "compact_within_ms": 60_000,
         "segment_bytes": 64 << 20,
         "segment_ms": None,
         "max_batch_bytes": 1_048_588,

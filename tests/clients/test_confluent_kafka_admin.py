@@ -171,6 +171,26 @@ def test_a_client_that_wants_security_is_told_that_there_is_none(kafka: str, sec
     assert errors[0].code() in (KafkaError._TRANSPORT, KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 
+@pytest.mark.shows("administration", "settings of Kafka's files, kept for its tools")
+def test_a_setting_of_files_is_kept_and_shown_and_can_be_taken_back(admin: AdminClient) -> None:
+    name, setting, other = "kept", "file.delete.delay.ms", "segment.jitter.ms"
+    admin.create_topics([NewTopic(name, 1, 1, config={setting: "1"})])[name].result(PATIENCE_S)
+
+    def after(value: str | None, operation: AlterConfigOpType) -> dict[str, tuple[str, bool]]:
+        entry = ConfigEntry(setting, value, incremental_operation=operation)
+        more = ConfigEntry(other, "7", incremental_operation=AlterConfigOpType.SET)
+        changed = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry, more])
+        admin.incremental_alter_configs([changed])[changed].result(PATIENCE_S)
+        (entries,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
+        shown = entries.result(PATIENCE_S)
+        return {each: (shown[each].value, shown[each].is_default) for each in (setting, other)}
+
+    assert after("12345", AlterConfigOpType.SET) == {setting: ("12345", False), other: ("7", False)}
+    assert after(None, AlterConfigOpType.DELETE) == {setting: ("60000", True), other: ("7", False)}
+    with pytest.raises(KafkaException, match="not a number"):
+        after("soon", AlterConfigOpType.SET)
+
+
 @pytest.mark.shows("administration", "time of append, compression by topic, both cleanups")
 def test_a_topic_may_say_when_and_how_events_are_stored(kafka: str, admin: AdminClient) -> None:
     name = "stored-otherwise"

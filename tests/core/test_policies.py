@@ -43,6 +43,12 @@ def test_a_compacted_topic_is_checked_deeply_unless_it_says_otherwise() -> None:
         ({"max_backlog": 0, "overload": "backpressure"}, "max_backlog must be at least 1"),
         ({"retention_ms": 0}, "retention_ms must be at least 1"),
         ({"max_batch_bytes": 10}, "max_batch_bytes must be at least 1024"),
+        ({"compact_share": 1.5}, "compact_share must be from 0 to 1, not 1.5"),
+        ({"compact_share": "nan"}, "compact_share must be from 0 to 1, not nan"),
+        ({"compact_within_ms": 0}, "compact_within_ms must be at least 1"),
+        ({"compact_within_ms": 5, "compact_after_ms": 6}, "must not be below compact_after_ms"),
+        ({"compact_within_ms": 5, "durability": "memory"}, "a topic in memory has none"),
+        ({"kept": {"flush.ms": "1"}}, "kept has 'flush.ms', not file.delete.delay.ms"),
         (
             {"compact": True, "overload": "drop=oldest", "max_backlog": 5},
             "a compacted topic cannot drop=oldest",

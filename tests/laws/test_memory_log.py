@@ -145,17 +145,30 @@ def test_compaction_forgets_old_deletions_and_keeps_young_ones() -> None:
     assert [offset for offset, _ in all_events(log, FIRST)] == [3, 4]
 
 
+def test_compaction_leaves_events_alone_until_they_are_old_enough() -> None:
+    log = MemoryLog()
+    open_partitions(log, FIRST, settings=compacted.altered(compact_after_ms=500))
+
+    for time in range(0, 2_000, 100):
+        log.append([(FIRST, keyed((b"key", b"x" * 100), time=time))])
+
+    left = [offset for offset, _ in all_events(log, FIRST)]
+    assert left[-5:] == [15, 16, 17, 18, 19]
+    assert len(left) < 20
+
+
+@pytest.mark.parametrize("after_ms", [0, 300])
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 300)), min_size=1, max_size=120))
 def test_compaction_never_loses_the_latest_value_of_a_key(
-    writes: list[tuple[int, int]],
+    after_ms: int, writes: list[tuple[int, int]]
 ) -> None:
     log = MemoryLog()
-    open_partitions(log, FIRST, settings=compacted)
+    open_partitions(log, FIRST, settings=compacted.altered(compact_after_ms=after_ms))
     latest: dict[bytes, int] = {}
 
     for offset, (number, size) in enumerate(writes):
         key = b"key-%d" % number
-        log.append([(FIRST, keyed((key, b"x" * size)))])
+        log.append([(FIRST, keyed((key, b"x" * size), time=offset * 50))])
         latest[key] = offset
 
     left = [offset for offset, _ in all_events(log, FIRST)]

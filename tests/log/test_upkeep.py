@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.log.directory import ORDERS, PAYMENTS, SMALL, Clock, append, fill, open_log, stored
 
-from mainstem.core.batch import batches
+from mainstem.core.batch import batches, read_header
 from mainstem.core.errors import OffsetOutOfRange, UnknownPartition
 from mainstem.core.event import Event
 from mainstem.core.policies import Durability, TopicSettings
@@ -78,16 +78,19 @@ def keyed(log: DiskLog, rounds: int, keys: int) -> None:
         append(log, ORDERS, Event(b"%d" % number * 20, key=key, timestamp_ms=number))
 
 
-def latest(log: DiskLog) -> dict[bytes | None, tuple[int, bytes | None]]:
-    found: dict[bytes | None, tuple[int, bytes | None]] = {}
+def everything(log: DiskLog) -> list[Event]:
+    found: list[Event] = []
     offset, tail = log.bounds(ORDERS)[:2]
     while offset < tail:
         data = log.read(ORDERS, offset, 500).tobytes()
         for batch in batches(data):
-            for event in events(batch):
-                found[event.key] = (event.offset, event.value)
-                offset = event.offset + 1
+            found += events(batch)
+            offset = read_header(batch).last_offset + 1
     return found
+
+
+def latest(log: DiskLog) -> dict[bytes | None, tuple[int, bytes | None]]:
+    return {event.key: (event.offset, event.value) for event in everything(log)}
 
 
 def test_compaction_keeps_the_latest_of_each_key_at_its_offset(tmp_path: Path) -> None:
@@ -104,6 +107,49 @@ def test_compaction_keeps_the_latest_of_each_key_at_its_offset(tmp_path: Path) -
     log.close()
     log = open_log(tmp_path)
     assert latest(log) == before
+    log.close()
+
+
+def test_compaction_leaves_events_alone_until_they_are_old_enough(tmp_path: Path) -> None:
+    clock = Clock(now_ms=1_100)
+    log = open_log(tmp_path, clock)
+    log.ensure(
+        ORDERS, "orders", TopicSettings(compact=True, segment_bytes=2048, compact_after_ms=1_000)
+    )
+    keyed(log, 200, 9)
+    size = log.bounds(ORDERS).size_bytes
+
+    log.upkeep.tick()
+    young = [event.offset for event in everything(log) if (event.offset or 0) >= 101]
+    old = log.bounds(ORDERS).size_bytes
+    clock.now_ms += 100
+    log.upkeep.tick()
+
+    assert young == list(range(101, 200))
+    assert log.bounds(ORDERS).size_bytes < old < size
+    log.close()
+
+
+def test_compaction_waits_for_its_share_or_for_an_age(tmp_path: Path) -> None:
+    clock = Clock()
+    log = open_log(tmp_path, clock)
+    settings = TopicSettings(compact=True, segment_bytes=2048, compact_share=1.0)
+    log.ensure(ORDERS, "orders", settings)
+    keyed(log, 200, 200)
+    log.upkeep.tick()
+    keyed(log, 200, 9)
+    size = log.bounds(ORDERS).size_bytes
+
+    log.upkeep.tick()
+    without_an_age = log.bounds(ORDERS).size_bytes
+    log.ensure(ORDERS, "orders", settings.altered(compact_within_ms=1_000))
+    log.upkeep.tick()
+    before_the_age = log.bounds(ORDERS).size_bytes
+    clock.now_ms += 1_000
+    log.upkeep.tick()
+
+    assert without_an_age == before_the_age == size
+    assert len(everything(log)) == 200
     log.close()
 
 

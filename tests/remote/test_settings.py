@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.policies import (
+    KEPT,
     Compression,
     Durability,
     Overload,
@@ -29,6 +30,10 @@ settings = st.builds(
     compact=st.booleans(),
     segment_bytes=st.integers(1024, 2**30),
     segment_ms=limits,
+    compact_share=st.floats(0, 1),
+    compact_after_ms=st.integers(0, 2**40),
+    compact_within_ms=limits,
+    kept=st.dictionaries(st.sampled_from(sorted(KEPT)), st.just("12345")),
     max_batch_bytes=st.integers(1024, 2**30),
     timestamps=st.sampled_from(Timestamps),
     compression=st.sampled_from(Compression),

@@ -17,7 +17,10 @@ from mainstem.core.policies import TopicSettings
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
-FIELDS = {field.name: field for field in msgspec.structs.fields(TopicSettings)}
+FIELDS = {
+    field.name: field for field in msgspec.structs.fields(TopicSettings) if field.name != "kept"
+}
+"""All but what is kept for Kafka's tools, which they set themselves."""
 
 
 def _docstrings() -> dict[str, str]:
@@ -56,16 +59,31 @@ def read(name: str, text: str, *, bare_ms: bool = False) -> object:
         return parse_ms(text, bare=bare_ms)
     if name.endswith("_bytes"):
         return parse_bytes(text)
-    if _plain(FIELDS[name].type) is int:
-        if not text.replace("_", "").removeprefix("-").isdecimal():
-            raise ValueError(f"{text!r} is not a whole number")
-        return int(text)
-    if _plain(FIELDS[name].type) is bool:
-        words = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
-        if text.lower() not in words:
-            raise ValueError(f"{text!r} is neither yes nor no")
-        return words[text.lower()]
-    return text
+    kind = _plain(FIELDS[name].type)
+    return _READERS[kind](text) if kind in _READERS else text
+
+
+def _whole(text: str) -> int:
+    if not text.replace("_", "").removeprefix("-").isdecimal():
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number such as 0.5") from None
+
+
+def _yes(text: str) -> bool:
+    words = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+    if text.lower() not in words:
+        raise ValueError(f"{text!r} is neither yes nor no")
+    return words[text.lower()]
+
+
+_READERS: dict[object, Callable[[str], object]] = {int: _whole, float: _share, bool: _yes}
 
 
 def _words(kind: type[StrEnum]) -> list[str]:

@@ -193,6 +193,7 @@ def _extent(info: TopicInfo) -> str:
 def _print_topic(info: TopicInfo, form: Format | None) -> None:
     partitions = [msgspec.to_builtins(each) for each in info.partitions]
     settings = {name: getattr(info.settings, name) for name in FIELDS}
+    kept = info.settings.kept
     if chosen(form) != "table":
         print_json(
             {
@@ -200,7 +201,7 @@ def _print_topic(info: TopicInfo, form: Format | None) -> None:
                 "id": info.id,
                 "events": info.events,
                 "size_bytes": info.size_bytes,
-                "settings": settings,
+                "settings": settings | ({"kept": kept} if kept else {}),
                 "partitions": partitions,
                 "counters": info.counters,
             }
@@ -211,6 +212,8 @@ def _print_topic(info: TopicInfo, form: Format | None) -> None:
     for name, value in settings.items():
         changed = "" if value == FIELDS[name].default else "  (set)"
         click.echo(f"  {short(name).ljust(width)}  {cell(name, value)}{changed}")
+    for name, text in kept.items():
+        click.echo(f"  {name.ljust(width)}  {text}  (kept for Kafka's tools; changes nothing)")
     # What overload did, since the log was opened.
     for name, count in info.counters.items():
         if count:

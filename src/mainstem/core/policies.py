@@ -59,6 +59,16 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+KEPT = {
+    "file.delete.delay.ms": "60000",
+    "index.interval.bytes": "4096",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+}
+"""Settings of Kafka's, with its defaults, about how it manages its files: they promise nothing to
+those who publish and subscribe, so a topic keeps them for tools that set them, and that is all."""
+
+
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The settings of a topic, every one with its default."""
 
@@ -82,6 +92,12 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Whether segments are deleted by retention_ms and retention_bytes."""
     tombstone_ms: int = 86_400_000
     """How long compaction keeps an event without value (a deletion) after it was written."""
+    compact_share: float = 0.5
+    """Compaction begins when this share of the closed segments is new to it."""
+    compact_after_ms: int = 0
+    """Compaction leaves events alone until they are this old."""
+    compact_within_ms: int | None = None
+    """Compaction reaches an event at this age, however small the share is; none: at no age."""
     segment_bytes: int = 128 * 1024 * 1024
     """A segment is closed, and a new one begun, at this size."""
     segment_ms: int | None = None
@@ -94,11 +110,19 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Which time an event is given: created (by its producer) or appended."""
     compression: Compression = Compression.PRODUCER
     """How batches are stored: producer (as they come), none, gzip, snappy, lz4 or zstd."""
+    kept: dict[str, str] = {}
+    """Settings of Kafka's that change nothing here, kept for the tools that set them."""
 
     @property
     def deep(self) -> bool:
         """Whether the records inside a batch are checked before it is appended."""
         return (self.validate or (Validate.DEEP if self.compact else Validate.HEADER)) == "deep"
+
+    @property
+    def close_ms(self) -> int | None:
+        """The age at which a segment is closed, None if at none."""
+        ages = (self.segment_ms, self.compact_within_ms if self.compact else None)
+        return min((age for age in ages if age is not None), default=None)
 
     @property
     def expire_ms(self) -> int | None:
@@ -151,6 +175,25 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             )
         if self.compact and self.overload is Overload.DROP_OLDEST:
             raise InvalidSetting("a compacted topic cannot drop=oldest: its state would be lost")
+        if unknown := self.kept.keys() - KEPT.keys():
+            raise InvalidSetting(f"kept has {sorted(unknown)[0]!r:.100}, not {', '.join(KEPT)}")
+        self._check_compaction()
+
+    def _check_compaction(self) -> None:
+        if not 0 <= self.compact_share <= 1:
+            raise InvalidSetting(f"compact_share must be from 0 to 1, not {self.compact_share}")
+        within = self.compact_within_ms
+        if within is not None and within < self.compact_after_ms:
+            raise InvalidSetting(
+                f"compact_within_ms ({within}) must not be below compact_after_ms "
+                f"({self.compact_after_ms})"
+            )
+        if self.durability is Durability.MEMORY and (
+            within is not None or self.compact_share != 0.5
+        ):
+            raise InvalidSetting(
+                "compact_share and compact_within_ms are about segments; a topic in memory has none"
+            )
 
 
 _LEAST = {
@@ -160,6 +203,8 @@ _LEAST = {
     "retention_ms": 1,
     "retention_bytes": 1,
     "tombstone_ms": 0,
+    "compact_after_ms": 0,
+    "compact_within_ms": 1,
     "segment_bytes": 1024,
     "segment_ms": 1,
     "max_batch_bytes": 1024,

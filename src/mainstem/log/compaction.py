@@ -10,8 +10,10 @@ log does not know which of them were aborted.
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from itertools import takewhile
 
 from mainstem.core.batch import read_header
+from mainstem.core.policies import TopicSettings
 from mainstem.core.records import keys, retain
 from mainstem.log.files import Files
 from mainstem.log.partition import DiskPartition
@@ -19,15 +21,25 @@ from mainstem.log.rewriting import write_segment
 from mainstem.log.segment import Segment
 
 MAX_KEYS = 1_000_000
-DIRTY_SHARE = 0.5
 _DIGEST = 16
 
 
-def worth_compacting(sealed: Sequence[Segment]) -> bool:
-    """Tell whether half of what is sealed has not been compacted yet."""
+def old_enough(sealed: Sequence[Segment], settings: TopicSettings, now_ms: int) -> list[Segment]:
+    """Return those first segments that hold nothing too young to be compacted."""
+    if not settings.compact_after_ms:
+        return list(sealed)
+    before = now_ms - settings.compact_after_ms
+    return list(takewhile(lambda segment: segment.newest_ms <= before, sealed))
+
+
+def worth_compacting(sealed: Sequence[Segment], settings: TopicSettings, now_ms: int) -> bool:
+    """Tell whether enough of what is sealed has not been compacted yet, or some for too long."""
     total = sum(segment.size for segment in sealed)
-    dirty = sum(segment.size for segment in sealed if segment.dense)
-    return dirty > 0 and dirty >= total * DIRTY_SHARE
+    dense = [segment for segment in sealed if segment.dense]
+    dirty = sum(segment.size for segment in dense)
+    within = settings.compact_within_ms
+    overdue = within is not None and any(now_ms - each.created_ms >= within for each in dense)
+    return dirty > 0 and (overdue or dirty >= total * settings.compact_share)
 
 
 def compact(

@@ -173,12 +173,16 @@ class MemoryPartition:
     def _compact(self) -> None:
         """Keep the latest event of each key; the newest batch stays, as readers wait behind it."""
         visible = bisect_left(self._bases, self.tail, self._first)
+        if self.settings.compact_after_ms:
+            young = self._peaks[-1] - self.settings.compact_after_ms
+            visible = bisect_right(self._peaks, young, self._first, visible)
         latest: dict[bytes, int] = {}
         for batch in self._batches[self._first : visible]:
             latest.update((key, at) for at, key, _, _ in keys(batch) if key is not None)
         forget_before = self._peaks[-1] - self.settings.tombstone_ms
-        older = self._batches[self._first : visible - 1]
-        newer = self._batches[visible - 1 :]
+        newest = max(visible - 1, self._first)
+        older = self._batches[self._first : newest]
+        newer = self._batches[newest:]
         compacted = (_latest(batch, latest, forget_before) for batch in older)
         self._hold([batch for batch in compacted if batch is not None] + newer)
         self._compact_over = max(self.settings.segment_bytes, 2 * self.size_bytes)

@@ -21,7 +21,7 @@ from mainstem.core.errors import MainstemError
 from mainstem.core.policies import TopicSettings
 from mainstem.log import manifest, wal
 from mainstem.log.commits import Committer
-from mainstem.log.compaction import compact, worth_compacting
+from mainstem.log.compaction import compact, old_enough, worth_compacting
 from mainstem.log.files import Files, refusal
 from mainstem.log.handles import Handles
 from mainstem.log.memory import MemoryPartition
@@ -156,7 +156,7 @@ class Upkeep:
                 with self._lock:
                     partition.expire(now_ms)
             return
-        if settings.segment_ms or settings.expire_ms or settings.expire_bytes:
+        if settings.close_ms or settings.expire_ms or settings.expire_bytes:
             self._retain(partition, now_ms)
         if settings.compact:
             self._compact(partition, now_ms)
@@ -382,9 +382,8 @@ class Upkeep:
             if self._partitions.get(partition.id) is not partition or not partition.segments:
                 return
             active = partition.segments[-1]
-            aged = settings.segment_ms is not None and (
-                now_ms - active.created_ms >= settings.segment_ms
-            )
+            limit = settings.close_ms
+            aged = limit is not None and now_ms - active.created_ms >= limit
             # A segment that is still written to goes like the others once all of it is too old.
             if active.size and (aged or _too_old(active, settings, now_ms)):
                 partition.roll(now_ms)
@@ -400,7 +399,8 @@ class Upkeep:
             sealed = [
                 each for each in partition.segments[:-1] if each.next_offset <= partition.tail
             ]
-            if not worth_compacting(sealed):
+            sealed = old_enough(sealed, partition.settings, now_ms)
+            if not worth_compacting(sealed, partition.settings, now_ms):
                 return
             generation = partition.generation = partition.generation + 1
         added: list[Segment] = []

@@ -7,8 +7,11 @@
 | segment_bytes, segment_ms | segment.bytes, segment.ms |
 | max_batch_bytes | max.message.bytes |
 | tombstone_ms | delete.retention.ms |
+| compact_share | min.cleanable.dirty.ratio |
+| compact_after_ms, compact_within_ms | min.compaction.lag.ms, max.compaction.lag.ms |
 | timestamps | message.timestamp.type |
 | compression | compression.type |
+| kept | the names in it |
 | the rest | mainstem.*, which only our server knows |
 """
 
@@ -18,7 +21,7 @@ from collections.abc import Mapping
 import msgspec
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.core.policies import Durability, TopicSettings
+from mainstem.core.policies import KEPT, Durability, TopicSettings
 
 OWN_PREFIX = "mainstem."
 _NEVER = 2**63 - 1
@@ -33,6 +36,9 @@ _NAMES = {
     "segment_ms": "segment.ms",
     "max_batch_bytes": "max.message.bytes",
     "tombstone_ms": "delete.retention.ms",
+    "compact_share": "min.cleanable.dirty.ratio",
+    "compact_after_ms": "min.compaction.lag.ms",
+    "compact_within_ms": "max.compaction.lag.ms",
     "expire": "cleanup.policy",
     "timestamps": "message.timestamp.type",
     "compression": "compression.type",
@@ -43,7 +49,12 @@ _THEIRS = {
 }
 _OURS = {name: {b: a for a, b in words.items()} for name, words in _THEIRS.items()}
 _RETENTION = {"retention_ms", "retention_bytes"}
-_NONE = {"retention_ms": "-1", "retention_bytes": "-1", "segment_ms": str(_NEVER)}
+_NONE = {
+    "retention_ms": "-1",
+    "retention_bytes": "-1",
+    "segment_ms": str(_NEVER),
+    "compact_within_ms": str(_NEVER),
+}
 
 
 def to_kafka(settings: TopicSettings, names: Mapping[str, object]) -> dict[str, str]:
@@ -51,8 +62,10 @@ def to_kafka(settings: TopicSettings, names: Mapping[str, object]) -> dict[str, 
     written = {
         _NAMES.get(name, OWN_PREFIX + name): _written(name, settings)
         for name in names
-        if name != "partitions"
+        if name not in ("partitions", "kept")
     }
+    if "kept" in names:
+        written |= settings.kept
     if settings.compact and not _RETENTION.isdisjoint(names):
         # Unless the policy says so too, Kafka does not delete what a compacted topic holds.
         written["cleanup.policy"] = _written("compact", settings)
@@ -65,6 +78,9 @@ def from_kafka(entries: Mapping[str, str | None], partitions: int) -> TopicSetti
     if not any(name.startswith(OWN_PREFIX) for name in entries):
         # Kafka acknowledges what is in memory of all copies and leaves syncing to the system.
         found["durability"] = Durability.DISK
+    kept = {name: entries[name] for name in KEPT if entries.get(name) not in (None, KEPT[name])}
+    if kept:
+        found["kept"] = kept
     for name in TopicSettings.__struct_fields__:
         text = entries.get(_NAMES.get(name, OWN_PREFIX + name))
         if name != "partitions" and text is not None and (value := _read(name, text)) is not None:

@@ -7,9 +7,12 @@
 | segment.bytes, segment.ms | segment_bytes, segment_ms |
 | max.message.bytes | max_batch_bytes |
 | delete.retention.ms | tombstone_ms |
+| min.cleanable.dirty.ratio | compact_share |
+| min.compaction.lag.ms, max.compaction.lag.ms | compact_after_ms, compact_within_ms |
 | message.timestamp.type (CreateTime, LogAppendTime) | timestamps |
 | compression.type (uncompressed for none) | compression |
 | mainstem.* | the setting of that name |
+| file.delete.delay.ms and the like | kept: how Kafka manages its files promises nothing to users |
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +20,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.core.policies import TopicSettings
+from mainstem.core.policies import KEPT, TopicSettings
 
 PREFIX = "mainstem."
 _NEVER = 2**63 - 1
@@ -29,7 +32,18 @@ class Type(IntEnum):
     TEXT = 2
     INT = 3
     LONG = 5
+    DOUBLE = 6
     LIST = 7
+
+
+class Source(IntEnum):
+    """Where the value of a setting comes from."""
+
+    TOPIC = 1
+    CLUSTER = 3
+    BROKER = 4
+    DEFAULT = 5
+    GROUP = 8
 
 
 class Shown(NamedTuple):
@@ -37,7 +51,7 @@ class Shown(NamedTuple):
 
     name: str
     value: str
-    is_default: bool
+    source: Source
     type: Type
 
 
@@ -57,13 +71,20 @@ def _number(ours: str, kind: Type = Type.INT) -> _Named:
     return _Named(kind, (ours,), lambda text: {ours: int(text)}, show)
 
 
-def _limit(ours: str) -> _Named:
+def _share(ours: str) -> _Named:
+    def show(settings: TopicSettings) -> str:
+        return str(getattr(settings, ours))
+
+    return _Named(Type.DOUBLE, (ours,), lambda text: {ours: float(text)}, show)
+
+
+def _limit(ours: str, none: int = -1) -> _Named:
     def parse(text: str) -> Mapping[str, object]:
         return {ours: None if int(text) in (-1, _NEVER) else int(text)}
 
     def show(settings: TopicSettings) -> str:
         value = getattr(settings, ours)
-        return "-1" if value is None else str(value)
+        return str(none) if value is None else str(value)
 
     return _Named(Type.LONG, (ours,), parse, show)
 
@@ -99,6 +120,9 @@ _NAMES = {
     "segment.ms": _limit("segment_ms"),
     "max.message.bytes": _number("max_batch_bytes"),
     "delete.retention.ms": _number("tombstone_ms", Type.LONG),
+    "min.cleanable.dirty.ratio": _share("compact_share"),
+    "min.compaction.lag.ms": _number("compact_after_ms", Type.LONG),
+    "max.compaction.lag.ms": _limit("compact_within_ms", _NEVER),
     "message.timestamp.type": _choice(
         "timestamps", {"CreateTime": "created", "LogAppendTime": "appended"}
     ),
@@ -107,22 +131,32 @@ _NAMES = {
         dict(zip(_COMPRESSIONS, _COMPRESSIONS, strict=True)) | {"uncompressed": "none"},
     ),
 }
-_TAKEN = {ours for each in _NAMES.values() for ours in each.ours} | {"partitions"}
+_TAKEN = {ours for each in _NAMES.values() for ours in each.ours} | {"partitions", "kept"}
 OWN = tuple(name for name in TopicSettings.__struct_fields__ if name not in _TAKEN)
 _FIXED = {
-    "min.insync.replicas": "1",
-    "unclean.leader.election.enable": "false",
-    "preallocate": "false",
+    # Since 4.1 Kafka says that this is set for the whole cluster.
+    "min.insync.replicas": ("1", Source.CLUSTER),
+    "unclean.leader.election.enable": ("false", Source.DEFAULT),
+    "preallocate": ("false", Source.DEFAULT),
 }
 """What cannot be chosen here; naming the only value there is is not an error."""
 
 
-def changes(configs: Iterable[tuple[str, str | None]]) -> dict[str, object]:
-    """Translate Kafka's settings into ours; None means our default. Raises InvalidSetting."""
+def changes(
+    configs: Iterable[tuple[str, str | None]], kept: Mapping[str, str]
+) -> dict[str, object]:
+    """Translate Kafka's settings into ours; None means our default. Raises InvalidSetting.
+
+    ``kept`` is what the topic keeps for Kafka's tools so far.
+    """
     found: dict[str, object] = {}
     defaults = TopicSettings()
     for name, value in configs:
-        if name in _FIXED and value in (None, _FIXED[name]):
+        if name in _FIXED and value in (None, _FIXED[name][0]):
+            continue
+        if name in KEPT:
+            kept = _with_kept(kept, name, value)
+            found["kept"] = kept
             continue
         named = _named(name)
         if value is None:
@@ -135,6 +169,15 @@ def changes(configs: Iterable[tuple[str, str | None]]) -> dict[str, object]:
         except ValueError:
             raise InvalidSetting(f"{name}={value!r:.100}: not a number") from None
     return found
+
+
+def _with_kept(kept: Mapping[str, str], name: str, value: str | None) -> dict[str, str]:
+    others = {other: kept[other] for other in kept if other != name}
+    if value is None:
+        return others
+    if not value.isascii() or not value.isdigit() or int(value) > _NEVER:
+        raise InvalidSetting(f"{name}={value!r:.100}: not a number that Kafka would take")
+    return others | {name: value}
 
 
 def listed(settings: TopicSettings, name: str, value: str, *, append: bool) -> str:
@@ -154,7 +197,7 @@ def _named(name: str) -> _Named:
     ours = name.removeprefix(PREFIX)
     if ours in OWN and name.startswith(PREFIX):
         return _own(ours)
-    known = ", ".join([*_NAMES, *(PREFIX + each for each in OWN)])
+    known = ", ".join([*_NAMES, *KEPT, *(PREFIX + each for each in OWN)])
     raise InvalidSetting(f"no setting {name!r:.100} here; there are {known}")
 
 
@@ -171,7 +214,19 @@ def shown(settings: TopicSettings) -> list[Shown]:
     names = _NAMES | {PREFIX + ours: _own(ours) for ours in OWN}
     defaults = TopicSettings()
     rows = [
-        Shown(name, each.show(settings), each.show(settings) == each.show(defaults), each.type)
+        Shown(
+            name,
+            each.show(settings),
+            _source(each.show(settings) == each.show(defaults)),
+            each.type,
+        )
         for name, each in names.items()
     ]
-    return rows + [Shown(name, value, True, Type.TEXT) for name, value in _FIXED.items()]
+    for name, default in KEPT.items():
+        value = settings.kept.get(name, default)
+        rows.append(Shown(name, value, _source(name not in settings.kept), Type.LONG))
+    return rows + [Shown(name, *fixed, Type.TEXT) for name, fixed in _FIXED.items()]
+
+
+def _source(is_default: bool) -> Source:
+    return Source.DEFAULT if is_default else Source.TOPIC

@@ -6,7 +6,7 @@ from mainstem.broker.group_configs import KNOWN as OF_GROUPS
 from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.kafka.adapter import configs
-from mainstem.heads.kafka.adapter.configs import Type
+from mainstem.heads.kafka.adapter.configs import Source, Type
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -37,7 +37,6 @@ LIST_FIRST, LIST_LAST = 0, 1
 _TOPIC, _BROKER, _GROUP = 2, 4, 32
 _WITHOUT_ANY = frozenset({8, 16})
 """Loggers of brokers and metrics of clients: nothing can be set for them here."""
-_OF_TOPIC, _STATIC, _DEFAULT, _OF_GROUP = 1, 4, 5, 8
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
@@ -68,7 +67,7 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
                 each.name,
                 each.value,
                 False,
-                _DEFAULT if each.is_default else _OF_TOPIC,
+                each.source,
                 config_type=each.type,
             )
             for each in configs.shown(settings)
@@ -79,7 +78,7 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
                 key,
                 str(value),
                 True,
-                _STATIC,
+                Source.BROKER,
                 config_type=Type.INT if isinstance(value, int) else Type.TEXT,
             )
             for key, value in _of_broker(service).items()
@@ -90,7 +89,7 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
                 key,
                 value,
                 False,
-                _DEFAULT if default else _OF_GROUP,
+                Source.DEFAULT if default else Source.GROUP,
                 config_type=Type.INT if OF_GROUPS[key].is_number else Type.TEXT,
                 documentation=OF_GROUPS[key].about,
             )
@@ -198,7 +197,7 @@ def _alter(
     if kind != _TOPIC:
         raise InvalidSetting("only settings of topics and groups can be changed while it runs")
     settings = service.broker.topic(name).settings
-    changes = configs.changes(named)
+    changes = configs.changes(named, {} if fresh else settings.kept)
     if fresh:
         changes = _all_defaults() | changes
     settings.altered(**changes)

@@ -32,7 +32,6 @@ CREATE_FIRST, CREATE_LAST = 2, 7
 DELETE_FIRST, DELETE_LAST = 1, 6
 GROW_FIRST, GROW_LAST = 0, 3
 
-_DEFAULT_SOURCE, _TOPIC_SOURCE = 5, 1
 _NOTHING_TO_KEEP: Durable = AT_ONCE
 
 
@@ -64,10 +63,7 @@ def _create(
         done = service.broker.create_topic(topic.name, settings)
         topic_id, durable = bytes.fromhex(done.topic.id), done.durable
     shown = tuple(
-        CreatedConfig(
-            each.name, each.value, False, _DEFAULT_SOURCE if each.is_default else _TOPIC_SOURCE
-        )
-        for each in configs.shown(settings)
+        CreatedConfig(each.name, each.value, False, each.source) for each in configs.shown(settings)
     )
     created = CreatedTopic(topic.name, topic_id, 0, None, 0, settings.partitions, 1, shown)
     parts.add_later(durable, created, partial(_not_created, topic.name))
@@ -83,7 +79,7 @@ def _settings(service: Service, topic: CreateTopic) -> TopicSettings:
         raise InvalidSetting(
             f"replication factor {topic.replication_factor}: there is one broker, and one copy"
         )
-    changes = configs.changes((each.name, each.value) for each in topic.configs)
+    changes = configs.changes(((each.name, each.value) for each in topic.configs), {})
     return service.defaults.altered(**(changes | {"partitions": partitions}))
 
 
