@@ -9,7 +9,7 @@ from mainstem.core.batch import HEADER_SIZE, BatchHeader, check_header, read_hea
 from mainstem.core.errors import EventTooLarge, InvalidEvent, UnknownPartition
 from mainstem.core.event import Event, Position
 from mainstem.core.partitioner import Turns, partition_for
-from mainstem.core.records import build, check_records
+from mainstem.core.records import build, build_one, check_records
 from mainstem.log.port import Durable, WritableBatch
 
 _RECORD_BYTES = 36
@@ -143,7 +143,7 @@ def _run(
 
 
 def _one(topic: Topic, event: Event, now_ms: int) -> WritableBatch:
-    batch = build((event,), now_ms=now_ms)
+    batch = build_one(event, now_ms=now_ms)
     if len(batch) > topic.settings.max_batch_bytes:
         raise EventTooLarge(topic.name, len(batch), topic.settings.max_batch_bytes)
     return batch if topic.settings.verbatim else remade(topic, batch, now_ms)

@@ -40,6 +40,8 @@ _STORED_ATTRIBUTES = _CLIENT_ATTRIBUTES | LOG_APPEND_TIME | CONTROL | DELETE_HOR
 _CODECS = 5
 
 HEADER = Struct(">qiibIhiqqqhii")
+UNCHECKED, CHECKED = Struct(">qiibI"), Struct(">hiqqqhii")
+"""The header up to its checksum, and what of it is under the checksum."""
 _BASE_OFFSET = Struct(">q")
 _LENGTH = Struct(">i")
 _PLACE = Struct(">qii")

@@ -1,8 +1,9 @@
 """Events as record batches, and record batches as events.
 
-``build`` packs events; ``events`` and ``keys`` read what is stored; ``check_records`` is the deep
-check of what producers send; ``packed`` changes a batch's compression; ``retain`` is what
-compaction does to it. The layout of a record, and the reading of hostile bytes, is in ``walk``.
+``build`` and ``build_one`` pack events; ``events`` and ``keys`` read what is stored;
+``check_records`` is the deep check of what producers send; ``packed`` changes a batch's
+compression; ``retain`` is what compaction does to it. The layout of a record, and the reading of
+hostile bytes, is in ``walk``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,17 +11,21 @@ from functools import lru_cache
 
 from mainstem.core import compression as codecs
 from mainstem.core.batch import (
+    CHECKED,
+    CHECKED_FROM,
     HEADER,
     HEADER_SIZE,
     LENGTH_BEFORE,
     MAGIC,
     TRANSACTIONAL,
+    UNCHECKED,
     BatchHeader,
     Buffer,
     read_whole,
     seal,
     set_size,
 )
+from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, InvalidEvent
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
 from mainstem.core.walk import MAX_HEADERS, unpack, walk
@@ -62,12 +67,9 @@ def build(
     first = events[0].timestamp_ms
     if first < 0:
         first = _timestamp(first, now_ms)
-    if len(events) == 1:
-        top, data = first, _encode_one(events[0])
-    else:
-        top, data = _encode(events, first, now_ms)
+    top, data = _encode(events, first, now_ms)
     if top > _MAX_INT64:
-        raise InvalidEvent(f"timestamp {top} ms: it must be 0 to {_MAX_INT64}")
+        _timestamp(top, now_ms)
     body = codecs.compress(codec, data) if codec else data
     count = len(events)
     length = HEADER_SIZE - LENGTH_BEFORE + len(body)
@@ -79,6 +81,18 @@ def build(
     batch = bytearray().join((head, body))
     seal(batch)
     return batch
+
+
+def build_one(event: Event, *, now_ms: int) -> bytearray:
+    """Build the same record batch of one event in half the time, as most are published so."""
+    timestamp = event.timestamp_ms
+    if not 0 <= timestamp <= _MAX_INT64:
+        timestamp = _timestamp(timestamp, now_ms)
+    checked = CHECKED.pack(0, 0, timestamp, timestamp, -1, -1, -1, 1) + _encode_one(event)
+    length = CHECKED_FROM - LENGTH_BEFORE + len(checked)
+    if length > _MAX_INT32:
+        raise InvalidEvent(f"an event of {length} bytes is too large for a record batch")
+    return bytearray().join((UNCHECKED.pack(0, length, -1, MAGIC, crc32c(checked)), checked))
 
 
 def _encode_one(event: Event) -> bytes:
@@ -134,11 +148,10 @@ def _encode(events: Sequence[Event], first: int, now_ms: int) -> tuple[int, byte
 
 
 def _timestamp(timestamp_ms: int, now_ms: int) -> int:
+    """Return the time of an event that has none; refuse one that cannot be."""
     if timestamp_ms == NO_TIMESTAMP:
         return now_ms
-    if timestamp_ms < 0:
-        raise InvalidEvent(f"timestamp {timestamp_ms} ms: it must be 0 to {_MAX_INT64}")
-    return timestamp_ms
+    raise InvalidEvent(f"timestamp {timestamp_ms} ms: it must be 0 to {_MAX_INT64}")
 
 
 def _encode_headers(headers: Headers) -> bytes:
