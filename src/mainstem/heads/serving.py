@@ -327,8 +327,11 @@ class Connection(asyncio.BufferedProtocol):
         self._owed_bytes += size
 
     def _settle(self) -> None:
-        """Send soon what can be sent: much may be settled in one turn of the loop."""
-        if not self._scheduled:
+        """Send what can be sent, soon if there may be more: much is settled in one turn."""
+        if self._owed and len(self._owed) == 1 and self._backlog is None and not self._ending:
+            # Nothing more can be: another turn of the loop would only let others go first.
+            self._go_on()
+        elif not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._go_on)
 

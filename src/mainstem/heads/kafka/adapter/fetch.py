@@ -76,6 +76,8 @@ class _Fetch:
         self._most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
         # Batches are sent whole, and may leave room that nothing fits into.
         self._enough = min(request.min_bytes, self._most // 2)
+        self._seen: list[tuple[str, int, int]] = []
+        """Partitions, and their tails when they were looked at."""
         self._watches: list[Callable[[], None]] = []
         self._timer: Callable[[], None] | None = None
         self._ended = self._woken = False
@@ -85,6 +87,7 @@ class _Fetch:
         self._woken = False
         self._length = 0
         self._failed = False
+        self._seen.clear()
         topics = [self._topic(topic) for topic in self._topics]
         enough = self._length >= self._enough or self._failed
         if enough or last or self._service.draining:
@@ -122,10 +125,11 @@ class _Fetch:
             # able to go on.
             room = min(asked.partition_max_bytes, self._most - self._length)
             stable, aborted = bounds.tail, None
-            if self._committed:
-                stable = broker.transactions.stable(topic, asked.partition)
+            self._seen.append((topic, asked.partition, bounds.tail))
             if asked.fetch_offset == bounds.tail or (room <= 0 and self._length):
                 data = None
+                if self._committed:
+                    stable = broker.transactions.stable(topic, asked.partition)
             elif self._committed:
                 place = (topic, asked.partition, asked.fetch_offset, max(room, 0))
                 found = broker.transactions.read_committed(*place)
@@ -160,19 +164,14 @@ class _Fetch:
             self._waiting.add(self._give_up)
             self._end_wait = self._service.wait_with(self._look_again)
         self._take_back()
-        for topic in self._topics:
-            name = self._name(topic)
-            for each in topic.partitions:
-                self._watch(name or "", each)
-
-    def _watch(self, topic: str, asked: FetchPartition) -> None:
-        try:
-            tail = self._service.broker.bounds(topic, asked.partition).tail
-            watch = self._service.broker.watch(topic, asked.partition, tail, self._wake)
-        except MainstemError:
-            self._wake()
-            return
-        self._watches.append(watch)
+        for place in self._seen:
+            try:
+                # At once if it has grown meanwhile.
+                watch = self._service.broker.watch(*place, self._wake)
+            except MainstemError:
+                self._wake()
+            else:
+                self._watches.append(watch)
 
     def _wake(self) -> None:
         """Be told from any thread that a partition has grown."""
