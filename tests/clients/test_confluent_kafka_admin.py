@@ -78,6 +78,20 @@ def test_events_before_an_offset_can_be_deleted(admin: AdminClient, made: str) -
     assert offset(admin, TopicPartition(made, 0), "earliest") == 4
 
 
+@pytest.mark.parametrize("before", [-7, 11])
+def test_deleting_events_before_no_offset_of_a_topic_is_refused(
+    admin: AdminClient, before: int
+) -> None:
+    name = f"not-deleted{before}"
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(PATIENCE_S)
+
+    (refused,) = admin.delete_records([TopicPartition(name, 0, before)]).values()
+
+    with pytest.raises(KafkaException) as error:
+        refused.result(PATIENCE_S)
+    assert error.value.args[0].code() == KafkaError.OFFSET_OUT_OF_RANGE
+
+
 @pytest.mark.shows("administration", "group offsets")
 def test_offsets_of_a_group_can_be_altered_listed_and_go_with_the_group(
     admin: AdminClient, made: str
@@ -102,6 +116,35 @@ def test_the_cluster_and_topics_are_described(kafka: str, admin: AdminClient, ma
 
     assert [f"{node.host}:{node.port}" for node in cluster.nodes] == [kafka]
     assert [each.id for each in found.result(PATIENCE_S).partitions] == [0, 1]
+    assert cluster.authorized_operations is None
+
+
+@pytest.mark.shows("administration", "what one may do: everything")
+def test_whoever_asks_what_may_be_done_is_told_everything(
+    kafka: str, admin: AdminClient, made: str
+) -> None:
+    configs = {"DESCRIBE_CONFIGS", "ALTER_CONFIGS"}
+
+    cluster = admin.describe_cluster(include_authorized_operations=True).result(PATIENCE_S)
+    asked = admin.describe_topics(TopicCollection([made]), include_authorized_operations=True)
+    topic = asked[made].result(PATIENCE_S)
+
+    assert {each.name for each in cluster.authorized_operations} == configs | {
+        *("CREATE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "IDEMPOTENT_WRITE")
+    }
+    assert {each.name for each in topic.authorized_operations} == configs | {
+        *("READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE")
+    }
+    for protocol in ("classic", "consumer"):
+        group = f"asked-{protocol}"
+        config = {"group.id": group, "group.protocol": protocol, "auto.offset.reset": "earliest"}
+        member = Consumer({"bootstrap.servers": kafka} | config)
+        member.subscribe([made])
+        assert len(member.consume(10, PATIENCE_S)) == 10
+        found = admin.describe_consumer_groups([group], include_authorized_operations=True)
+        allowed = {each.name for each in found[group].result(PATIENCE_S).authorized_operations}
+        member.close()
+        assert allowed == {"READ", "DELETE", "DESCRIBE"} | configs
 
 
 @pytest.mark.refused("access control lists", "there is no authentication yet")

@@ -48,7 +48,8 @@ def test_a_compacted_topic_is_checked_deeply_unless_it_says_otherwise() -> None:
         ({"compact_within_ms": 0}, "compact_within_ms must be at least 1"),
         ({"compact_within_ms": 5, "compact_after_ms": 6}, "must not be below compact_after_ms"),
         ({"compact_within_ms": 5, "durability": "memory"}, "a topic in memory has none"),
-        ({"kept": {"flush.ms": "1"}}, "kept has 'flush.ms', not file.delete.delay.ms"),
+        ({"kept": {"unclean": "1"}}, "kept has 'unclean', not file.delete.delay.ms"),
+        ({"kept": {"flush.ms": "1"}, "durability": "disk"}, "flush.ms is for topics of durability"),
         (
             {"compact": True, "overload": "drop=oldest", "max_backlog": 5},
             "a compacted topic cannot drop=oldest",

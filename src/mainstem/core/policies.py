@@ -64,9 +64,12 @@ KEPT = {
     "index.interval.bytes": "4096",
     "segment.index.bytes": "10485760",
     "segment.jitter.ms": "0",
+    "flush.messages": str(2**63 - 1),
+    "flush.ms": str(2**63 - 1),
 }
 """Settings of Kafka's, with its defaults, about how it manages its files: they promise nothing to
-those who publish and subscribe, so a topic keeps them for tools that set them, and that is all."""
+those who publish and subscribe, so a topic keeps them for tools that set them, and that is all.
+Those about syncing are for topics that sync every event before it is acknowledged."""
 
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -177,6 +180,12 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             raise InvalidSetting("a compacted topic cannot drop=oldest: its state would be lost")
         if unknown := self.kept.keys() - KEPT.keys():
             raise InvalidSetting(f"kept has {sorted(unknown)[0]!r:.100}, not {', '.join(KEPT)}")
+        syncs = sorted(name for name in self.kept if name.startswith("flush."))
+        if syncs and self.durability is not Durability.FSYNC:
+            raise InvalidSetting(
+                f"{syncs[0]} is for topics of durability fsync, which sync all they acknowledge; "
+                f"this one is of durability {self.durability.value}, and never does"
+            )
         self._check_compaction()
 
     def _check_compaction(self) -> None:

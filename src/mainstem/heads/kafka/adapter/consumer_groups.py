@@ -11,6 +11,7 @@ from mainstem.broker.consumer_group_description import ConsumerGroupDescription
 from mainstem.broker.consumer_group_fold import ConsumerMember, Partitions, partitions_of, written
 from mainstem.broker.consumer_heartbeat import Heard, Heartbeat
 from mainstem.core.errors import GroupIsLive, InvalidSetting, MainstemError
+from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.membership import STOPPING
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -148,11 +149,12 @@ def _sent(partitions: Partitions) -> tuple[OwnedPartitions, ...]:
 
 def describe(asked: Asked, request: ConsumerGroupDescribeRequest, reply: Reply) -> None:
     """Show consumer groups and their members."""
-    groups = [_described(asked.service, name) for name in request.group_ids]
+    allowed = on_group(request.include_authorized_operations)
+    groups = [_described(asked.service, name, allowed) for name in request.group_ids]
     reply(ConsumerGroupDescribeResponse(groups=groups))
 
 
-def _described(service: Service, name: str) -> DescribedConsumerGroup:
+def _described(service: Service, name: str, allowed: int) -> DescribedConsumerGroup:
     found = service.broker.consumers.describe(name)
     if found is None:
         return DescribedConsumerGroup(
@@ -160,10 +162,12 @@ def _described(service: Service, name: str) -> DescribedConsumerGroup:
             error_message=f"there is no consumer group {name!r:.300}",
             group_id=name,
         )
-    return _shown(service, found)
+    return _shown(service, found, allowed)
 
 
-def _shown(service: Service, group: ConsumerGroupDescription) -> DescribedConsumerGroup:
+def _shown(
+    service: Service, group: ConsumerGroupDescription, allowed: int
+) -> DescribedConsumerGroup:
     return DescribedConsumerGroup(
         group_id=group.name,
         group_state=group.phase.value,
@@ -171,6 +175,7 @@ def _shown(service: Service, group: ConsumerGroupDescription) -> DescribedConsum
         assignment_epoch=group.epochs.assignment,
         assignor_name=group.assignor,
         members=tuple(_member(service, each) for each in group.members),
+        authorized_operations=allowed,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from mainstem.broker.classic_group import Phase
 from mainstem.core.errors import MainstemError, UnknownGroup
 from mainstem.heads.kafka.adapter import share_groups
+from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.codec import decode_blob
@@ -45,11 +46,12 @@ def owned(protocol_type: str, assignment: bytes) -> list[tuple[str, int]]:
 
 def describe(asked: Asked, request: DescribeGroupsRequest, reply: Reply) -> None:
     """Show groups and their members."""
-    groups = [_described(asked, name) for name in request.groups]
+    allowed = on_group(request.include_authorized_operations)
+    groups = [_described(asked, name, allowed) for name in request.groups]
     reply(DescribeGroupsResponse(groups=groups))
 
 
-def _described(asked: Asked, name: str) -> DescribedGroup:
+def _described(asked: Asked, name: str, allowed: int) -> DescribedGroup:
     found = asked.service.broker.classic.describe(name)
     missing = found.phase is Phase.DEAD and asked.header.api_version >= _SAYS_NOT_FOUND
     return DescribedGroup(
@@ -70,6 +72,7 @@ def _described(asked: Asked, name: str) -> DescribedGroup:
             )
             for each in found.members
         ),
+        authorized_operations=allowed,
     )
 
 

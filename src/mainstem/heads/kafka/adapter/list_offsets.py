@@ -26,6 +26,7 @@ _ELSEWHERE = (-5, -6)
 """Offsets in a second store, where nothing is."""
 _END_OF_TIME = 2**63 - 1
 _READ_COMMITTED = 1
+_TO_THE_TAIL = -1
 
 
 def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
@@ -98,8 +99,12 @@ def _deleted(
 ) -> DeletedRecordsPartition:
     number, before = asked.partition_index, asked.offset
     try:
-        if before == -1:
-            before = service.broker.bounds(topic, number).tail
+        bounds = service.broker.bounds(topic, number)
+        if before == _TO_THE_TAIL:
+            before = bounds.tail
+        elif before < 0:
+            # To the log this is before its start, where there is nothing to delete.
+            return DeletedRecordsPartition(number, -1, Code.OFFSET_OUT_OF_RANGE)
         bounds = service.broker.trim(topic, number, before)
     except MainstemError as error:
         return DeletedRecordsPartition(number, -1, code_of(error))

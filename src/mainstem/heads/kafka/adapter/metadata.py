@@ -1,9 +1,12 @@
 """Metadata, DescribeCluster: one broker, and the topics it has."""
 
+from msgspec.structs import replace
+
 from mainstem.broker.broker import TopicDone
 from mainstem.broker.topics import Topic
 from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.names import is_internal
+from mainstem.heads.kafka.adapter.allowed import ON_TOPIC, on_cluster
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -42,16 +45,24 @@ def answer(asked: Asked, request: MetadataRequest, reply: Reply) -> None:
         else:
             _add_by_name(service, each.name, request.allow_auto_topic_creation, parts)
     node = service.settings.node_id
+    wants_allowed = request.include_topic_authorized_operations
     parts.then(
         lambda topics: reply(
             MetadataResponse(
                 brokers=(MetadataBroker(node, service.host, service.port),),
                 cluster_id=service.cluster_id,
                 controller_id=node,
-                topics=topics,
+                topics=_with_allowed(topics) if wants_allowed else topics,
+                cluster_authorized_operations=on_cluster(
+                    request.include_cluster_authorized_operations
+                ),
             )
         )
     )
+
+
+def _with_allowed(topics: list[MetadataTopic]) -> list[MetadataTopic]:
+    return [replace(each, topic_authorized_operations=ON_TOPIC) for each in topics]
 
 
 def cluster(asked: Asked, request: DescribeClusterRequest, reply: Reply) -> None:
@@ -63,6 +74,7 @@ def cluster(asked: Asked, request: DescribeClusterRequest, reply: Reply) -> None
             cluster_id=service.cluster_id,
             controller_id=service.settings.node_id,
             brokers=(ClusterBroker(service.settings.node_id, service.host, service.port),),
+            cluster_authorized_operations=on_cluster(request.include_cluster_authorized_operations),
         )
     )
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from mainstem.broker.share_group import Places, ShareBeat
 from mainstem.broker.share_groups import ShareGroupState
 from mainstem.core.errors import MainstemError, UnknownGroup
+from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.membership import STOPPING
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -101,9 +102,10 @@ def _assigned(places: Places) -> list[SharePartitions]:
 def describe(asked: Asked, request: ShareGroupDescribeRequest, reply: Reply) -> None:
     """Show share groups and their members."""
     groups = []
+    allowed = on_group(request.include_authorized_operations)
     for name in request.group_ids:
         try:
-            groups.append(_described(asked.service.broker.share.describe(name)))
+            groups.append(_described(asked.service.broker.share.describe(name), allowed))
         except MainstemError as error:
             refused = DescribedShareGroup(
                 error_code=code_in(asked.header, error),
@@ -127,7 +129,7 @@ def listed(service: Service) -> Iterator[ListedGroup]:
             yield ListedGroup(name, KIND, state_of(service.broker.share.describe(name)), KIND)
 
 
-def _described(group: ShareGroupState) -> DescribedShareGroup:
+def _described(group: ShareGroupState, allowed: int) -> DescribedShareGroup:
     return DescribedShareGroup(
         group_id=group.name,
         group_state=state_of(group),
@@ -151,4 +153,5 @@ def _described(group: ShareGroupState) -> DescribedShareGroup:
             )
             for each in group.members
         ],
+        authorized_operations=allowed,
     )

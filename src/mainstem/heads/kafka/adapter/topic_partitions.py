@@ -3,6 +3,7 @@
 from mainstem.broker.topics import Topic
 from mainstem.core.errors import MainstemError
 from mainstem.core.names import check_topic
+from mainstem.heads.kafka.adapter.allowed import ON_TOPIC
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of
@@ -56,7 +57,7 @@ def _described(service: Service, name: str, first: int, room: int) -> tuple[Desc
         partitions = [_partition(service, name, number) for number in numbers]
     except MainstemError as error:
         return DescribedTopic(code_of(error), name), False
-    described = DescribedTopic(0, name, id_of(topic), topic.internal, partitions)
+    described = DescribedTopic(0, name, id_of(topic), topic.internal, partitions, ON_TOPIC)
     return described, numbers.stop < len(topic.partitions)
 
 
