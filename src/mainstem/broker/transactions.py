@@ -258,11 +258,16 @@ class Transactions:
 
     # What readers see
 
-    def stable(self, topic: str, partition: int) -> int:
-        """Return the first offset that readers of committed events cannot see yet."""
+    def stable(self, topic: str, partition: int, tail: int | None = None) -> int:
+        """Return the first offset that readers of committed events cannot see yet.
+
+        ``tail``: where the partition ended for the others, if the caller has just looked.
+        """
         with self._state.lock:
             at = self._state.at(topic, partition)
-            return self._view.stable(at, self._state.log.bounds(at).tail)
+            if tail is None:
+                tail = self._state.log.bounds(at).tail
+            return self._view.stable(at, tail)
 
     def read_committed(self, topic: str, partition: int, offset: int, max_bytes: int) -> Committed:
         """Return whole record batches before the stable offset, and what is aborted in them."""

@@ -1,6 +1,11 @@
-"""Fetch: record batches as they are stored, at once or as soon as there are enough of them."""
+"""Fetch: record batches as they are stored, at once or as soon as there are enough of them.
+
+How a fetch waits: it watches every partition from the tail on that it saw there, so that nothing
+comes in between, and looks again at those that have grown. The others had nothing and still have.
+"""
 
 from collections.abc import Callable
+from functools import partial
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.epochs import compare
@@ -60,7 +65,11 @@ def _session(asked: Asked, request: FetchRequest) -> FetchSession | Code | None:
 
 
 class _Fetch:
-    """One request on its way: it looks again whenever one of its partitions grows."""
+    """One request on its way: it looks again whenever one of its partitions grows.
+
+    What is known of a partition is kept by the ``id`` of what asked for it, as a request may name
+    a partition twice.
+    """
 
     def __init__(
         self, asked: Asked, request: FetchRequest, session: FetchSession | None, reply: Reply
@@ -76,8 +85,10 @@ class _Fetch:
         self._most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
         # Batches are sent whole, and may leave room that nothing fits into.
         self._enough = min(request.min_bytes, self._most // 2)
-        self._seen: list[tuple[str, int, int]] = []
-        """Partitions, and their tails when they were looked at."""
+        self._seen: dict[int, tuple[str, int, int]] = {}
+        """Topic, number and tail of each partition when it was looked at."""
+        self._quiet: dict[int, FetchedPartition] = {}
+        """Those that had nothing then, and have not grown since."""
         self._watches: list[Callable[[], None]] = []
         self._timer: Callable[[], None] | None = None
         self._ended = self._woken = False
@@ -87,7 +98,8 @@ class _Fetch:
         self._woken = False
         self._length = 0
         self._failed = False
-        self._seen.clear()
+        if last:
+            self._quiet.clear()
         topics = [self._topic(topic) for topic in self._topics]
         enough = self._length >= self._enough or self._failed
         if enough or last or self._service.draining:
@@ -107,7 +119,10 @@ class _Fetch:
             self._failed = True
             partitions = [_refused(it.partition, Code.UNKNOWN_TOPIC_ID) for it in topic.partitions]
         else:
-            partitions = [self._partition(name, each) for each in topic.partitions]
+            quiet = self._quiet
+            partitions = [
+                quiet.get(id(each)) or self._partition(name, each) for each in topic.partitions
+            ]
         return FetchedTopic(topic.topic_id, topic.topic, partitions)
 
     def _name(self, topic: FetchTopic) -> str | None:
@@ -125,11 +140,11 @@ class _Fetch:
             # able to go on.
             room = min(asked.partition_max_bytes, self._most - self._length)
             stable, aborted = bounds.tail, None
-            self._seen.append((topic, asked.partition, bounds.tail))
+            self._seen[id(asked)] = topic, asked.partition, bounds.tail
             if asked.fetch_offset == bounds.tail or (room <= 0 and self._length):
                 data = None
                 if self._committed:
-                    stable = broker.transactions.stable(topic, asked.partition)
+                    stable = broker.transactions.stable(topic, asked.partition, bounds.tail)
             elif self._committed:
                 place = (topic, asked.partition, asked.fetch_offset, max(room, 0))
                 found = broker.transactions.read_committed(*place)
@@ -147,7 +162,7 @@ class _Fetch:
             data = None
         length = 0 if data is None else data.length
         self._length += length
-        return FetchedPartition(
+        answer = FetchedPartition(
             asked.partition,
             0,
             bounds.tail,
@@ -156,6 +171,9 @@ class _Fetch:
             records=data if length else _NOTHING,
             aborted_transactions=aborted,
         )
+        if not length:
+            self._quiet[id(asked)] = answer
+        return answer
 
     def _wait(self) -> None:
         if self._timer is None:
@@ -164,17 +182,18 @@ class _Fetch:
             self._waiting.add(self._give_up)
             self._end_wait = self._service.wait_with(self._look_again)
         self._take_back()
-        for place in self._seen:
+        for key, place in self._seen.items():
+            wake = partial(self._wake, key)
             try:
-                # At once if it has grown meanwhile.
-                watch = self._service.broker.watch(*place, self._wake)
+                watch = self._service.broker.watch(*place, wake)
             except MainstemError:
-                self._wake()
+                wake()
             else:
                 self._watches.append(watch)
 
-    def _wake(self) -> None:
+    def _wake(self, key: int) -> None:
         """Be told from any thread that a partition has grown."""
+        self._quiet.pop(key, None)
         if not self._woken:
             self._woken = True
             self._service.on_loop(self._look_again)
