@@ -58,7 +58,7 @@ def test_what_is_built_passes_every_check_and_reads_back(written: list[Event], c
 
 @given(events_without_place | st.builds(Event, st.binary()))
 def test_one_event_by_itself_becomes_the_same_batch(event: Event) -> None:
-    assert build_one(event, now_ms=NOW_MS) == build([event], now_ms=NOW_MS)
+    assert build_one(event, NOW_MS) == build([event], now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 2047, 2048, 8191, 8192, 1_100_000])
@@ -66,7 +66,7 @@ def test_every_length_of_length_is_written_and_read(size: int) -> None:
     written = [Event(b"v" * size, b"k" * size, (("h" * size, b"x" * size),), NOW_MS)]
 
     assert contents(events(build(written, now_ms=0))) == contents(written)
-    assert contents(events(build_one(written[0], now_ms=0))) == contents(written)
+    assert contents(events(build_one(written[0], 0))) == contents(written)
     assert contents(events(build(written * 2, now_ms=0))) == contents(written * 2)
 
 
@@ -123,7 +123,7 @@ def test_an_impossible_time_is_refused(timestamp_ms: int, position: int) -> None
     with pytest.raises(InvalidEvent, match=str(timestamp_ms)):
         build(written, now_ms=NOW_MS)
     with pytest.raises(InvalidEvent, match=str(timestamp_ms)):
-        build_one(written[position], now_ms=NOW_MS)
+        build_one(written[position], NOW_MS)
 
 
 def test_no_events_are_no_batch() -> None:

@@ -9,7 +9,7 @@ what follows is the next run.
 from collections.abc import Sequence
 from operator import itemgetter
 
-from mainstem.broker.arrived import Arrived, Given, Outcome
+from mainstem.broker.arrived import Given, Outcome, those_appended
 from mainstem.broker.producing import Producing
 from mainstem.broker.state import OpenTopic
 from mainstem.broker.topics import Topic
@@ -65,11 +65,7 @@ class Arrivals:
             plain.append((partitions[number], batch))
         if not plain:
             return self._producing.append_run(topic.name, given, joins=joins)
-        offsets, durable, starts = self._log.append(plain, together=False)
-        return [
-            Arrived(offset, durable, each.header.count, start)
-            for each, offset, start in zip(given, offsets, starts, strict=False)
-        ]
+        return those_appended(given, self._log.append(plain, together=False))
 
 
 def _checked(topic: Topic, number: int, batch: WritableBatch) -> BatchHeader:

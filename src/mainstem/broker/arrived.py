@@ -1,10 +1,11 @@
 """A record batch that arrived, and what became of it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mainstem.core.batch import BatchHeader
 from mainstem.core.errors import MainstemError
-from mainstem.log.port import Durable, WritableBatch
+from mainstem.log.port import Appended, Durable, WritableBatch
 
 
 class Given(NamedTuple):
@@ -30,3 +31,12 @@ class Arrived(NamedTuple):
 
 
 Outcome = Arrived | MainstemError
+
+
+def those_appended(given: Sequence[Given], appended: Appended) -> list[Outcome]:
+    """Return what became of batches: of the first ones, if not all were appended."""
+    durable = appended.durable
+    return [
+        Arrived(offset, durable, each.header.count, start)
+        for each, offset, start in zip(given, appended.offsets, appended.starts, strict=False)
+    ]

@@ -450,9 +450,7 @@ class Broker:
     def _append(self, opened: OpenTopic, batches: Sequence[Run]) -> Published:
         partitions = opened.topic.partitions
         try:
-            appended = self._log.append(
-                [(partitions[number], batch) for number, batch, _ in batches]
-            )
+            appended = self._log.append([(partitions[run.partition], run.batch) for run in batches])
         except UnknownPartition as error:
             raise self._gone(opened.topic.name, error) from None
         return Published(batches, appended.offsets, appended.durable)
@@ -464,8 +462,8 @@ class Broker:
         if gate is None:
             return self._append(opened, batches)
         counts: dict[int, int] = {}
-        for number, _, places in batches:
-            counts[number] = counts.get(number, 0) + len(places)
+        for run in batches:
+            counts[run.partition] = counts.get(run.partition, 0) + len(run.places)
         now_ms = self._now_ms()
         with self._state.lock:
             again = gate.admit(counts, now_ms, held, last=last)

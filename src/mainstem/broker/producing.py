@@ -13,7 +13,7 @@ partition, and before one that needs something written down with it, which is an
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from mainstem.broker.arrived import Arrived, Given, Outcome
+from mainstem.broker.arrived import Arrived, Given, Outcome, those_appended
 from mainstem.broker.ledger import LedgerChange
 from mainstem.broker.overload import Held
 from mainstem.broker.producers import Producers, ProducersChange
@@ -136,13 +136,9 @@ class Producing:
     def _append_new(self, topic: Topic, new: Sequence[Given], beside: _Beside) -> list[Outcome]:
         """Append what was decided; return what became of the first ones."""
         try:
-            offsets, durable, starts = self._append(topic, new, beside)
+            return those_appended(new, self._append(topic, new, beside))
         except MainstemError as error:
             return [error]
-        return [
-            Arrived(offset, durable, each.header.count, start)
-            for each, offset, start in zip(new, offsets, starts, strict=False)
-        ]
 
     def _append(self, topic: Topic, new: Sequence[Given], beside: _Beside) -> Appended:
         """Append what was decided, and make it true."""

@@ -1,7 +1,8 @@
 """From events to record batches: which partition each event goes to, and what fits in a batch."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from mainstem.broker.remaking import remade
 from mainstem.broker.topics import Topic
@@ -17,7 +18,7 @@ _RECORD_BYTES = 36
 _HEADER_BYTES = 10
 
 
-class Run(NamedTuple):
+class Run(msgspec.Struct, frozen=True):
     """A record batch for one partition, and which of the given events are in it."""
 
     partition: int
@@ -25,40 +26,37 @@ class Run(NamedTuple):
     places: Sequence[int]
 
 
-class Published:
+class Published(msgspec.Struct, frozen=True):
     """Where events stand, and when they are as durable as their topic says."""
 
-    __slots__ = ("_runs", "durable", "offsets")
-
-    def __init__(self, runs: Sequence[Run], offsets: Sequence[int], durable: Durable) -> None:
-        self._runs = runs
-        self.offsets = offsets
-        """The first offset of each record batch."""
-        self.durable = durable
+    runs: Sequence[Run]
+    offsets: Sequence[int]
+    """The first offset of each record batch."""
+    durable: Durable
 
     @property
     def position(self) -> Position:
         """Where the first event stands."""
-        return Position(self._runs[0].partition, self.offsets[0])
+        return Position(self.runs[0].partition, self.offsets[0])
 
     @property
     def count(self) -> int:
         """How many events there are."""
-        runs = self._runs
+        runs = self.runs
         # Asked for every batch of a producer, and those come one by one.
         return len(runs[0].places) if len(runs) == 1 else sum(len(run.places) for run in runs)
 
     @property
     def appended_ms(self) -> int:
         """The time that the topic gave to the first batch, -1 if it keeps its own."""
-        header = read_header(self._runs[0].batch)
+        header = read_header(self.runs[0].batch)
         return header.max_timestamp if header.log_append_time else -1
 
     @property
     def positions(self) -> list[Position]:
         """Where each event stands, in the order in which they were given."""
         found = [Position(-1, -1)] * self.count
-        for run, base in zip(self._runs, self.offsets, strict=True):
+        for run, base in zip(self.runs, self.offsets, strict=True):
             for delta, place in enumerate(run.places):
                 found[place] = Position(run.partition, base + delta)
         return found
@@ -143,7 +141,7 @@ def _run(
 
 
 def _one(topic: Topic, event: Event, now_ms: int) -> WritableBatch:
-    batch = build_one(event, now_ms=now_ms)
+    batch = build_one(event, now_ms)
     if len(batch) > topic.settings.max_batch_bytes:
         raise EventTooLarge(topic.name, len(batch), topic.settings.max_batch_bytes)
     return batch if topic.settings.verbatim else remade(topic, batch, now_ms)

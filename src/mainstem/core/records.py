@@ -83,7 +83,7 @@ def build(
     return batch
 
 
-def build_one(event: Event, *, now_ms: int) -> bytearray:
+def build_one(event: Event, now_ms: int) -> bytearray:
     """Build the same record batch of one event in half the time, as most are published so."""
     timestamp = event.timestamp_ms
     if not 0 <= timestamp <= _MAX_INT64:

@@ -221,7 +221,8 @@ class DiskLog:
     ) -> Appended:
         """Append checked batches, all or nothing, and make them visible together."""
         if len(batches) == 1:
-            return self._append_one(*batches[0])
+            ((partition, batch),) = batches
+            return self._append_one(partition, batch)
         return self._append_together(batches) if together else self._append_apart(batches)
 
     def _append_one(self, partition_id: PartitionId, batch: WritableBatch) -> Appended:
@@ -278,9 +279,9 @@ class DiskLog:
             batches = partition.fitting(batches, large)
         offsets = partition.stamp(batches)
         data = batches[0] if len(batches) == 1 else b"".join(batches)
-        synced = partition.settings.durability is Durability.FSYNC or partition.tail < partition.end
+        synced = partition.settings.durability == "fsync" or partition.tail < partition.end
         logged = synced and len(batches[0]) < large
-        segment = self._write(partition, data, logged=logged, several=len(batches) > 1)
+        segment = self._write(partition, data, logged, len(batches) > 1)
         position = segment.size
         partition.accept(segment, batches)
         self.upkeep.appended(partition, len(data), len(batches))
@@ -292,7 +293,7 @@ class DiskLog:
         return offsets, AT_ONCE
 
     def _write(
-        self, partition: DiskPartition, data: WritableBatch | bytes, *, logged: bool, several: bool
+        self, partition: DiskPartition, data: WritableBatch | bytes, logged: bool, several: bool
     ) -> Segment:
         """Write what does not count yet; if it is logged, the write-ahead log has room for it."""
         try:

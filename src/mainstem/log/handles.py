@@ -18,7 +18,8 @@ class Handles:
         self._files = files
         self._limit = limit
         self._lock = threading.Lock()
-        self._open: OrderedDict[str, OpenFile] = OrderedDict()
+        self.opened: OrderedDict[str, OpenFile] = OrderedDict()
+        """Whoever finds a file here need not ask for it."""
         self._indexes: OrderedDict[str, Callable[[], None]] = OrderedDict()
 
     def get(self, path: str, *, create: bool = False) -> OpenFile:
@@ -27,29 +28,29 @@ class Handles:
         Finding one that is open takes no lock and keeps no order: what was opened the longest ago
         is let go first, which costs an opening now and then, where order would cost each append.
         """
-        file = self._open.get(path)
+        file = self.opened.get(path)
         if file is not None:
             return file
         with self._lock:
-            file = self._open.get(path)
+            file = self.opened.get(path)
             if file is not None:
                 return file
             file = self._open_file(path, create)
-            self._open[path] = file
-            if len(self._open) > self._limit:
-                self._open.popitem(last=False)
+            self.opened[path] = file
+            if len(self.opened) > self._limit:
+                self.opened.popitem(last=False)
             return file
 
     def _open_file(self, path: str, create: bool) -> OpenFile:
         try:
             return self._files.open(path, create=create)
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self.opened:
                 raise
         # Others in this process took the descriptors that we counted on: make do with half.
-        self._limit = max(len(self._open) // 2, 1)
-        while len(self._open) > self._limit:
-            self._open.popitem(last=False)
+        self._limit = max(len(self.opened) // 2, 1)
+        while len(self.opened) > self._limit:
+            self.opened.popitem(last=False)
         return self._files.open(path, create=create)
 
     def loaded(self, path: str, forget: Callable[[], None]) -> None:
@@ -65,9 +66,9 @@ class Handles:
     def drop(self, path: str) -> None:
         """Let go of a file, because it was deleted or renamed."""
         with self._lock:
-            self._open.pop(path, None)
+            self.opened.pop(path, None)
 
     def clear(self) -> None:
         """Let go of all files."""
         with self._lock:
-            self._open.clear()
+            self.opened.clear()

@@ -14,7 +14,7 @@ from bisect import bisect_right
 
 import msgspec
 
-from mainstem.core.batch import HEADER_SIZE
+from mainstem.core.batch import HEADER_SIZE, Buffer
 from mainstem.core.checksum import crc32c
 
 BLOCK_BYTES = 16 * 1024
@@ -62,7 +62,7 @@ class Index:
         self.full = False
         """Whether the open block takes no more batches, however small it is."""
 
-    def add(self, offset: int, position: int, newest_ms: int, head: memoryview | bytes) -> None:
+    def add(self, offset: int, position: int, newest_ms: int, head: Buffer) -> None:
         """Enter a batch that was written at ``position``; ``head`` is its header."""
         if position - self.open_position >= BLOCK_BYTES or self.full or not self.offsets:
             if self.offsets:

@@ -58,7 +58,7 @@ class Durable(Protocol):
         """Call back once decided, from any thread, with the error if there is one."""
 
 
-class Appended(NamedTuple):
+class Appended(msgspec.Struct, frozen=True):
     """What ``append`` did: the first offset given to each batch, in order."""
 
     offsets: list[int]

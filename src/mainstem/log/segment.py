@@ -131,7 +131,8 @@ class Segment:
 
     def write(self, batch: WritableBatch | bytes) -> None:
         """Write a batch after the last; it counts only once it is accepted."""
-        self._ready_file().pwrite(batch, self.size)
+        file = self._handles.opened.get(self.path) if self._ready else None
+        (file or self._ready_file()).pwrite(batch, self.size)
 
     def clear_end(self) -> None:
         """Take back durably what was written after the last batch and never counted."""
@@ -178,7 +179,7 @@ class Segment:
         """Count a batch that was written (or has its space reserved) as part of the segment."""
         last_offset_delta, newest = read_span(batch)
         index = self._index or self.index
-        index.add(base_offset, self.size, newest, memoryview(batch)[:COVERED])
+        index.add(base_offset, self.size, newest, batch[:COVERED])
         self.size += len(batch)
         self.next_offset = base_offset + last_offset_delta + 1
         self.newest_ms = max(self.newest_ms, newest)
