@@ -89,6 +89,8 @@ class Outflow:
         first = self._pieces[0]
         try:
             if isinstance(first, _Plain):
+                if len(self._pieces) == 1 and not self._sent:
+                    return os.write(self._descriptor, first)
                 return os.writev(self._descriptor, self._first_pieces())
             position, left = first.position + self._sent, first.length - self._sent
             return os.sendfile(self._descriptor, first.fileno(), position, left)
@@ -116,6 +118,10 @@ class Outflow:
 
     def _advance(self, sent: int) -> None:
         self._traffic.bytes_out += sent
+        if sent == self.held_bytes and len(self._pieces) == 1:
+            # All there is, as most answers leave.
+            self.clear()
+            return
         while sent:
             first = self._pieces[0]
             plain = isinstance(first, _Plain)

@@ -263,8 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         while not self._ending:
             size = conversation.frame_size(view)
             if size is None or size > len(view):
-                if len(view):
-                    self._keep(view, size or len(view) + 1)
+                self._keep(view, size or len(view) + 1)
                 return
             run = conversation.handle_run(view) if size < len(view) else None
             if run is None:
@@ -273,7 +272,9 @@ class Connection(asyncio.BufferedProtocol):
                 size = run[1]
                 self._answer(*run)
             view = view[size:]
-            if len(view) and (self._has_to_catch_up() or time.monotonic() > until):
+            if not len(view):
+                return
+            if self._has_to_catch_up() or time.monotonic() > until:
                 # Writable, as the log writes offsets into what it appends.
                 self._backlog = memoryview(bytearray(view))
                 return
