@@ -16,6 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
@@ -148,8 +149,7 @@ def test_whoever_asks_what_may_be_done_is_told_everything(
 
 
 @pytest.mark.refused("access control lists", "there is no authentication yet")
-@pytest.mark.refused("users and passwords (SCRAM)", "there is no authentication yet")
-def test_what_is_not_served_is_not_announced(admin: AdminClient) -> None:
+def test_rules_are_refused_by_saying_that_there_are_none(admin: AdminClient) -> None:
     every = AclBindingFilter(
         ResourceType.TOPIC,
         "orders",
@@ -159,13 +159,36 @@ def test_what_is_not_served_is_not_announced(admin: AdminClient) -> None:
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
+    one = AclBinding(
+        ResourceType.TOPIC,
+        "orders",
+        ResourcePatternType.LITERAL,
+        "User:me",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.DENY,
+    )
+
+    refused = [*admin.create_acls([one]).values(), *admin.delete_acls([every]).values()]
+
+    # What is said beside the list of none is not passed on by librdkafka.
+    assert admin.describe_acls(every).result(PATIENCE_S) == []
+    assert len(refused) == 2
+    for each in refused:
+        with pytest.raises(KafkaException, match="whoever can connect may do") as error:
+            each.result(PATIENCE_S)
+        assert error.value.args[0].code() == KafkaError.SECURITY_DISABLED
+
+
+@pytest.mark.refused("users and passwords (SCRAM)", "there is no authentication yet")
+def test_what_is_not_served_is_not_announced(admin: AdminClient) -> None:
     scram = admin.describe_user_scram_credentials()
     assert isinstance(scram, Future)
 
-    for asked in (admin.describe_acls(every), scram):
-        with pytest.raises(KafkaException) as refused:
-            asked.result(PATIENCE_S)
-        assert refused.value.args[0].code() == KafkaError._UNSUPPORTED_FEATURE
+    with pytest.raises(KafkaException) as refused:
+        scram.result(PATIENCE_S)
+
+    assert refused.value.args[0].code() == KafkaError._UNSUPPORTED_FEATURE
 
 
 @pytest.mark.shows("administration", "elections")

@@ -18,7 +18,7 @@ from kafka.admin import (
     ResourcePatternFilter,
     ResourceType,
 )
-from kafka.errors import IncompatibleBrokerVersion, ProducerFencedError
+from kafka.errors import IncompatibleBrokerVersion, ProducerFencedError, SecurityDisabledError
 from kafka.structs import OffsetAndMetadata
 
 pytestmark = [
@@ -202,17 +202,18 @@ def test_events_before_an_offset_can_be_deleted(kafka: str, admin: KafkaAdminCli
 
 
 @pytest.mark.refused("access control lists", "there is no authentication yet")
-@pytest.mark.refused("users and passwords (SCRAM)", "there is no authentication yet")
-def test_what_is_not_served_is_not_announced(admin: KafkaAdminClient) -> None:
+def test_rules_are_refused_by_saying_that_there_are_none(admin: KafkaAdminClient) -> None:
     every = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
     acls = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, every)
 
-    for ask in (
-        lambda: admin.describe_acls(acls),
-        admin.describe_user_scram_credentials,
-    ):
-        with pytest.raises(IncompatibleBrokerVersion):
-            ask()
+    with pytest.raises(SecurityDisabledError, match="whoever can connect may do everything"):
+        admin.describe_acls(acls)
+
+
+@pytest.mark.refused("users and passwords (SCRAM)", "there is no authentication yet")
+def test_what_is_not_served_is_not_announced(admin: KafkaAdminClient) -> None:
+    with pytest.raises(IncompatibleBrokerVersion):
+        admin.describe_user_scram_credentials()
 
 
 @pytest.mark.shows("administration", "elections", "reassignments", "the quorum")

@@ -12,6 +12,9 @@ WHY = {
     0: "versions 0 to 2 carry older forms of records, which Kafka 4 refuses, too",
     22: "two-phase commit by an outside coordinator (version 6) is refused by code",
     24: "later versions are spoken between brokers",
+    29: "there are no rules yet: refused by code (`SECURITY_DISABLED`)",
+    30: "the same",
+    31: "the same",
 }
 """What is left out of requests that are served."""
 

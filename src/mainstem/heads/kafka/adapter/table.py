@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from mainstem.heads.kafka.adapter import (
+    acls,
     api_versions,
     consumer_groups,
     coordinator,
@@ -74,6 +75,9 @@ SERVED: dict[int, Served] = {
     ),
     26: _served(transactions.END_FIRST, transactions.END_LAST, transactions.end),
     28: _served(transactions.COMMIT_FIRST, transactions.COMMIT_LAST, transactions.commit),
+    29: _served(acls.FIRST, acls.LAST, acls.describe),
+    30: _served(acls.FIRST, acls.LAST, acls.create),
+    31: _served(acls.FIRST, acls.LAST, acls.delete),
     32: _served(
         describe_configs.DESCRIBE_FIRST, describe_configs.DESCRIBE_LAST, describe_configs.describe
     ),

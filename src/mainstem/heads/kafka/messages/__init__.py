@@ -1,6 +1,7 @@
 """Every API that is defined, by its key."""
 
 from mainstem.heads.kafka.api import Api
+from mainstem.heads.kafka.messages.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from mainstem.heads.kafka.messages.commits import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from mainstem.heads.kafka.messages.configs import (
     ALTER_CONFIGS,
@@ -87,6 +88,9 @@ APIS: dict[int, Api] = {
         ADD_OFFSETS_TO_TXN,
         END_TXN,
         TXN_OFFSET_COMMIT,
+        DESCRIBE_ACLS,
+        CREATE_ACLS,
+        DELETE_ACLS,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
         ALTER_REPLICA_LOG_DIRS,

@@ -1,0 +1,35 @@
+"""DescribeAcls, CreateAcls, DeleteAcls: refused by the code of a Kafka that has no authorizer."""
+
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.messages.acls import (
+    AclResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DeletedAcls,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+
+FIRST, LAST = 1, 3
+
+_WHY = "there are no access control lists here yet: whoever can connect may do everything"
+
+
+def describe(_asked: Asked, _request: DescribeAclsRequest, reply: Reply) -> None:
+    """Say that there are no rules."""
+    reply(DescribeAclsResponse(error_code=Code.SECURITY_DISABLED, error_message=_WHY))
+
+
+def create(_asked: Asked, request: CreateAclsRequest, reply: Reply) -> None:
+    """Refuse each rule: nobody would keep to it."""
+    results = [AclResult(Code.SECURITY_DISABLED, _WHY) for _ in request.creations]
+    reply(CreateAclsResponse(results=results))
+
+
+def delete(_asked: Asked, request: DeleteAclsRequest, reply: Reply) -> None:
+    """Say for each filter that there are no rules."""
+    results = [DeletedAcls(Code.SECURITY_DISABLED, _WHY) for _ in request.filters]
+    reply(DeleteAclsResponse(filter_results=results))
