@@ -9,7 +9,7 @@ what follows is the next run.
 from collections.abc import Sequence
 from operator import itemgetter
 
-from mainstem.broker.arrived import Given, Outcome, those_appended
+from mainstem.broker.arrived import Arrived, Given, Outcome, those_appended
 from mainstem.broker.producing import Producing
 from mainstem.broker.state import OpenTopic
 from mainstem.broker.topics import Topic
@@ -32,6 +32,8 @@ class Arrivals:
     ) -> list[Outcome]:
         """Append batches to partitions by number; return what became of each."""
         topic = opened.topic
+        if len(batches) == 1:
+            return [self._append_one(topic, *batches[0], joins)]
         outcomes: list[Outcome] = []
         given: list[Given] = []
         for number, batch in batches:
@@ -54,6 +56,18 @@ class Arrivals:
                 outcomes[given[at].place] = _named(topic, outcome)
                 at += 1
         return outcomes
+
+    def _append_one(self, topic: Topic, number: int, batch: WritableBatch, joins: bool) -> Outcome:
+        """Append a batch that came alone: the shortest way there is."""
+        try:
+            header = _checked(topic, number, batch)
+            if header.producer_id >= 0:
+                given = (Given(number, batch, header),)
+                return _named(topic, self._producing.append_run(topic.name, given, joins=joins)[0])
+            offsets, durable, starts = self._log.append(((topic.partitions[number], batch),))
+        except MainstemError as error:
+            return _named(topic, error)
+        return Arrived(offsets[0], durable, header.count, starts[0])
 
     def _append_some(self, topic: Topic, given: Sequence[Given], joins: bool) -> Sequence[Outcome]:
         """Append the first batches; return what became of them, at least of one."""
