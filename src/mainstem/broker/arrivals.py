@@ -64,10 +64,10 @@ class Arrivals:
             if header.producer_id >= 0:
                 given = (Given(number, batch, header),)
                 return _named(topic, self._producing.append_run(topic.name, given, joins=joins)[0])
-            offsets, durable, starts = self._log.append(((topic.partitions[number], batch),))
+            appended = self._log.append(((topic.partitions[number], batch),))
         except MainstemError as error:
             return _named(topic, error)
-        return Arrived(offsets[0], durable, header.count, starts[0])
+        return Arrived(appended.offsets[0], appended.durable, header.count, appended.starts[0])
 
     def _append_some(self, topic: Topic, given: Sequence[Given], joins: bool) -> Sequence[Outcome]:
         """Append the first batches; return what became of them, at least of one."""
