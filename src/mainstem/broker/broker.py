@@ -8,7 +8,6 @@ made without the lock.
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from mainstem.broker.arrivals import Arrivals
 from mainstem.broker.arrived import Outcome
@@ -28,10 +27,10 @@ from mainstem.broker.remaking import remade
 from mainstem.broker.share_groups import ShareGroups
 from mainstem.broker.state import OpenTopic, State
 from mainstem.broker.subscriptions import Subscriptions
+from mainstem.broker.topic_changes import TopicChanges, TopicDone
 from mainstem.broker.topics import Topic
 from mainstem.broker.transactions import Transactions
 from mainstem.core.errors import (
-    InvalidSetting,
     OffsetOutOfRange,
     UnknownGroup,
     UnknownPartition,
@@ -47,13 +46,8 @@ Place = tuple[str, int]
 """A partition as users name it: topic and number."""
 DEFAULTS = TopicSettings()
 LIMITS = Limits()
-
-
-class TopicDone(NamedTuple):
-    """A topic as it is after a change, and when that change is durable."""
-
-    topic: Topic
-    durable: Durable
+_TRY_AGAIN_MS = 1000
+"""How long to wait for room for what was decided."""
 
 
 class Broker:
@@ -73,7 +67,6 @@ class Broker:
         """What members, producers and transactions may do."""
         self._log = log
         self._now_ms = now_ms
-        self._new_id = new_id
         self._state = State(log, hand_over_ms, limits.topics)
         self._state.load(now_ms())
         self._monotonic_ms = monotonic_ms or now_ms
@@ -96,9 +89,14 @@ class Broker:
         )
         self._producing = Producing(self._state, self.producers, self.transactions, now_ms)
         self._arrivals = Arrivals(log, self._producing)
-        self.subscriptions = Subscriptions(
-            self._state, self.transactions, self.create_topic, now_ms, self._monotonic_ms
+        self._topic_changes = TopicChanges(
+            self._state, self.consumers, self.producers, self.transactions, now_ms, new_id
         )
+        create_topic = self._topic_changes.create
+        self.subscriptions = Subscriptions(
+            self._state, self.transactions, create_topic, now_ms, self._monotonic_ms
+        )
+        self._topic_changes.changed = self.subscriptions.topic_changed
         self.share = ShareGroups(
             self._state,
             self.subscriptions,
@@ -111,54 +109,17 @@ class Broker:
     # Topics
 
     def create_topic(self, name: str, settings: TopicSettings = DEFAULTS) -> TopicDone:
-        """Create a topic; raises TopicExists, InvalidName, InvalidSetting."""
-        now_ms = self._now_ms()
-        with self._state.lock:
-            changes = self._state.topics.create(name, settings, self._new_id(), now_ms)
-            durable = self._state.change_topics(changes, now_ms)
-            self.consumers.topic_changed(name)
-            calls = self._state.groups.topic_changed(name, now_ms)
-            done = TopicDone(self._state.topics.get(name), durable)
-        _call(calls)
-        durable.then(lambda error: None if error is None else self._take_back(done.topic))
-        return done
+        """Create a topic; raises TopicExists, InvalidName, InvalidSetting, StorageFull."""
+        self._catch_up()
+        return self._topic_changes.create(name, settings)
 
     def alter_topic(self, name: str, **changes: object) -> TopicDone:
         """Change some settings of a topic; partitions only grow."""
-        now_ms = self._now_ms()
-        with self._state.lock:
-            was = self._state.topics.get(name)
-            settings = was.settings.altered(**changes)
-            decided = self._state.topics.alter(name, settings)
-            if settings.compact and not was.settings.compact:
-                self._check_empty(was)
-            durable = self._state.change_topics(decided, now_ms)
-            self.consumers.topic_changed(name)
-            calls = self._state.groups.topic_changed(name, now_ms)
-            calls += self._state.make_room(was.partitions)
-            done = TopicDone(self._state.topics.get(name), durable)
-        _call(calls)
-        self.subscriptions.topic_changed(was.id)
-        return done
+        return self._topic_changes.alter(name, changes)
 
     def delete_topic(self, name: str) -> Durable:
         """Delete a topic, all it holds, and every group's cursors in it."""
-        now_ms = self._now_ms()
-        with self._state.lock:
-            changes = self._state.topics.delete(name)
-            gone = self._state.topics.get(name).partitions
-            topic_id = self._state.topics.get(name).id
-            calls = self._state.make_room(gone)
-            durable = self._state.change_topics(changes, now_ms)
-            self._state.change_cursors(self._state.cursors.forget(gone), now_ms)
-            self.producers.forget(gone)
-            self.transactions.forget(gone)
-            self._state.finish_deletions(now_ms)
-            self.consumers.topic_changed(name)
-            calls += self._state.groups.topic_changed(name, now_ms)
-        _call(calls)
-        self.subscriptions.topic_changed(topic_id)
-        return durable
+        return self._topic_changes.delete(name)
 
     def topic(self, name: str) -> Topic:
         """Return a topic; raises UnknownTopic."""
@@ -403,6 +364,7 @@ class Broker:
         self.transactions.tick()
         self.subscriptions.tick()
         self.share.tick()
+        self._catch_up()
 
     def wait_ms(self) -> int | None:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""
@@ -419,18 +381,14 @@ class Broker:
         ]
         if (wait_ms := self.subscriptions.next_wait_ms()) is not None:
             waits.append(wait_ms)
+        if self._state.is_behind:
+            waits.append(_TRY_AGAIN_MS)
         return max(0, min(waits)) if waits else None
 
-    def _take_back(self, topic: Topic) -> None:
-        """Forget a topic that is not durable and never will be, as the log has stopped."""
-        now_ms = self._now_ms()
-        with self._state.lock:
-            if self._state.topics.by_id(topic.id) is None:
-                return
-            self._state.put_back(topic.name, None, now_ms)
-            self.consumers.topic_changed(topic.name)
-            calls = self._state.groups.topic_changed(topic.name, now_ms)
-        _call(calls)
+    def _catch_up(self) -> None:
+        """Carry out what was decided and has found no room so far."""
+        if self._state.is_behind:
+            self._topic_changes.catch_up()
 
     def _members(self, group: str) -> dict[str, tuple[Place, ...]]:
         """Return the members that groups of other kinds have, and what each owns."""
@@ -519,14 +477,6 @@ class Broker:
     def _check_known(self, group: str) -> None:
         if not self._state.groups.is_live(group) and not self._state.cursors.of(group):
             raise UnknownGroup(group)
-
-    def _check_empty(self, topic: Topic) -> None:
-        for partition in topic.partitions:
-            if self._log.bounds(partition).start != self._log.bounds(partition).end:
-                raise InvalidSetting(
-                    f"topic {topic.name!r} holds events, so compact cannot be turned on: those "
-                    "without a key would be lost; trim it first, or create another topic"
-                )
 
 
 def _call(calls: Iterable[Call]) -> None:

@@ -6,6 +6,7 @@ whoever adds a kind of group adds its names. Values are kept as texts, as they w
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +15,7 @@ from mainstem.broker.group_defaults import GroupDefaults
 from mainstem.broker.journal import GROUP_CONFIGS, Journal
 from mainstem.broker.share_starts import check_start
 from mainstem.broker.state import State
-from mainstem.core.errors import InvalidSetting
+from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.core.names import check_group
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
@@ -190,6 +191,7 @@ class GroupConfigs:
     ) -> None:
         self._state = state
         self._now_ms = now_ms
+        self._defaults = defaults
         self.fold = GroupConfigFold(defaults)
         self._journal = Journal[GroupConfigKey, GroupConfig](
             state.log,
@@ -197,8 +199,7 @@ class GroupConfigs:
             msgspec.json.Decoder(GroupConfigKey).decode,
             msgspec.json.Decoder(GroupConfig).decode,
         )
-        apply = self.fold.apply
-        self._journal.replay(lambda key, value: apply(GroupConfigChange(key, value)))
+        self._replay_into(self.fold)
         self.changed: Callable[[str], None] = lambda _: None
         """Called without the lock when a group has other settings."""
 
@@ -240,7 +241,25 @@ class GroupConfigs:
                 self.fold.apply(change)
         if decided:
             self.changed(group)
+            durable.then(self._check_kept)
         return durable
+
+    def _check_kept(self, error: MainstemError | None) -> None:
+        """Go back to what is durable, if the log has stopped."""
+        if error is None:
+            return
+        changed: list[str] = []
+        # If not even the journal can be read, nobody knows what is durable before the next start.
+        with suppress(MainstemError), self._state.lock:
+            kept = GroupConfigFold(self._defaults)
+            self._replay_into(kept)
+            changed = [each for each in {*self.fold, *kept} if self.fold.of(each) != kept.of(each)]
+            self.fold = kept
+        for group in changed:
+            self.changed(group)
+
+    def _replay_into(self, fold: GroupConfigFold) -> None:
+        self._journal.replay(lambda key, value: fold.apply(GroupConfigChange(key, value)))
 
 
 def _check_pairs(settings: Mapping[str, str], whose: str) -> None:

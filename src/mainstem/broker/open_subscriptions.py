@@ -8,7 +8,7 @@ under the lock, and done without it.
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -32,7 +32,7 @@ from mainstem.broker.subscription import (
 from mainstem.broker.subscription_fold import SubscriptionFold
 from mainstem.broker.transactions import Transactions
 from mainstem.broker.window import Window
-from mainstem.core.errors import UnknownSubscription
+from mainstem.core.errors import StorageFull, UnknownSubscription
 from mainstem.log.port import Durable, PartitionId
 
 Overlay = Callable[[str, SubscriptionSettings], SubscriptionSettings]
@@ -172,8 +172,10 @@ class OpenSubscriptions:
     def _put_right(self) -> None:
         """Forget subscriptions on topics that are gone, and what a power cut took back."""
         ids = {topic.id for topic in self.state.topics}
-        for key in self.fold.strays(ids):
-            self.settling.write(self.fold.remove(key))
+        # A full disk must not keep the log from being opened: the next start finds them again.
+        with suppress(StorageFull):
+            for key in self.fold.strays(ids):
+                self.settling.write(self.fold.remove(key))
         for topic_id in {key.topic_id for key in self.fold}:
             self._cut(topic_id)
         for key in self.fold:

@@ -2,6 +2,14 @@
 
 Everything here is called under the lock. A change is appended to its journal and then applied,
 without waiting in between: the next decision sees it at once, and only answers wait for the disk.
+
+A full disk can refuse any step of a change of topics, and a restart must not find what was refused.
+So the record in the journal decides. What must be there whenever the record is, partitions and the
+stricter durability, is made before it, and does no harm without it. What may come later follows it,
+and is tried again (``catch_up``) until there is room.
+
+A commit that fails is another matter: the log has stopped then, until it is opened again, and of
+its journals readers see what is durable. The topics ``go_back`` to that.
 """
 
 import threading
@@ -25,11 +33,20 @@ from mainstem.broker.topics import (
     TopicSet,
     TopicValue,
 )
-from mainstem.core.errors import MainstemError, UnknownPartition
+from mainstem.core.errors import (
+    Closed,
+    MainstemError,
+    StorageFailed,
+    StorageFull,
+    UnknownPartition,
+)
 from mainstem.core.partitioner import Turns
+from mainstem.core.policies import Durability
 from mainstem.log.port import Durable, Log, PartitionId, WritableBatch
 
 Call = Callable[[], None]
+REFUSALS = (StorageFull, StorageFailed, Closed)
+"""What a log says that takes nothing now; what was decided is then carried out later."""
 
 
 class OpenTopic:
@@ -62,6 +79,12 @@ class State:
         """The gates of topics that limit, or once limited, their backlog, by topic id."""
         self.before_cut: Callable[[PartitionId, int], None] = lambda *_: None
         """Told before events before an offset are dropped."""
+        self.deleted: dict[str, TopicGone] = {}
+        """Topics that are durably deleted, while their partitions may still be in the log."""
+        self._behind: dict[str, None] = {}
+        """Names of topics whose partitions may not be in the log as they say, in order."""
+        self._strays: list[PartitionId] = []
+        """Partitions that were made for a change that was refused then."""
         self._topic_journal = Journal[TopicKey, TopicValue](
             log,
             TOPICS,
@@ -77,45 +100,100 @@ class State:
 
     def load(self, now_ms: int) -> None:
         """Replay the journals, and finish what a crash left half done."""
-        for name, topic_id in IDS.items():
-            self.topics.apply(TopicChange(TopicKey(name), TopicSet(topic_id, SETTINGS, 0)))
-        self._topic_journal.replay(lambda key, value: self.topics.apply(TopicChange(key, value)))
+        self._replay_into(self.topics)
         self._cursor_journal.replay(lambda key, value: self.cursors.apply(CursorChange(key, value)))
         for topic in self.topics:
             if not topic.internal:
                 self._open(topic)
-        self.finish_deletions(now_ms)
-        self.change_cursors(self.cursors.forget(self._stray_partitions()), now_ms)
+                self._behind[topic.name] = None
+        self.deleted = dict(self.topics.going)
+        with suppress(*REFUSALS):
+            self.change_cursors(self.cursors.forget(self._stray_partitions()), now_ms)
+            for name in list(self.deleted):
+                self.forget_topic(name, now_ms)
+        self.catch_up()
+
+    def _replay_into(self, topics: Topics) -> None:
+        for name, topic_id in IDS.items():
+            topics.apply(TopicChange(TopicKey(name), TopicSet(topic_id, SETTINGS, 0)))
+        self._topic_journal.replay(lambda key, value: topics.apply(TopicChange(key, value)))
 
     def change_topics(self, changes: Sequence[TopicChange], now_ms: int) -> Durable:
-        """Write changes of topics down and make them true."""
-        durable = self._topic_journal.append(changes, now_ms)
+        """Write changes of topics down and make them true; if refused, nothing has changed."""
+        made: list[PartitionId] = []
+        try:
+            for change in changes:
+                self._make_ready(change, made)
+            durable = self._topic_journal.append(changes, now_ms)
+        except MainstemError:
+            self._strays += made
+            self.catch_up()
+            raise
         for change in changes:
-            was = self.topics.find(change.key.name)
             self.topics.apply(change)
-            topic = self.topics.find(change.key.name)
-            if topic is None:
-                self._close(change.key.name)
-                continue
-            try:
-                self._open(topic)
-            except MainstemError:
-                self.put_back(change.key.name, was, now_ms)
-                raise
+            self._reopen(change.key.name)
+        self.catch_up()
         return durable
 
-    def put_back(self, name: str, was: Topic | None, now_ms: int) -> None:
-        """Make a topic what it was before a change that could not be carried out, or not kept."""
-        value = None if was is None else TopicSet(was.id, was.settings, was.created_ms)
-        change = TopicChange(TopicKey(name), value)
-        self.topics.apply(change)
-        if was is None:
-            self._close(name)
-        # Without room, or after the log has stopped, the next start finds what was written down.
-        with suppress(MainstemError):
-            self._topic_journal.append([change], now_ms)
+    def _make_ready(self, change: TopicChange, made: list[PartitionId]) -> None:
+        """Make what the log must have as soon as a change is decided; adds the new partitions."""
+        name, value = change.key.name, change.value
+        if not isinstance(value, TopicSet):
+            return
+        was = self.topics.find(name)
+        old = () if was is None else was.partitions
+        self._behind[name] = None
+        for number in range(len(old), value.settings.partitions):
+            made.append(PartitionId(value.id, number))
+            self.log.ensure(made[-1], name, value.settings)
+        becomes = value.settings.durability
+        if was is not None and becomes is Durability.FSYNC is not was.settings.durability:
+            # Nothing that was published under the new settings may be less durable than they say.
+            for partition in old:
+                self.log.ensure(partition, name, was.settings.altered(durability=becomes))
 
-    def _close(self, name: str) -> None:
+    def catch_up(self) -> None:
+        """Let the log keep partitions as the topics say, as far as it has room for that now."""
+        with suppress(*REFUSALS):
+            self.log.delete([at for at in self._strays if not self._is_known(at)])
+            self._strays.clear()
+            while self._behind:
+                name = next(iter(self._behind))
+                for topic in self.topics.matching(name):
+                    for partition in topic.partitions:
+                        self.log.ensure(partition, name, topic.settings)
+                del self._behind[name]
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the log had no room yet for something that was decided."""
+        return bool(self._behind or self._strays or self.deleted)
+
+    def go_back(self) -> list[str]:
+        """Make the topics what is durable, as the log has stopped; return those that changed."""
+        kept = Topics()
+        self._replay_into(kept)
+        names = {topic.name for topics in (self.topics, kept) for topic in topics}
+        changed = [name for name in names if self.topics.find(name) != kept.find(name)]
+        for name in changed:
+            topic = kept.find(name)
+            value = None if topic is None else TopicSet(topic.id, topic.settings, topic.created_ms)
+            self.topics.apply(TopicChange(TopicKey(name), value))
+            self._reopen(name)
+        return changed
+
+    def forget_topic(self, name: str, now_ms: int) -> None:
+        """Take the partitions of a deleted topic out of the log, then forget the topic."""
+        gone = self.deleted[name]
+        self.log.delete([PartitionId(gone.id, number) for number in range(gone.partitions)])
+        self.change_topics(self.topics.forget(name), now_ms)
+        del self.deleted[name]
+
+    def _reopen(self, name: str) -> None:
+        topic = self.topics.find(name)
+        if topic is not None:
+            self._open(topic)
+            return
         gone = self.opened.pop(name, None)
         if gone is not None:
             self.gates.pop(gone.topic.id, None)
@@ -140,12 +218,6 @@ class State:
             raise UnknownPartition(topic, number, len(partitions))
         return partitions[number]
 
-    def finish_deletions(self, now_ms: int) -> None:
-        """Take the partitions of deleted topics out of the log, then forget the topics."""
-        for name, gone in list(self.topics.going.items()):
-            self.log.delete([PartitionId(gone.id, number) for number in range(gone.partitions)])
-            self.change_topics(self.topics.forget(name), now_ms)
-
     def make_room(self, partitions: Sequence[PartitionId]) -> list[Call]:
         """Return how to tell the producers held at these partitions to try again."""
         calls: list[Call] = []
@@ -157,10 +229,8 @@ class State:
         return calls
 
     def _open(self, topic: Topic) -> None:
-        """Make the log's partitions as the topic says, and let producers find it."""
+        """Let producers find a topic as it is now."""
         was = self.opened.get(topic.name)
-        for partition in topic.partitions:
-            self.log.ensure(partition, topic.name, topic.settings)
         # A new object each time: a publish under way must not see half of a change.
         opened = OpenTopic(topic, Turns() if was is None else was.turns)
         gate = self.gates.get(topic.id)
@@ -174,6 +244,10 @@ class State:
 
     def _before_cut(self, partition: PartitionId, start: int) -> None:
         self.before_cut(partition, start)
+
+    def _is_known(self, at: PartitionId) -> bool:
+        topic = self.topics.by_id(at.topic_id)
+        return topic is not None and at.number < len(topic.partitions)
 
     def _stray_partitions(self) -> list[PartitionId]:
         """Return partitions that have cursors, but no topic any more."""

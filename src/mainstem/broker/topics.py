@@ -5,7 +5,8 @@ After a restart the same ``apply`` runs over the same changes, so memory and dis
 
 A deletion takes two changes: ``TopicGone`` hides the topic and says what is to be deleted from the
 log, and a change without a value, once that has been done, lets the name be forgotten. A crash in
-between leaves the first, and ``going`` tells the broker what to finish.
+between leaves the first, and ``going`` tells the broker what to finish. Until then the name is
+taken: whoever sees the deletion answered finds it free, unless the disk has no room to finish it.
 """
 
 from collections.abc import Iterator
@@ -144,7 +145,7 @@ class Topics:
         """Decide to create a topic."""
         check_topic(name)
         settings = settings.altered()
-        if name in self._by_name:
+        if name in self._by_name or name in self.going:
             raise TopicExists(name)
         most = self._limits.max_topics
         if len(self._by_name) >= most:

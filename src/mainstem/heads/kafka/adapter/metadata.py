@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from mainstem.broker.broker import TopicDone
+from mainstem.broker.topic_changes import TopicDone
 from mainstem.broker.topics import Topic
 from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.names import is_internal
