@@ -25,7 +25,8 @@ pytestmark = [
     pytest.mark.client("kafka-python", "3.0"),
     pytest.mark.lacks("share groups", "kafka-python has no share consumer"),
 ]
-PATIENCE_S = 30
+PATIENCE_S = 60
+"""Longer than the client waits for an answer (30 s) before it asks again."""
 
 
 @pytest.fixture
@@ -37,10 +38,12 @@ def admin(kafka: str) -> Iterator[KafkaAdminClient]:
 
 def produce(address: str, topic: str, count: int, **config: object) -> None:
     producer = KafkaProducer(bootstrap_servers=address, **config)
-    for number in range(count):
-        producer.send(topic, str(number).encode())
-    producer.flush(30)
+    sent = [producer.send(topic, str(number).encode()) for number in range(count)]
+    producer.flush(PATIENCE_S)
     producer.close()
+    # Flushing only waits: what became of each event, its own answer says.
+    refused = {number: answer.exception for number, answer in enumerate(sent) if answer.exception}
+    assert not refused, f"{len(refused)} of {count} events were not taken: {refused}"
 
 
 def consume(address: str, topic: str, count: int, group: str | None = None) -> list[int]:
@@ -49,11 +52,22 @@ def consume(address: str, topic: str, count: int, group: str | None = None) -> l
         bootstrap_servers=address,
         group_id=group,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=30_000,
+        consumer_timeout_ms=PATIENCE_S * 1000,
     )
     found = [int(message.value) for _, message in zip(range(count), consumer, strict=False)]
+    if len(found) < count:
+        raise AssertionError(f"{len(found)} of {count} events came; {standing(consumer, topic)}")
     consumer.close()
     return sorted(found)
+
+
+def standing(consumer: KafkaConsumer, topic: str) -> str:
+    """Say how far a consumer has got in a topic: what explains events that did not come."""
+    places = sorted(consumer.assignment())
+    reached = {place.partition: consumer.position(place, timeout_ms=5_000) for place in places}
+    ends = {place.partition: end for place, end in consumer.end_offsets(places).items()}
+    known = consumer.partitions_for_topic(topic)
+    return f"partitions {known}, of them assigned and reached {reached}, ends {ends}"
 
 
 @pytest.mark.shows("produce", "idempotent")
@@ -123,7 +137,7 @@ def test_offsets_are_found_by_time(kafka: str) -> None:
     producer = KafkaProducer(bootstrap_servers=kafka)
     for number in range(10):
         producer.send("kafka-python.time", b"x", partition=0, timestamp_ms=1_000_000 + number)
-    producer.flush(30)
+    producer.flush(PATIENCE_S)
     place = TopicPartition("kafka-python.time", 0)
     consumer = KafkaConsumer(bootstrap_servers=kafka)
 
@@ -243,7 +257,7 @@ def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(kafka: s
         if commits:
             producer.commit_transaction()
         else:
-            producer.flush(30)
+            producer.flush(PATIENCE_S)
             producer.abort_transaction()
     producer.close()
     consumer = KafkaConsumer(
@@ -251,7 +265,7 @@ def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(kafka: s
         bootstrap_servers=kafka,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
-        consumer_timeout_ms=30_000,
+        consumer_timeout_ms=PATIENCE_S * 1000,
     )
 
     found = [int(message.value) for _, message in zip(range(2), consumer, strict=False)]
@@ -265,7 +279,7 @@ def test_producers_and_transactions_are_described(kafka: str) -> None:
     producer = KafkaProducer(bootstrap_servers=kafka, transactional_id=name)
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send(topic, b"v", partition=0).get(30)
+    producer.send(topic, b"v", partition=0).get(PATIENCE_S)
     admin = KafkaAdminClient(bootstrap_servers=kafka)
     place = TopicPartition(topic, 0)
 
