@@ -4,12 +4,11 @@ What is told, what the broker goes on with, and what a restart finds are the sam
 """
 
 import errno
-import os
 from collections.abc import Callable
 
 import pytest
 from tests.broker.brokers import publish, read_all, values
-from tests.faults.disks import allow, killed, opened, refuse
+from tests.faults.disks import allow, full_after, killed, opened, refuse
 from tests.faults.simdisk import SimFiles
 
 from mainstem.broker.broker import Broker
@@ -31,8 +30,6 @@ CHANGES: dict[str, Change] = {
     "group": lambda it: it.group_configs.alter("g", {LOCK: "1234"}),
 }
 every_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-SPACE = ("allocate", "grow", "create", "make_dir")
-"""What a disk without space refuses."""
 
 
 class Place:
@@ -76,23 +73,6 @@ def wanted(broker: Broker) -> dict[tuple[str, int], TopicSettings]:
         for topic in broker.topics()
         for partition in topic.partitions
     }
-
-
-def full_after(files: SimFiles, steps: int) -> list[str]:
-    """Let the disk be full after so many steps that take space; returns what it refused."""
-    refused: list[str] = []
-    taken: list[str] = []
-
-    def before(kind: str, path: str) -> None:
-        if kind not in SPACE:
-            return
-        taken.append(path)
-        if len(taken) > steps:
-            refused.append(path)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
-    files.before = before
-    return refused
 
 
 @every_change

@@ -60,6 +60,22 @@ def refuse(files: SimFiles, kinds: str, paths: str = "", code: int = errno.ENOSP
     files.before = before
 
 
+def full_after(files: SimFiles, steps: int) -> list[str]:
+    """Let the disk be full after so many steps that take space; returns what it refused."""
+    refused: list[str] = []
+    taken: list[str] = []
+
+    def before(kind: str, path: str) -> None:
+        if kind in ("allocate", "grow", "create", "make_dir"):
+            taken.append(path)
+            if len(taken) > steps:
+                refused.append(path)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    files.before = before
+    return refused
+
+
 def allow(files: SimFiles) -> None:
     """Let everything work again."""
     files.before = lambda kind, path: None

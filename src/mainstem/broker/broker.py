@@ -366,6 +366,11 @@ class Broker:
         self.share.tick()
         self._catch_up()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the disk had no room yet for what was decided; ``tick`` tries again."""
+        return self._state.is_behind
+
     def wait_ms(self) -> int | None:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""
         waits = [

@@ -5,7 +5,7 @@ import errno
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.faults.disks import allow, killed, opened, refuse
+from tests.faults.disks import allow, full_after, killed, opened, refuse
 from tests.faults.simdisk import SimFiles
 
 from mainstem.broker.broker import Broker
@@ -93,6 +93,10 @@ class Place:
         frame = b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | memoryview))
         return self._conversation.handle(memoryview(bytearray(frame)))
 
+    def shown(self) -> tuple[object, object]:
+        """Return what the changes of these tests change."""
+        return self.broker.topics(), self.broker.group_configs.shown("g")
+
     def fail(self) -> None:
         """Let the disk fail the next commit."""
         refuse(self.files, "sync", code=errno.EIO)
@@ -137,11 +141,14 @@ def test_a_change_is_answered_when_it_is_durable(api: Api, version: int, body: W
 @every_change
 def test_a_change_whose_commit_fails_is_not_called_done(api: Api, version: int, body: Wire) -> None:
     async def test(place: Place) -> None:
+        was = place.shown()
         answer = place.ask(api, version, body)
+        assert place.shown() != was
 
         place.fail()
 
         assert await codes(api, version, answer) == [Code.KAFKA_STORAGE_ERROR]
+        assert place.shown() == was
 
     in_place(test)
 
@@ -185,6 +192,30 @@ def test_a_disk_that_is_full_in_the_middle_leaves_what_was_there(topic: str) -> 
         place.log.committer.commit()
         assert await codes(*change[:2], again) == [Code.NONE]
         assert place.broker.bounds(topic, 49).end == 0
+
+    in_place(test)
+
+
+def test_a_deletion_for_which_the_log_had_no_room_is_finished_when_there_is_some() -> None:
+    delete = (DELETE_TOPICS, 6, DeleteTopicsRequest((DeleteTopic("old"),)))
+
+    async def test(place: Place) -> None:
+        # Cursors are forgotten before the events are deleted, and that takes space.
+        place.broker.commit("g", {("old", 0): 0})
+        place.log.committer.commit()
+        gone = asyncio.Event()
+        (partition,) = place.broker.topic("old").partitions
+        place.log.watch(partition, 0, gone.set)
+        asked = place.ask(*delete)
+        full_after(place.files, 0)
+        place.log.committer.commit()
+        assert await codes(*delete[:2], asked) == [Code.NONE]
+        assert not gone.is_set()
+
+        allow(place.files)
+
+        await asyncio.wait_for(gone.wait(), 60)
+        assert partition not in {each.id for each in place.log.disk_partitions()}
 
     in_place(test)
 
