@@ -80,9 +80,13 @@ Every limit named here is a [setting](settings.md).
 - A server told to stop (SIGTERM) answers what it was asked: fetches with what there is, produce
   with `NOT_LEADER_OR_FOLLOWER`, members of groups with `COORDINATOR_NOT_AVAILABLE`; clients try
   again.
-- A disk that is full or fails is `KAFKA_STORAGE_ERROR` for producers, and
-  `COORDINATOR_NOT_AVAILABLE` for groups and transactions. A full one heals when there is space;
-  after a sync that failed nothing more is acknowledged until the server is started anew.
+- A disk that is full or fails is `KAFKA_STORAGE_ERROR` for producers and for changes of topics and
+  settings, and `COORDINATOR_NOT_AVAILABLE` for groups and transactions. A full one heals when there
+  is space, and of a change that it refused a restart finds nothing; after a sync that failed
+  nothing more is acknowledged until the server is started anew, which may find what was refused.
+- A topic that is being deleted is gone at once, and its name is free when DeleteTopics is answered:
+  until then CreateTopics answers `TOPIC_ALREADY_EXISTS`. Its events are taken away when the
+  deletion is durable; if the disk has no room for that, a moment after it has.
 """
 GROUPS = """
 ## Settings of groups
