@@ -58,14 +58,16 @@ class Proxy:
         async with server:
             self._ready.set()
             await self._stop.wait()
+            # A connection taken, and not made yet, would be left to the garbage collector by closing.
+            for listening in server.sockets:
+                self._loop.remove_reader(listening)
+            await asyncio.sleep(0)
         self._is_down = True
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             self._abort()
             await asyncio.wait(others, timeout=0.1)
-        # A connection that came as the loop ends would be left to the garbage collector.
-        self._abort()
-        for _ in range(3):
-            await asyncio.sleep(0)
+        # Breaking off takes another turn of the loop.
+        await asyncio.sleep(0)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
