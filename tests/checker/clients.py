@@ -288,15 +288,30 @@ def read_everything(client: Client) -> None:
         source = Consumer({"bootstrap.servers": client.address, **config, **QUICK})
         try:
             found: list[Message] = []
+            errors: list[Message] = []
             source.assign([TopicPartition(*place, 0)])
             until = time.monotonic() + LAST_S
             while not found or found[-1].error() is None:
-                assert time.monotonic() < until, f"{place} does not end"
-                if (message := source.poll(STEP_S)) is not None and _counts(message):
-                    found.append(message)
+                assert time.monotonic() < until, _why(source, place, found, errors)
+                if (message := source.poll(STEP_S)) is None:
+                    continue
+                (found if _counts(message) else errors).append(message)
         finally:
             source.close()
         client.recorder.add(client.name, Outcome.OK, _reads(found[:-1]))
+
+
+def _why(
+    source: Consumer, place: Place, found: Sequence[Message], errors: Sequence[Message]
+) -> str:
+    """Say all that is known of a partition that does not end."""
+    at = TopicPartition(*place)
+    ends, cached = (source.get_watermark_offsets(at, 10, cached=each) for each in (False, True))
+    return (
+        f"{place} does not end: {len(found)} events read, then {len(errors)} errors, the last ones "
+        f"{[str(each.error()) for each in errors[-3:]]}; at {source.position([at])}, ends {ends}, "
+        f"when last fetched {cached}"
+    )
 
 
 def _counts(message: Message) -> bool:

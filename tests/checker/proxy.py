@@ -58,7 +58,7 @@ class Proxy:
         async with server:
             self._ready.set()
             await self._stop.wait()
-            # A connection taken, and not made yet, would be left to the garbage collector by closing.
+            # A connection that is taken, and not made yet, could not be made after closing.
             for listening in server.sockets:
                 self._loop.remove_reader(listening)
             await asyncio.sleep(0)
