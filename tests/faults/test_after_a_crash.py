@@ -21,6 +21,7 @@ from tests.faults.simdisk import SimFiles, blank
 
 from mainstem.core.errors import DamagedLog, StorageFailed, StorageFull
 from mainstem.log.disk import DiskLog
+from mainstem.log.port import PartitionId
 
 NOTHING = "nothing unsynced is kept"
 
@@ -126,6 +127,21 @@ def test_events_after_a_refused_one_are_looked_for_although_its_note_was_given_u
     log.append([(B, batch(b"second"))])
 
     assert values(opened(killed(files)), B) == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("partition", [A0, B], ids=["fsync", "disk"])
+def test_what_was_refused_half_way_is_not_taken_for_damage(
+    log: DiskLog, files: SimFiles, partition: PartitionId
+) -> None:
+    append(log, partition, b"first")
+    refuse(files, "grow", ".seg")
+    with pytest.raises(StorageFull):
+        log.append([(partition, batch(b"refused"))])
+
+    found = opened(killed(files))
+
+    assert found.recovery.findings == []
+    assert values(found, partition) == [b"first"]
 
 
 def test_a_checkpoint_whose_sync_failed_is_not_tried_again(log: DiskLog, files: SimFiles) -> None:

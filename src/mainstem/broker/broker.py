@@ -7,10 +7,11 @@ made without the lock.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mainstem.broker.arrivals import Arrivals
 from mainstem.broker.arrived import Outcome
+from mainstem.broker.calls import Call, make
 from mainstem.broker.classic_groups import ClassicGroups
 from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.cursors import Cursor
@@ -41,7 +42,6 @@ from mainstem.core.names import check_topic, is_internal
 from mainstem.core.policies import TopicSettings
 from mainstem.log.port import Bounds, Durable, Log, PartitionId, Slice, TimedOffset, WritableBatch
 
-Call = Callable[[], None]
 Place = tuple[str, int]
 """A partition as users name it: topic and number."""
 DEFAULTS = TopicSettings()
@@ -271,14 +271,14 @@ class Broker:
         now_ms = self._now_ms()
         with self._state.lock:
             member, calls = self._state.groups.join(group, topics, changed, now_ms)
-        _call(calls)
+        make(calls)
         return Member(self._state, self._now_ms, group, member)
 
     def fence(self, group: str, member: str) -> None:
         """Take a member out of its group against its will: it cannot commit any more."""
         with self._state.lock:
             calls = self._state.groups.leave(group, member, self._now_ms())
-        _call(calls)
+        make(calls)
 
     def commit(self, group: str, offsets: Mapping[Place, int], metadata: str = "") -> Durable:
         """Move cursors of a group that has no members; members commit through their place."""
@@ -342,7 +342,7 @@ class Broker:
             partitions = list(self._state.cursors.of(name))
             durable = self._state.change_cursors(changes, now_ms)
             calls = self._state.make_room(partitions)
-        _call(calls)
+        make(calls)
         return durable
 
     def expire_cursors(self, older_than_ms: int) -> Durable:
@@ -357,7 +357,7 @@ class Broker:
         """Do what is due: members too slow or silent are fenced, transactions too long aborted."""
         with self._state.lock:
             calls = self._state.groups.tick(self._now_ms())
-        _call(calls)
+        make(calls)
         self.consumers.tick()
         self.classic.tick()
         self.producers.tick()
@@ -454,7 +454,7 @@ class Broker:
                 self.producers.cut(at)
                 self.transactions.cut(at)
             calls = self._state.make_room((at,))
-        _call(calls)
+        make(calls)
         if end is not None:
             self.subscriptions.cut(at)
         return bounds
@@ -472,7 +472,7 @@ class Broker:
             changes = self._state.cursors.commit(group, cursors)
             durable = self._state.change_cursors(changes, now_ms)
             calls = self._state.make_room(tuple(cursors))
-        _call(calls)
+        make(calls)
         return durable
 
     def _gone(self, topic: str, error: UnknownPartition) -> UnknownTopic | UnknownPartition:
@@ -482,8 +482,3 @@ class Broker:
     def _check_known(self, group: str) -> None:
         if not self._state.groups.is_live(group) and not self._state.cursors.of(group):
             raise UnknownGroup(group)
-
-
-def _call(calls: Iterable[Call]) -> None:
-    for call in calls:
-        call()

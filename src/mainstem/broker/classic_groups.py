@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainstem.broker.calls import Call, make
 from mainstem.broker.classic_group import (
     ClassicGroup,
     Join,
@@ -29,7 +30,6 @@ from mainstem.broker.group_limits import GroupLimits
 from mainstem.broker.guests import PROTOCOL_TYPE
 from mainstem.broker.journal import GENERATIONS, Journal
 from mainstem.broker.rebalances import Leaver, Rebalances, once_durable
-from mainstem.broker.roster import Call
 from mainstem.broker.state import State
 from mainstem.core.errors import (
     GroupIsLive,
@@ -365,8 +365,7 @@ class ClassicGroups:
                 finally:
                     calls, rebalances.roster.calls = rebalances.roster.calls, []
         finally:
-            for call in calls:
-                call()
+            make(calls)
 
     def _write(self, changes: Iterable[GenerationChange]) -> Durable:
         changes = list(changes)

@@ -1,9 +1,10 @@
 """A subscription while the broker runs: its windows, what it reads, and who waits for it."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from mainstem.broker.backlog import Backlog, keys_of, offsets_of
+from mainstem.broker.calls import Call
 from mainstem.broker.subscription import Order, SubscriptionKey, SubscriptionSettings, WindowSet
 from mainstem.broker.subscription_fold import SubscriptionFold
 from mainstem.broker.topics import Topic
@@ -14,7 +15,6 @@ from mainstem.core.errors import MainstemError, OffsetOutOfRange
 from mainstem.core.event import Event
 from mainstem.log.port import Bounds, Log, PartitionId
 
-Call = Callable[[], None]
 Chosen = tuple[Window, Event]
 
 _LEND_BYTES = 1024 * 1024

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+from mainstem.broker.calls import make
 from mainstem.broker.cursors import Cursor
-from mainstem.broker.groups import Assignment, Changed, Share
+from mainstem.broker.groups import Assignment, Share
 from mainstem.broker.state import State
 from mainstem.log.port import Durable
 
@@ -26,7 +27,7 @@ class Member:
         """Return what to read and what to give up; raises Fenced if it is no member any more."""
         with self._state.lock:
             calls = self._state.groups.tick(self._now_ms())
-        _call(calls)
+        make(calls)
         with self._state.lock:
             return self._state.groups.assignment(self.group, self.id)
 
@@ -43,22 +44,17 @@ class Member:
             changes = state.cursors.commit(self.group, cursors)
             durable = state.change_cursors(changes, now_ms)
             calls = state.make_room(held)
-        _call(calls)
+        make(calls)
         return durable
 
     def release(self, shares: Iterable[Share]) -> None:
         """Give up shares that it has stopped reading and has committed."""
         with self._state.lock:
             calls = self._state.groups.release(self.group, self.id, shares)
-        _call(calls)
+        make(calls)
 
     def leave(self) -> None:
         """Leave the group; what it owned goes to others at once, so commit before."""
         with self._state.lock:
             calls = self._state.groups.leave(self.group, self.id, self._now_ms())
-        _call(calls)
-
-
-def _call(calls: Iterable[Changed]) -> None:
-    for call in calls:
-        call()
+        make(calls)

@@ -12,9 +12,10 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
+from mainstem.broker.calls import Call, make
 from mainstem.broker.journal import SUBSCRIPTIONS, Journal
 from mainstem.broker.live_subscription import LiveSubscription
-from mainstem.broker.settling import Call, CreateTopic, Plan, Settling
+from mainstem.broker.settling import CreateTopic, Plan, Settling
 from mainstem.broker.state import State
 from mainstem.broker.subscription import (
     ChangeKey,
@@ -79,8 +80,7 @@ class OpenSubscriptions:
                 finally:
                     calls, self.settling.calls = self.settling.calls, []
         finally:
-            for call in calls:
-                call()
+            make(calls)
 
     # Under the lock
 

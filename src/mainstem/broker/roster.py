@@ -4,15 +4,15 @@ What must happen to several things at once when a member comes, goes or is answe
 that ``rebalances`` can speak of groups alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
+from mainstem.broker.calls import Call
 from mainstem.broker.classic_group import ClassicGroup, ClassicMember, Join
 from mainstem.broker.deadlines import Deadlines
 from mainstem.core.errors import FencedInstance, MainstemError, UnknownMember
 
-Call = Callable[[], None]
 Kind = Literal["session", "join", "sync", "forget"]
 Timer = tuple[str, Kind, str]
 """Whose time it is: group, kind, and the member if it is one's own."""

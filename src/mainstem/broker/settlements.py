@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from mainstem.broker import epochs
+from mainstem.broker.calls import Call
 from mainstem.broker.committed import CommittedView
 from mainstem.broker.cursors import CursorChange, CursorKey
 from mainstem.broker.deadlines import Deadlines
@@ -30,7 +31,7 @@ from mainstem.broker.ledger import (
     TransactionPhase,
 )
 from mainstem.broker.producers import Producers
-from mainstem.broker.state import Call, State
+from mainstem.broker.state import State
 from mainstem.core.batch import read_header
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.markers import build_marker

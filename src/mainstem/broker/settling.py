@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from mainstem.broker.calls import Call
 from mainstem.broker.cursors import Cursor
 from mainstem.broker.journal import Journal
 from mainstem.broker.live_subscription import LiveSubscription
@@ -34,7 +35,6 @@ from mainstem.core.records import build
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
 
-Call = Callable[[], None]
 CreateTopic = Callable[[str, TopicSettings], object]
 
 _LETTER_BYTES = 64 * 1024

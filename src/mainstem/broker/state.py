@@ -18,6 +18,7 @@ from contextlib import suppress
 
 import msgspec
 
+from mainstem.broker.calls import Call
 from mainstem.broker.cursors import Cursor, CursorChange, CursorKey, Cursors
 from mainstem.broker.groups import Groups
 from mainstem.broker.journal import CURSORS, IDS, SETTINGS, TOPICS, Journal
@@ -44,7 +45,6 @@ from mainstem.core.partitioner import Turns
 from mainstem.core.policies import Durability
 from mainstem.log.port import Durable, Log, PartitionId, WritableBatch
 
-Call = Callable[[], None]
 REFUSALS = (StorageFull, StorageFailed, Closed)
 """What a log says that takes nothing now; what was decided is then carried out later."""
 

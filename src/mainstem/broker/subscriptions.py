@@ -11,9 +11,10 @@ not written down, so after a restart nothing is out.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from mainstem.broker.calls import Call
 from mainstem.broker.live_subscription import Unsettled
 from mainstem.broker.open_subscriptions import OpenSubscriptions, Overlay
-from mainstem.broker.settling import Call, CreateTopic, Plan
+from mainstem.broker.settling import CreateTopic, Plan
 from mainstem.broker.state import State
 from mainstem.broker.subscription import (
     Delivery,

@@ -8,10 +8,11 @@ A deletion hides the topic at once, and takes what it held away only when it is 
 it could be taken back. What finds no room on a full disk is tried again until it does.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from mainstem.broker.calls import Call, make
 from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.producers import Producers
 from mainstem.broker.state import REFUSALS, State
@@ -20,8 +21,6 @@ from mainstem.broker.transactions import Transactions
 from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.core.policies import TopicSettings
 from mainstem.log.port import Durable, PartitionId
-
-Call = Callable[[], None]
 
 
 class TopicDone(NamedTuple):
@@ -60,7 +59,7 @@ class TopicChanges:
             durable = self._state.change_topics(changes, now_ms)
             calls = self._tell(name)
             done = TopicDone(self._state.topics.get(name), durable)
-        _call(calls)
+        make(calls)
         durable.then(self._check_kept)
         return done
 
@@ -76,7 +75,7 @@ class TopicChanges:
             calls = self._tell(name)
             calls += self._state.make_room(was.partitions)
             done = TopicDone(self._state.topics.get(name), durable)
-        _call(calls)
+        make(calls)
         self.changed(was.id)
         durable.then(self._check_kept)
         return done
@@ -90,7 +89,7 @@ class TopicChanges:
             durable = self._state.change_topics(changes, self._now_ms())
             calls = self._tell(name)
             calls += [] if gate is None else gate.make_room()
-        _call(calls)
+        make(calls)
 
         def decided(error: MainstemError | None) -> None:
             if error is None:
@@ -138,7 +137,7 @@ class TopicChanges:
         with suppress(MainstemError), self._state.lock:
             for name in self._state.go_back():
                 calls += self._tell(name)
-        _call(calls)
+        make(calls)
 
     def _tell(self, name: str) -> list[Call]:
         """Take note for groups that a topic is other than it was; return whom to tell."""
@@ -153,8 +152,3 @@ class TopicChanges:
                     f"topic {topic.name!r} holds events, so compact cannot be turned on: those "
                     "without a key would be lost; trim it first, or create another topic"
                 )
-
-
-def _call(calls: Iterable[Call]) -> None:
-    for call in calls:
-        call()

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.broker import epochs
+from mainstem.broker.calls import make
 from mainstem.broker.classic_groups import ClassicGroups, Membership, Moved, Place
 from mainstem.broker.committed import Committed
 from mainstem.broker.cursors import Cursor
@@ -338,8 +339,7 @@ class Transactions:
         with self._state.lock:
             yield
             calls, self.settlements.calls = self.settlements.calls, []
-        for call in calls:
-            call()
+        make(calls)
 
     # Parts of decisions
 

@@ -306,22 +306,23 @@ class DiskLog:
             segment = partition.room_for(len(data), self._now_ms)
             segment.write(data)
         except OSError as error:
-            if several:
-                self._clear_end(partition)
+            self._clear_end(partition, several)
             raise refusal(error, f"appending to {partition.place}") from error
         return segment
 
-    def _clear_end(self, partition: DiskPartition) -> None:
-        """Take back, durably, what a write of several batches left when it failed half-way.
+    def _clear_end(self, partition: DiskPartition, several: bool) -> None:
+        """Take back what a write left when it failed half-way.
 
-        Some may be whole, and a crash must not bring back what was refused. Of a single batch no
-        more than a piece is left, which recovery knows from a batch.
+        Of several batches some may be whole, and a crash must not bring back what was refused: that
+        has to be durable. Of a single one no more than a piece is left, which recovery knows from a
+        batch, and would report as damage.
         """
         try:
             for segment in partition.segments[-1:]:
-                segment.clear_end()
+                segment.clear_end(sync=several)
         except OSError as error:
-            raise self.committer.fail(error, f"appending to {partition.place}") from error
+            if several:
+                raise self.committer.fail(error, f"appending to {partition.place}") from error
 
     def _promise(
         self,

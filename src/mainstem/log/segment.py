@@ -134,11 +134,12 @@ class Segment:
         file = self._handles.opened.get(self.path) if self._ready else None
         (file or self._ready_file()).pwrite(batch, self.size)
 
-    def clear_end(self) -> None:
-        """Take back durably what was written after the last batch and never counted."""
+    def clear_end(self, *, sync: bool) -> None:
+        """Take back what was written after the last batch and never counted."""
         if self.created:
             self.file.truncate(self.size)
-            self.file.sync()
+            if sync:
+                self.file.sync()
 
     def remove(self, files: Files) -> None:
         """Delete its files, of which the next segment may have the names."""
