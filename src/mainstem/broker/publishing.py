@@ -75,6 +75,8 @@ def runs(
     if partition is not None:
         if not 0 <= partition < count:
             raise UnknownPartition(topic.name, partition, count)
+    elif count == 1:
+        partition = 0
     elif len(events) == 1:
         key = events[0].key
         partition = turns.next(count) if key is None else partition_for(key, count)

@@ -58,11 +58,15 @@ class DiskPartition:
         self.generation = 0
         """Part of the names of new segments; grows when segments are replaced, so that no name is
         ever used twice."""
+        self.epoch = 0
+        """The current leader epoch."""
         self.epochs: list[tuple[int, int]] = [(0, 0)]
         """Every leader epoch with the offset it began at."""
         self.segments: list[Segment] = []
         self.tail_segment: Segment | None = None
         self.tail_position = 0
+        self.is_dirty = False
+        """Whether the next checkpoint knows that this one has changed."""
         self.touched = False
         """Whether the write-ahead log says since the last checkpoint that this one has changed."""
         self.names_made = 0
@@ -81,6 +85,7 @@ class DiskPartition:
         partition.start = record.start
         partition.generation = record.generation
         partition.epochs = list(record.epochs)
+        partition.epoch = partition.epochs[-1][0]
         partition.segments = [
             Segment.load(handles, partition.directory, segment) for segment in record.segments
         ]
@@ -110,11 +115,6 @@ class DiskPartition:
         return self.names_made > self.names_synced
 
     @property
-    def epoch(self) -> int:
-        """The current leader epoch."""
-        return self.epochs[-1][0]
-
-    @property
     def place(self) -> str:
         """How messages name the partition."""
         return f"partition {self.id.number} of topic {self.topic!r}"
@@ -128,7 +128,7 @@ class DiskPartition:
 
     def bounds(self) -> Bounds:
         """Return what the partition holds now."""
-        return Bounds(self.start, self.tail, self.end, self.size_bytes, self.epochs[-1][0])
+        return Bounds(self.start, self.tail, self.end, self.size_bytes, self.epoch)
 
     def room_for(self, size: int, now_ms: Callable[[], int]) -> Segment:
         """Return the segment to append to, a new one if the last is full."""
@@ -158,7 +158,7 @@ class DiskPartition:
 
     def stamp(self, batches: Sequence[WritableBatch]) -> list[int]:
         """Write the places in the log of the next batches into them; return their offsets."""
-        offset, epoch = self.end, self.epochs[-1][0]
+        offset, epoch = self.end, self.epoch
         offsets = []
         for batch in batches:
             place(batch, offset, epoch)
@@ -264,7 +264,8 @@ class DiskPartition:
     def take_back(self, end: int) -> None:
         """Let the log end at ``end``, where its last segment ends now, and begin a new epoch."""
         self.end = end
-        self.epochs.append((self.epoch + 1, end))
+        self.epoch += 1
+        self.epochs.append((self.epoch, end))
         self.reveal(end)
 
     def close(self) -> list[Wake]:
@@ -273,6 +274,7 @@ class DiskPartition:
 
     def begin_epoch(self, epoch: int) -> None:
         """Mark that the end of the log may have been taken back: appends carry a new epoch."""
+        self.epoch = epoch
         if self.epochs[-1][1] == self.end:
             self.epochs[-1] = (epoch, self.end)
         else:

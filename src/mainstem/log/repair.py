@@ -134,7 +134,6 @@ def _find_segments(files: Files, partition: DiskPartition, now_ms: int) -> None:
     newest: dict[int, int] = {}
     for base, generation in segment_names(files, partition.directory):
         newest[base] = max(generation, newest.get(base, -1))
-    epoch = 0
     for base, generation in sorted(newest.items()):
         if base < partition.end and partition.segments:
             # An older generation, whose offsets a merged segment covers already.
@@ -150,9 +149,9 @@ def _find_segments(files: Files, partition: DiskPartition, now_ms: int) -> None:
                 break
             segment.dense = segment.dense and header.base_offset == segment.next_offset
             segment.accept(batch, header.base_offset)
-            if header.epoch > epoch:
-                epoch = header.epoch
-                partition.epochs.append((epoch, header.base_offset))
+            if header.epoch > partition.epoch:
+                partition.epoch = header.epoch
+                partition.epochs.append((header.epoch, header.base_offset))
         segment.save_index()
         partition.segments.append(segment)
         partition.end = segment.next_offset

@@ -93,13 +93,15 @@ class Upkeep:
 
     def appended(self, partition: DiskPartition, size: int, batches: int = 1) -> None:
         """Count what a checkpoint would save recovery from reading; under the lock."""
-        self._dirty[partition.id] = partition
+        if not partition.is_dirty:
+            self.changed(partition)
         self._bytes += size
         self._batches += batches
 
     def changed(self, partition: DiskPartition) -> None:
         """Take note that the manifest is behind; under the lock."""
         self._dirty[partition.id] = partition
+        partition.is_dirty = True
 
     def discard(self, partition: DiskPartition) -> None:
         """Delete the files of a partition once that is durable; under the lock."""
@@ -185,7 +187,7 @@ class Upkeep:
                 dirty, self._dirty = self._dirty, {}
                 self._bytes = self._batches = 0
                 for each in dirty.values():
-                    each.touched = False
+                    each.is_dirty = each.touched = False
             try:
                 self._committer.commit()
                 if self._committer.failed is not None:
@@ -198,7 +200,8 @@ class Upkeep:
                 )
             except OSError:
                 with self._lock:
-                    self._dirty = dirty | self._dirty
+                    for each in dirty.values():
+                        self.changed(each)
                     self._overdue = True
                 raise
             self._overdue = False
@@ -315,7 +318,7 @@ class Upkeep:
         self._note(Kind.CUT, msgspec.msgpack.encode((partition.id, start, begins, gone)))
         for segment in partition.drop_before(start):
             self._throw_away(segment)
-        self._dirty[partition.id] = partition
+        self.changed(partition)
 
     def cut_end(self, partition: DiskPartition, end: int) -> None:
         """Let a quiet partition end earlier, and begin a new epoch; under the lock."""
@@ -374,7 +377,7 @@ class Upkeep:
         self._note(Kind.REPLACE, msgspec.msgpack.encode((record, gone)))
         for segment in removed:
             self._throw_away(segment)
-        self._dirty[partition.id] = partition
+        self.changed(partition)
 
     def _retain(self, partition: DiskPartition, now_ms: int) -> None:
         settings = partition.settings
