@@ -86,8 +86,10 @@ class Mortal:
     def __enter__(self) -> "Mortal":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         self.kill()
+        if error is not None:
+            error.add_note(f"the server said in its last life: {self.said}")
 
     @property
     def pid(self) -> int:
