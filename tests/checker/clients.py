@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -144,7 +145,10 @@ class Transaction:
         """Send an event."""
         value = f"{self._client.name}.{next(_numbers)}"
         self._values.append((place, value))
-        self._producer.produce(place[0], value, partition=place[1], on_delivery=self._delivered)
+        # Not a method: what is never delivered would keep this and its producer alive, which goes
+        # on looking for its server, at an address that may be that of another one by then.
+        delivered = partial(_delivered, self._offsets)
+        self._producer.produce(place[0], value, partition=place[1], on_delivery=delivered)
 
     def end(
         self, work: Callable[[], None], *, commits: bool, read: Sequence[Read] = (), group: str = ""
@@ -182,10 +186,11 @@ class Transaction:
                 return Outcome.ABORTED, None
         return Outcome.UNKNOWN if self._is_asked else Outcome.ABORTED, failure
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        offset = message.offset()
-        if error is None and offset is not None and offset >= 0:
-            self._offsets[(message.value() or b"").decode()] = offset
+
+def _delivered(offsets: dict[str, int], error: KafkaError | None, message: Message) -> None:
+    offset = message.offset()
+    if error is None and offset is not None and offset >= 0:
+        offsets[(message.value() or b"").decode()] = offset
 
 
 def send(client: Client) -> None:

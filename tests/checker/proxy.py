@@ -4,6 +4,8 @@ import asyncio
 import threading
 from contextlib import suppress
 
+from tests.faults.mortal import free_port
+
 PATIENCE_S = 30
 
 
@@ -53,7 +55,7 @@ class Proxy:
             writer.transport.abort()
 
     async def _run(self) -> None:
-        server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._pass_on, "127.0.0.1", free_port())
         self.port = server.sockets[0].getsockname()[1]
         async with server:
             self._ready.set()

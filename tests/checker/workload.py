@@ -1,6 +1,7 @@
 """Concurrent clients against a server, for a while: what they did, for the checker."""
 
 import contextlib
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -66,6 +67,8 @@ class Workload:
         for thread in self._threads:
             thread.join(PATIENCE_S)
             assert not thread.is_alive(), f"{thread.name} does not end"
+        # Clients that gave up are held by what they raised: nothing of them is to be left.
+        gc.collect()
         for client in self._clients:
             if client.name.startswith(TRANSACTIONAL):
                 until(client.settle)
