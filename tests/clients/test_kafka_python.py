@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -103,17 +104,26 @@ def test_a_group_goes_on_where_it_committed(kafka: str) -> None:
 
 @pytest.mark.shows("groups", "rebalance")
 def test_two_members_share_a_topic_and_one_takes_over(kafka: str) -> None:
-    produce(kafka, "kafka-python.shared", 40)
-    members = [
-        KafkaConsumer(
-            "kafka-python.shared",
-            bootstrap_servers=kafka,
-            group_id="kafka-python.sharing",
-            heartbeat_interval_ms=200,
-        )
-        for _ in range(2)
-    ]
+    topic = "kafka-python.shared"
+    produce(kafka, topic, 40)
+    with ExitStack() as stack:
+        members = [
+            stack.enter_context(closing(_member(kafka, topic, "kafka-python.sharing")))
+            for _ in range(2)
+        ]
+        _share_and_take_over(members)
 
+
+def _member(kafka: str, topic: str, group: str) -> KafkaConsumer:
+    member = KafkaConsumer(
+        topic, bootstrap_servers=kafka, group_id=group, heartbeat_interval_ms=200
+    )
+    # A leader that has not heard of the topic shares out nothing, and may leave it at that.
+    assert member.partitions_for_topic(topic)
+    return member
+
+
+def _share_and_take_over(members: list[KafkaConsumer]) -> None:
     def shared(sizes: list[int]) -> list[set[TopicPartition]]:
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
@@ -129,7 +139,6 @@ def test_two_members_share_a_topic_and_one_takes_over(kafka: str) -> None:
     (alone,) = shared([4])
 
     assert alone == one | two
-    members[0].close()
 
 
 @pytest.mark.shows("consume", "from an offset, from a time")
