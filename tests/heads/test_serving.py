@@ -1,6 +1,7 @@
 """The loop that drives heads: the same on both event loops, however the stream is cut."""
 
 import asyncio
+import errno
 import logging
 import socket
 import struct
@@ -51,6 +52,10 @@ class Echo:
             raise KeyError("a bug")
         if word.startswith(b"wait"):
             return self.later.setdefault(word, Later())
+        if word == b"unspeakable":
+            later = Later()
+            later.fail(ValueError("it cannot be said"))
+            return later
         if word.startswith(b"file"):
             assert self.file is not None
             return [struct.pack(">I", int(word[4:])), Piece(self.file, 0, int(word[4:]))]
@@ -83,6 +88,13 @@ class Piece:
     def tobytes(self) -> bytes:
         self._file.seek(self.position)
         return self._file.read(self.length)
+
+
+class Unreadable(Piece):
+    """A stretch of a file on a disk that fails."""
+
+    def tobytes(self) -> bytes:
+        raise OSError(errno.EIO, "the disk is broken")
 
 
 def framed(*words: bytes) -> bytes:
@@ -265,7 +277,7 @@ def test_an_answer_that_fails_later_costs_one_connection(
         writer.write(framed(b"wait"))
         await until(lambda: b"wait" in served.later)
 
-        served.later[b"wait"].fail("it cannot be said")
+        served.later[b"wait"].fail(ValueError("it cannot be said"))
 
         assert await rest(reader) == b""
         writer.close()
@@ -274,6 +286,50 @@ def test_an_answer_that_fails_later_costs_one_connection(
     run(loop, scenario)
 
     assert "it cannot be said" in caplog.text
+
+
+@each_loop
+def test_an_answer_that_failed_at_once_costs_one_connection(
+    loop: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        writer.write(framed(b"a", b"unspeakable", b"b"))
+
+        assert await rest(reader) == framed(b"a")
+        writer.close()
+        await served.server.close()
+
+    run(loop, scenario)
+
+    assert "it cannot be said" in caplog.text
+
+
+@each_loop
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_answer_that_cannot_be_read_later_costs_one_connection(
+    loop: str, others: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        writer.write(framed(b"wait", *[b"a"] * others))
+        await until(lambda: bool(served.later))
+
+        with tempfile.TemporaryFile() as file:
+            served.later[b"wait"].settle([b"half", Unreadable(file, 0, 10)])
+
+            assert await rest(reader) == b"half"
+        writer.close()
+        await served.server.close()
+
+    run(loop, scenario)
+
+    (said,) = [it for it in caplog.records if it.levelno == logging.ERROR]
+    assert said.exc_info
 
 
 @each_loop

@@ -250,13 +250,16 @@ class Connection(asyncio.BufferedProtocol):
             self._traffic.cut_off += 1
             self._out.add([error.farewell])
             self.close()
-        except Exception:
-            # A bug of ours costs one connection, not the server; the log says where it is.
-            _logger.exception("closing %s: the request could not be carried out", self.peer)
-            self._traffic.cut_off += 1
-            self.close()
+        except Exception as error:
+            self._close_for_a_bug(error)
         else:
             self._flush()
+
+    def _close_for_a_bug(self, error: Exception) -> None:
+        """Close: a bug of ours costs one connection, not the server; the log says where it is."""
+        _logger.error("closing %s: the request could not be carried out", self.peer, exc_info=error)
+        self._traffic.cut_off += 1
+        self.close()
 
     def _take(self, conversation: Conversation, view: memoryview) -> None:
         until = time.monotonic() + TURN_S
@@ -311,7 +314,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer(self, answer: Answer | Later, size: int) -> None:
         if isinstance(answer, Later):
-            answer.then(self._settle)
+            if answer.answer is None:
+                answer.then(self._settle)
+            else:
+                self._settle_soon()
             if answer.holds:
                 self._held_by = answer
         elif self._owed:
@@ -332,7 +338,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._owed and len(self._owed) == 1 and self._backlog is None and not self._ending:
             # Nothing more can be: another turn of the loop would only let others go first.
             self._go_on()
-        elif not self._scheduled:
+        else:
+            self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._go_on)
 
@@ -347,11 +357,13 @@ class Connection(asyncio.BufferedProtocol):
             self._owed_bytes -= size
             if later is self._held_by:
                 self._held_by = None
-            self._out.add(later.answer or ())
-            if later.failed:
-                _logger.error("closing %s: %s", self.peer, later.failed)
-                self._traffic.cut_off += 1
-                self.close()
+            try:
+                self._out.add(later.answer or ())
+            except Exception as error:
+                self._close_for_a_bug(error)
+                return
+            if later.failed is not None:
+                self._close_for_a_bug(later.failed)
                 return
         if not owed:
             self._owed = None

@@ -50,7 +50,7 @@ class Later:
 
     def __init__(self) -> None:
         self.answer: Answer | None = None
-        self.failed = ""
+        self.failed: Exception | None = None
         """Why there is no answer, and the peer is cut off."""
         self.holds = False
         """Whether nothing more is taken from the peer before this is answered."""
@@ -67,9 +67,9 @@ class Later:
             if self._call is not None:
                 self._call()
 
-    def fail(self, reason: str) -> None:
+    def fail(self, error: Exception) -> None:
         """Give up on the answer, and on the peer who waits for it."""
-        self.failed = reason
+        self.failed = error
         self.settle(())
 
     def then(self, call: Callable[[], None]) -> None:

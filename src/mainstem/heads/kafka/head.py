@@ -62,8 +62,8 @@ class KafkaConversation:
                     if body is None
                     else encode_response(key, version, header.correlation_id, body)
                 )
-            except ValueError as error:
-                later.fail(str(error))
+            except Exception as error:
+                later.fail(error)
 
         asked = Asked(self._service, header, self._peer, self._waiting, later.hold)
         if isinstance(request.body, ProduceRequest):
