@@ -26,6 +26,7 @@ from mainstem.log.files import Files, refusal
 from mainstem.log.handles import Handles
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.partition import PARTITIONS, DiskPartition, PartitionRecord
+from mainstem.log.partitions import Partition, Partitions
 from mainstem.log.port import PartitionId
 from mainstem.log.rewriting import batches_before, write_segment
 from mainstem.log.segment import Segment
@@ -43,7 +44,7 @@ class Upkeep:
         lock: threading.Lock,
         now_ms: Callable[[], int],
         committer: Committer,
-        partitions: dict[PartitionId, DiskPartition | MemoryPartition],
+        partitions: Partitions,
         handles: Handles,
     ) -> None:
         self._files = files
@@ -151,7 +152,7 @@ class Upkeep:
         if failed is not None:
             raise failed
 
-    def _keep_up(self, partition: DiskPartition | MemoryPartition, now_ms: int) -> None:
+    def _keep_up(self, partition: Partition, now_ms: int) -> None:
         settings = partition.settings
         if isinstance(partition, MemoryPartition):
             if settings.expire_ms is not None:

@@ -1,0 +1,291 @@
+"""Appends: batches get their offsets, are written, and become visible, at once or by a commit.
+
+Most batches come alone (``_append_one``) or stand for themselves (``_append_apart``): what goes
+into one segment is one write there. Batches that count only together are written by the group
+commit, once the write-ahead log has all of them.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from mainstem.core.errors import MainstemError, StorageFull
+from mainstem.core.policies import Durability
+from mainstem.log.commits import Committer
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.files import refusal
+from mainstem.log.memory import MemoryPartition
+from mainstem.log.partition import DiskPartition
+from mainstem.log.partitions import Partition, Partitions
+from mainstem.log.port import Appended, Durable, PartitionId, WritableBatch
+from mainstem.log.segment import Segment
+from mainstem.log.upkeep import Upkeep
+from mainstem.log.wal import PART_OVERHEAD, Kind, Part, encode_parts
+from mainstem.log.watches import Wake, call
+
+
+class Appender:
+    """Appends to the partitions of one log, under its lock."""
+
+    def __init__(
+        self,
+        lock: threading.Lock,
+        partitions: Partitions,
+        committer: Committer,
+        upkeep: Upkeep,
+        now_ms: Callable[[], int],
+        *,
+        large_batch_bytes: int,
+        max_memory_bytes: int,
+        commits_itself: bool,
+    ) -> None:
+        self._lock = lock
+        self._partitions = partitions
+        self._committer = committer
+        self._upkeep = upkeep
+        self._now_ms = now_ms
+        self._large_batch_bytes = large_batch_bytes
+        self._max_memory_bytes = max_memory_bytes
+        self._memory_bytes = 0
+        self._commits_itself = commits_itself
+        """As nobody else does, without threads."""
+
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
+        """Append checked batches, all or nothing, and make them visible together."""
+        if len(batches) == 1:
+            ((partition, batch),) = batches
+            return self._append_one(partition, batch)
+        return self._append_together(batches) if together else self._append_apart(batches)
+
+    def _append_one(self, partition_id: PartitionId, batch: WritableBatch) -> Appended:
+        """Append a batch that comes alone, as most do: the shortest way there is."""
+        wakes: list[Wake] = []
+        with self._lock:
+            if self._committer.failed is not None or self._partitions.is_closed:
+                self.check_writable()
+            partition = self._partitions.get(partition_id) or self._partitions.find(partition_id)
+            offsets, durable = self._append_run(partition, (batch,), wakes)
+            starts = [partition.start]
+        if wakes:
+            call(wakes)
+        return Appended(offsets, durable, starts)
+
+    def _append_apart(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+        """Append what stands for itself: a write for each partition, and one commit for all."""
+        offsets: list[int] = []
+        starts: list[int] = []
+        wakes: list[Wake] = []
+        durable: Durable = AT_ONCE
+        with self._lock:
+            if self._committer.failed is not None or self._partitions.is_closed:
+                self.check_writable()
+            for partition_id, run in _runs(batches):
+                try:
+                    partition = self._partitions.get(partition_id) or self._partitions.find(
+                        partition_id
+                    )
+                    given, promise = self._append_run(partition, run, wakes)
+                except MainstemError:
+                    if not offsets:
+                        raise
+                    break
+                offsets += given
+                starts += [partition.start] * len(given)
+                if promise is not AT_ONCE:
+                    durable = promise
+                if len(given) < len(run):
+                    break
+        if wakes:
+            call(wakes)
+        return Appended(offsets, durable, starts)
+
+    def _append_run(
+        self, partition: Partition, batches: Sequence[WritableBatch], wakes: list[Wake]
+    ) -> tuple[list[int], Durable]:
+        """Append what goes into one segment, in one write; adds whom to wake for it."""
+        if isinstance(partition, MemoryPartition):
+            self._check_memory(sum(map(len, batches)))
+            offsets = [partition.append(batch) for batch in batches]
+            wakes += partition.advance(partition.end)
+            return offsets, AT_ONCE
+        large = self._large_batch_bytes
+        if len(batches) > 1:
+            batches = partition.fitting(batches, large)
+        offsets = partition.stamp(batches)
+        data = batches[0] if len(batches) == 1 else b"".join(batches)
+        synced = partition.settings.durability == "fsync" or partition.tail < partition.end
+        logged = synced and len(batches[0]) < large
+        segment = self._write(partition, data, logged, len(batches) > 1)
+        position = segment.size
+        partition.accept(segment, batches)
+        self._upkeep.appended(partition, len(data), len(batches))
+        if synced:
+            self._promise(partition, segment, position, data, logged)
+            return offsets, self._committer.group.commit
+        partition.reveal_at(partition.end, segment, segment.size)
+        wakes += partition.watches.due(partition.end)
+        return offsets, AT_ONCE
+
+    def _write(
+        self, partition: DiskPartition, data: WritableBatch | bytes, logged: bool, several: bool
+    ) -> Segment:
+        """Write what does not count yet; if it is logged, the write-ahead log has room for it."""
+        try:
+            if not self._committer.wal.opened:
+                self._begin()
+            if logged:
+                self._committer.wal.reserve(len(data) + PART_OVERHEAD)
+            elif not partition.touched:
+                self._touch(partition)
+            segment = partition.room_for(len(data), self._now_ms)
+            segment.write(data)
+        except OSError as error:
+            self._clear_end(partition, several)
+            raise refusal(error, f"appending to {partition.place}") from error
+        return segment
+
+    def _clear_end(self, partition: DiskPartition, several: bool) -> None:
+        """Take back what a write left when it failed half-way.
+
+        Of several batches some may be whole, and a crash must not bring back what was refused: that
+        has to be durable. Of a single one no more than a piece is left, which recovery knows from a
+        batch, and would report as damage.
+        """
+        try:
+            for segment in partition.segments[-1:]:
+                segment.clear_end(sync=several)
+        except OSError as error:
+            if several:
+                raise self._committer.fail(error, f"appending to {partition.place}") from error
+
+    def _promise(
+        self,
+        partition: DiskPartition,
+        segment: Segment,
+        position: int,
+        data: WritableBatch | bytes,
+        logged: bool,
+    ) -> None:
+        """Leave durability and visibility to the group commit."""
+        group = self._committer.gather()
+        if logged:
+            self._committer.wal.add_batches(
+                partition.key, segment.base, segment.generation, position, data
+            )
+        else:
+            group.direct[segment.path] = segment.file
+            if partition.names_changed:
+                group.renamed[partition.directory] = partition
+        group.tails[partition] = (partition.end, segment, segment.size)
+
+    def _append_together(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
+        with self._lock:
+            self.check_writable()
+            found = [(self._partitions.find(partition), batch) for partition, batch in batches]
+            try:
+                segments = self._reserve_together(found)
+            except OSError as error:
+                raise refusal(error, f"appending {len(batches)} batches together") from error
+            group = self._committer.gather()
+            offsets: list[int] = []
+            parts: list[Part] = []
+            for partition, batch in found:
+                offsets.append(partition.end)
+                if isinstance(partition, MemoryPartition):
+                    partition.append(batch)
+                    group.memory_tails[partition] = partition.end
+                    continue
+                segment = segments[partition]
+                partition.stamp((batch,))
+                position = segment.size
+                partition.accept(segment, (batch,))
+                self._upkeep.appended(partition, len(batch))
+                copy = bytes(batch)
+                power = partition.settings.durability is Durability.FSYNC
+                where = (partition.key, segment.base, segment.generation, position)
+                parts.append(Part(*where, power, copy))
+                group.deferred.append((segment, position, copy))
+                group.tails[partition] = (partition.end, segment, segment.size)
+            if parts:
+                self._committer.wal.add(Kind.APPEND, encode_parts(parts))
+            synced = any(each.settings.durability is Durability.FSYNC for each, _ in found)
+            # Without fsync the note in the page cache is enough, but becoming visible together
+            # still goes through the group: one way to do it, not two.
+            durable, starts = group.commit, [each.start for each, _ in found]
+        if not synced and self._commits_itself:
+            self._committer.commit()
+        return Appended(offsets, durable, starts)
+
+    def _reserve_together(
+        self, found: Sequence[tuple[Partition, WritableBatch]]
+    ) -> dict[DiskPartition, Segment]:
+        """Make sure of all the space that an append needs, before anything of it is accepted."""
+        in_memory = [len(batch) for each, batch in found if isinstance(each, MemoryPartition)]
+        if in_memory:
+            self._check_memory(sum(in_memory))
+        sizes: dict[DiskPartition, int] = {}
+        for partition, batch in found:
+            if isinstance(partition, DiskPartition):
+                sizes[partition] = sizes.get(partition, 0) + len(batch)
+        if sizes and not self._committer.wal.opened:
+            self._begin()
+        self._committer.wal.reserve(sum(sizes.values()) + PART_OVERHEAD * (len(found) + 1))
+        segments: dict[DiskPartition, Segment] = {}
+        for partition, size in sizes.items():
+            segments[partition] = partition.room_for(size, self._now_ms)
+            segments[partition].reserve(size)
+        return segments
+
+    def check_writable(self) -> None:
+        """Refuse to go on after a failure of the disk, or once the log is closed."""
+        if self._committer.failed is not None:
+            raise self._committer.failed
+        self._partitions.check_open()
+
+    def _check_memory(self, length: int) -> None:
+        """Refuse what would make topics in memory larger together than they may be."""
+        self._memory_bytes += length
+        limit = self._max_memory_bytes
+        if self._memory_bytes <= limit:
+            return
+        # Counted upwards only; what retention and cuts freed is found out when it matters.
+        memory = [each for each in self._partitions.values() if isinstance(each, MemoryPartition)]
+        self._memory_bytes = sum(each.size_bytes for each in memory) + length
+        if self._memory_bytes > limit:
+            self._memory_bytes -= length
+            raise StorageFull(
+                f"topics with durability memory may hold {limit} bytes together, and this append "
+                f"would make it {self._memory_bytes + length}; trim them, or set retention_bytes"
+            )
+
+    def _begin(self) -> None:
+        """Tell recovery, durably, that what it finds may be from us; raises OSError if full."""
+        wal = self._committer.wal
+        wal.reserve(0)
+        wal.add(Kind.OPENED, [])
+        self._committer.flush()
+        try:
+            wal.file.sync()
+        except OSError as error:
+            raise self._committer.fail(error, "syncing the write-ahead log") from error
+        wal.opened = True
+
+    def _touch(self, partition: DiskPartition) -> None:
+        """Tell recovery, before it is needed, that this partition's end must be looked at."""
+        self._committer.wal.reserve(PART_OVERHEAD)
+        self._committer.wal.add(Kind.TOUCH, [partition.key])
+        self._committer.flush()
+        partition.touched = True
+        # Also if the append is refused after all: the next checkpoint gives this note up.
+        self._upkeep.changed(partition)
+
+
+def _runs(
+    batches: Sequence[tuple[PartitionId, WritableBatch]],
+) -> Iterator[tuple[PartitionId, Sequence[WritableBatch]]]:
+    """Yield the batches of each partition, which follow one another."""
+    for partition, run in groupby(batches, itemgetter(0)):
+        yield partition, [batch for _, batch in run]

@@ -1,0 +1,27 @@
+"""The partitions of a log, by their ids."""
+
+from mainstem.core.errors import Closed, UnknownPartition
+from mainstem.log.memory import MemoryPartition
+from mainstem.log.partition import DiskPartition
+from mainstem.log.port import PartitionId
+
+Partition = DiskPartition | MemoryPartition
+
+
+class Partitions(dict[PartitionId, Partition]):
+    """Looked up and changed under the log's lock."""
+
+    is_closed = False
+
+    def find(self, partition: PartitionId) -> Partition:
+        """Return one that must be there."""
+        found = self.get(partition)
+        if found is None:
+            self.check_open()
+            raise UnknownPartition(partition.topic_id, partition.number)
+        return found
+
+    def check_open(self) -> None:
+        """Refuse to go on with a log that has been closed."""
+        if self.is_closed:
+            raise Closed("the log has been closed")
