@@ -58,6 +58,36 @@ def test_reading_writes_nothing_and_many_settlements_write_once() -> None:
     assert desk.log.bounds(journal).end == before + 1
 
 
+def test_what_may_have_been_out_in_a_crash_counts_before_it_is_handed_out_again() -> None:
+    desk = Desk(max_deliveries=3, max_unsettled=2)
+    desk.publish(b"1", b"2", b"3")
+
+    def counts(limit: int) -> list[tuple[bytes | None, int]]:
+        taken = desk.subscriptions.acquire("orders", "emails", "ann", max_events=limit, noted=True)
+        return [(each.event.value, each.count) for each in taken]
+
+    assert counts(1) == [(b"1", 1)]
+    desk = desk.restarted()
+    assert counts(1) == [(b"1", 2)]
+    desk = desk.restarted()
+    assert counts(2) == [(b"1", 3), (b"2", 1)]
+    desk = desk.restarted()
+    assert counts(2) == [(b"2", 2), (b"3", 1)], "it was delivered three times"
+
+
+def test_once_all_that_may_have_been_out_came_again_reading_writes_nothing() -> None:
+    desk = Desk(max_unsettled=2)
+    desk.publish(b"1", b"2", b"3")
+    journal = PartitionId(desk.broker.topic("__mainstem_subscriptions").id, 0)
+    for _ in range(2):
+        desk.ack(*desk.subscriptions.acquire("orders", "emails", "ann", noted=True))
+    before = desk.log.bounds(journal).end
+
+    assert len(desk.subscriptions.acquire("orders", "emails", "ann", noted=True)) == 1
+
+    assert desk.log.bounds(journal).end == before
+
+
 def test_subscriptions_and_groups_stand_side_by_side() -> None:
     desk = Desk()
     desk.publish(b"1", b"2")

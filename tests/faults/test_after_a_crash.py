@@ -357,3 +357,14 @@ def test_events_in_a_segment_named_like_one_that_recovery_removed_survive(
     append(second, A0, b"last")
 
     assert values(opened(killed(second_disk)), A0) == [*letters, b"last"]
+
+
+def test_what_was_handed_over_survives_a_kill_before_its_commit(
+    log: DiskLog, files: SimFiles
+) -> None:
+    append(log, A0, b"before")
+    log.upkeep.checkpoint()
+
+    log.append([(A0, batch(b"handed over"))]).durable.hand_over()
+
+    assert values(opened(killed(files)), A0) == [b"before", b"handed over"]

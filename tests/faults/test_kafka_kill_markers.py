@@ -27,13 +27,13 @@ END = {"module": "mainstem.broker.transactions", "owner": "Transactions", "metho
 
 DOES_NOT_WRITE_DOWN_THE_END = """
 from mainstem.broker.journal import IDS, TRANSACTIONS
-from mainstem.log.appending import Appender
-real = Appender.append
+from mainstem.log.disk import DiskLog
+real = DiskLog.append
 def append(self, batches, *, together=True):
     if len(batches) < 3:
         return real(self, batches, together=together)
     return real(self, [each for each in batches if each[0].topic_id != IDS[TRANSACTIONS]])
-Appender.append = append
+DiskLog.append = append
 """
 
 

@@ -66,3 +66,44 @@ def test_after_kills_nothing_is_lost_and_no_ack_is_forgotten(tmp_path: Path) -> 
         info = stem.queues.show("orders", "emails")
         assert (info.ready, info.out, info.missed) == (0, 0, 0)
         assert not stem.topics.list("orders.dead")
+
+
+POISONED = """
+import os, sys, mainstem
+with mainstem.open(sys.argv[1]) as stem:
+    for delivery in stem.queue("orders", name="emails", max_deliveries=3, follow=False):
+        with delivery as event:
+            print(event.text(), delivery.count, flush=True)
+            if event.text() == "poison":
+                os._exit(9)
+"""
+
+
+def test_an_event_that_ends_its_process_becomes_a_dead_letter(tmp_path: Path) -> None:
+    with mainstem.open(tmp_path / "data") as stem:
+        stem.publish_many("orders", ["poison", "after"])
+
+    lives = [
+        subprocess.run(
+            [sys.executable, "-c", POISONED, str(tmp_path / "data")],
+            check=False,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout.split()
+        for _ in range(5)
+    ]
+
+    # The first crash cannot be told from one of another event; from then on each delivery counts.
+    assert lives == [
+        ["poison", "1"],
+        ["poison", "1"],
+        ["poison", "2"],
+        ["poison", "3"],
+        ["after", "1"],
+    ]
+    with mainstem.open(tmp_path / "data") as stem:
+        (letter,) = stem.subscribe("orders.dead", follow=False)
+        assert letter.text() == "poison"
+        assert dict(letter.headers)["mainstem-reason"] == (
+            b"it was delivered that often and never settled"
+        )

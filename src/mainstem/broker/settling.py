@@ -22,6 +22,7 @@ from mainstem.broker.topics import Topic
 from mainstem.broker.window import Back, Window
 from mainstem.core.dead_letters import buried, topic_of
 from mainstem.core.errors import (
+    MainstemError,
     StaleDelivery,
     StorageFull,
     TopicExists,
@@ -39,7 +40,7 @@ CreateTopic = Callable[[str, TopicSettings], object]
 
 _LETTER_BYTES = 64 * 1024
 """What the story of a dead letter may add to the largest event."""
-_NEVER_SETTLED = "it was delivered that often and not settled in time"
+_NEVER_SETTLED = "it was delivered that often and never settled"
 
 
 class Plan:
@@ -150,14 +151,7 @@ class Settling:
         """
         if not plan.changes:
             return AT_ONCE
-        records = [
-            self._fold.change(live.key, number, live.windows[number].change(changes))
-            or SubscriptionChange(
-                WindowKey(live.key.name, live.key.topic_id, number),
-                live.windows[number].record(changes),
-            )
-            for number, changes in plan.changes.items()
-        ]
+        records = [self._record(live, *each) for each in plan.changes.items()]
         dead = [
             letter
             for number, reasons in plan.dead.items()
@@ -169,6 +163,30 @@ class Settling:
             live.windows[number].written()
         live.dead += len(dead)
         return durable
+
+    def note(self, live: LiveSubscription, numbers: Iterable[int]) -> None:
+        """Write down how partitions stand, where what was out before a crash comes again.
+
+        It survives kill -9 on return. If it cannot be written, whoever settles meets the error.
+        """
+        windows = {number: live.windows[number] for number in numbers}
+        # So many can have been out, and they come first.
+        most = live.settings.max_unsettled
+        unsure = [number for number, each in windows.items() if each.given <= most]
+        if unsure:
+            with suppress(MainstemError):
+                self.write([self._record(live, number, {}) for number in unsure]).hand_over()
+                for number in unsure:
+                    windows[number].written()
+
+    def _record(
+        self, live: LiveSubscription, number: int, changes: Mapping[int, Back | None]
+    ) -> SubscriptionChange:
+        """Return what is to be written of a window that will have changed."""
+        window = live.windows[number]
+        return self._fold.change(live.key, number, window.change(changes)) or SubscriptionChange(
+            WindowKey(live.key.name, live.key.topic_id, number), window.record(changes)
+        )
 
     def write(
         self,

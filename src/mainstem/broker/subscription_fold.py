@@ -1,10 +1,11 @@
 """Which subscriptions there are, and how far each has got: a fold over their journal.
 
-A window is written down when something in it is settled, not when events are given out: after a
-crash at most what was out comes again, and no read costs a write. What is written is the whole
-window, or what has changed in it: after each whole window changes are numbered from 0, and there
-is another whole one before there are too many. So compaction, which keeps the latest record of each
-key, keeps the latest whole window and all changes after it; those before it are of no account.
+A window is written down when something in it is settled, not when events are given out (except
+after a crash, see ``subscriptions``): at most what was out comes again, and no read costs a write.
+What is written is the whole window, or what has changed in it: after each whole window changes are
+numbered from 0, and there is another whole one before there are too many. So compaction, which
+keeps the latest record of each key, keeps the latest whole window and all changes after it; those
+before it are of no account.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping

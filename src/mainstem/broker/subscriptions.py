@@ -1,11 +1,14 @@
 """Fine subscriptions: consumers that share the events of a topic one by one, each settled once.
 
 How this works: ``acquire`` hands events to an owner, first those to be delivered again, then fresh
-ones, and writes nothing. ``settle`` decides what becomes of deliveries, appends the windows as they
-will be, with the dead letters in the same append, and then makes it true. What is not settled in
-time goes to the next owner who asks. Owners are whatever a head makes of its consumers; they are
-not written down, so after a restart nothing is out.
+ones. ``settle`` decides what becomes of deliveries, appends the windows as they will be, with the
+dead letters in the same append, and then makes it true. What is not settled in time goes to the
+next owner who asks. Owners are whatever a head makes of its consumers; they are not written down,
+so after a restart nothing is out.
 
+Nor is it written down that events were given out, which every delivery would pay for. But one that
+ends the process of the broker, as it is worked on there, must not come for ever: after a crash
+whatever may have been out then is ``noted`` before it is handed out again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -183,10 +186,13 @@ class Subscriptions:
         max_events: int = 1,
         max_bytes: int = MAX_BYTES,
         credit: int | None = None,
+        noted: bool = False,
     ) -> list[Delivery]:
         """Hand events to an owner, none if there are none now; at least one whatever its size.
 
         ``credit``: how many may be out with this owner at most, these included.
+        ``noted``: what may have been out when the last broker ended counts as delivered even if
+        this one ends before it is settled.
         """
         with self._open.turn():
             live = self._open.opened(topic, name)
@@ -207,6 +213,8 @@ class Subscriptions:
                 # What was given is given; the next call meets the error again.
                 if not deliveries:
                     raise
+            if noted and live.settings.max_deliveries is not None:
+                self._open.settling.note(live, {each.event.partition for each in deliveries})
             return deliveries
 
     def lend(

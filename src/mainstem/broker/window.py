@@ -69,6 +69,8 @@ class Window:
         self.lines: dict[bytes, list[int]] | None = {} if keyed and not at.left else None
         """The entries of each key, lowest first; None if keys do not matter or are not known."""
         self.keyed = keyed
+        self.given = 0
+        """How many deliveries there were since this was opened."""
         self.seen: int | None = None
         """The tail when there was nothing more to read; None if there was."""
         self._ready: list[int] = []
@@ -150,6 +152,7 @@ class Window:
         self._note(offset)
         entry.owner, entry.lease = owner, lease
         entry.deliveries += 1
+        self.given += 1
         self.owners[owner] = self.owners.get(owner, 0) + 1
         self.locks.set(offset, until_ms)
         return entry

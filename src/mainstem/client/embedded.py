@@ -65,7 +65,8 @@ class EmbeddedStem:
         self._closed: str | None = None
         self._topics = EmbeddedTopics(node.broker, node.defaults, self.check_open)
         self._groups = EmbeddedGroups(node.broker, self._settle_groups)
-        self._queues = EmbeddedQueues(node.broker, self.check_open)
+        after_crash = node.recovery is not None and not node.recovery.clean
+        self._queues = EmbeddedQueues(node.broker, self.check_open, after_crash=after_crash)
         self._seats: WeakSet[Seat] = WeakSet()
         self._abandoned = Abandoned()
         self._subscriptions: WeakSet[Adopted] = WeakSet()

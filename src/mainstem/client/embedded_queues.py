@@ -18,9 +18,12 @@ from mainstem.core.errors import InvalidSetting
 class EmbeddedQueues:
     """Implements ``Queues`` on the broker of this process."""
 
-    def __init__(self, broker: Broker, check_open: Callable[[], None]) -> None:
+    def __init__(
+        self, broker: Broker, check_open: Callable[[], None], *, after_crash: bool
+    ) -> None:
         self._broker = broker
         self._check_open = check_open
+        self._after_crash = after_crash
 
     def open(
         self,
@@ -43,7 +46,7 @@ class EmbeddedQueues:
             )
             self._broker.subscriptions.create(topic, name, settings, starts).wait()
         consumer = f"{name}-{uuid.uuid4().hex[:12]}"
-        return Seat(self._broker, topic, name, consumer)
+        return Seat(self._broker, topic, name, consumer, after_crash=self._after_crash)
 
     def list(self) -> tuple[QueueInfo, ...]:
         """Return every queue, by topic and name."""

@@ -25,8 +25,11 @@ def milliseconds(seconds: float, name: str) -> int:
 class Seat:
     """Takes and settles deliveries for one consumer; safe to use from several threads."""
 
-    def __init__(self, broker: Broker, topic: str, name: str, consumer: str) -> None:
+    def __init__(
+        self, broker: Broker, topic: str, name: str, consumer: str, *, after_crash: bool
+    ) -> None:
         self._subscriptions = broker.subscriptions
+        self._after_crash = after_crash
         self._place = (topic, name)
         self.consumer = consumer
         self.closed: str | None = None
@@ -43,7 +46,9 @@ class Seat:
         """Return the deliveries that can be had now; none once closed."""
         if self.closed is not None:
             return []
-        return self._subscriptions.acquire(*self._place, self.consumer, max_events=limit)
+        return self._subscriptions.acquire(
+            *self._place, self.consumer, max_events=limit, noted=self._after_crash
+        )
 
     def settle(
         self, given: Delivery, outcome: Outcome, delay_s: float = 0.0, reason: str = ""

@@ -52,9 +52,9 @@ class Appender:
         """As nobody else does, without threads."""
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool
     ) -> Appended:
-        """Append checked batches, all or nothing, and make them visible together."""
+        """Append checked batches, as the port says."""
         if len(batches) == 1:
             ((partition, batch),) = batches
             return self._append_one(partition, batch)

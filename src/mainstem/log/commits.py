@@ -33,8 +33,8 @@ GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 class Group:
     """What becomes durable, and visible, together."""
 
-    def __init__(self) -> None:
-        self.commit = Commit()
+    def __init__(self, hand_over: Callable[[], None]) -> None:
+        self.commit = Commit(hand_over)
         self.empty = True
         self.size = 0
         """How many appends share it."""
@@ -68,7 +68,7 @@ class Committer:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self.wal = wal
-        self.group = Group()
+        self.group = Group(self._hand_over)
         self.failed: StorageFailed | None = None
         self.syncs = 0
         """How many commits were made, for those who count."""
@@ -111,6 +111,10 @@ class Committer:
             if self.wal.file not in self.group.wal_files:
                 self.group.wal_files.append(self.wal.file)
 
+    def _hand_over(self) -> None:
+        with self._lock:
+            self.flush()
+
     def commit(self) -> None:
         """Make the current group durable, visible, and known to whoever waits for it."""
         with self._committing:
@@ -119,7 +123,7 @@ class Committer:
                     return
                 with suppress(StorageFailed):
                     self.flush()
-                group, self.group = self.group, Group()
+                group, self.group = self.group, Group(self._hand_over)
                 names = [(each, each.names_made) for each in group.renamed.values()]
                 failed = self.failed
             if failed is None:

@@ -26,7 +26,7 @@ from mainstem.log.handles import Handles
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.partition import DiskPartition
 from mainstem.log.partitions import Partitions
-from mainstem.log.port import Bounds, PartitionId, Slice, TimedOffset
+from mainstem.log.port import Appended, Bounds, PartitionId, Slice, TimedOffset, WritableBatch
 from mainstem.log.recovery import Recovered, Report, recover
 from mainstem.log.segment import EMPTY, Segment
 from mainstem.log.upkeep import Upkeep
@@ -91,8 +91,6 @@ class DiskLog:
             max_memory_bytes=options.max_memory_bytes,
             commits_itself=not options.background,
         )
-        self.append = self._appender.append
-        """Append checked batches, as the port says."""
         if options.background:
             self.committer.start()
             self.upkeep.start(options.upkeep_ms)
@@ -205,6 +203,12 @@ class DiskLog:
                     self.upkeep.discard(partition)
             self.committer.gather()
         call(wakes)
+
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
+        """Append checked batches, all or nothing, and make them visible together."""
+        return self._appender.append(batches, together=together)
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
         """Return whole batches from the one that holds ``offset`` (or the next one kept) on."""

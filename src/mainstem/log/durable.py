@@ -12,10 +12,11 @@ Call = Callable[[MainstemError | None], None]
 class Commit:
     """A promise that one thread settles and any number wait for; it is settled only once."""
 
-    __slots__ = ("_calls", "_error", "_lock", "done")
+    __slots__ = ("_calls", "_error", "_hand_over", "_lock", "done")
 
-    def __init__(self) -> None:
+    def __init__(self, hand_over: Callable[[], None] | None = None) -> None:
         self._lock = threading.Lock()
+        self._hand_over = hand_over
         self._calls: list[Call] = []
         self._error: MainstemError | None = None
         self.done = False
@@ -52,6 +53,11 @@ class Commit:
                 return
         call(self._error)
 
+    def hand_over(self) -> None:
+        """Let it survive the end of this process, if not yet of the machine."""
+        if not self.done and self._hand_over is not None:
+            self._hand_over()
+
     def _wait(self, timeout: float | None) -> bool:
         # A lock as a gate: an Event costs four times as much, and most commits have one waiter.
         gate = threading.Lock()
@@ -85,6 +91,9 @@ class _AtOnce:
 
     def then(self, call: Call) -> None:
         call(None)
+
+    def hand_over(self) -> None:
+        pass
 
 
 AT_ONCE: Final = _AtOnce()

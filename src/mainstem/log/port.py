@@ -57,6 +57,9 @@ class Durable(Protocol):
     def then(self, call: Callable[[MainstemError | None], None]) -> None:
         """Call back once decided, from any thread, with the error if there is one."""
 
+    def hand_over(self) -> None:
+        """Let it survive the end of this process, if not yet of the machine: the system has it."""
+
 
 class Appended(msgspec.Struct, frozen=True):
     """What ``append`` did: the first offset given to each batch, in order."""
