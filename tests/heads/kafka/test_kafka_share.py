@@ -20,6 +20,13 @@ from tests.heads.kafka.sharing import (
 
 from mainstem.core.batch import batches, read_header
 from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.messages.commits import (
+    OFFSET_COMMIT,
+    CommitPartition,
+    CommitTopic,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+)
 from mainstem.heads.kafka.messages.groups import (
     DELETE_GROUPS,
     LIST_GROUPS,
@@ -464,6 +471,19 @@ def test_a_group_is_deleted_with_all_it_knows(ann: Sharer, peer: Peer) -> None:
 
     assert deleted(peer, ann.topic) is Code.NONE
     assert deleted(peer, ann.topic) is Code.GROUP_ID_NOT_FOUND
+
+
+def test_a_queue_and_a_group_of_one_name_are_deleted_together(ann: Sharer, peer: Peer) -> None:
+    ann.beat(epoch=END)
+    place = CommitTopic(name=ann.topic, partitions=(CommitPartition(0, 1),))
+    wish = OffsetCommitRequest(ann.topic, topics=(place,))
+    committed = peer.ask(OFFSET_COMMIT, 8, wish, OffsetCommitResponse)
+    assert Code(committed.topics[0].partitions[0].error_code) is Code.NONE
+
+    assert deleted(peer, ann.topic) is Code.NONE
+
+    listed = peer.ask(LIST_GROUPS, 5, ListGroupsRequest(), ListGroupsResponse).groups
+    assert ann.topic not in [each.group_id for each in listed]
 
 
 def moved(peer: Peer, name: str, offset: int) -> Code:

@@ -110,11 +110,15 @@ def delete(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:
 
 def _deleted(asked: Asked, name: str) -> DeletedGroup:
     broker = asked.service.broker
-    try:
+    unknown: list[UnknownGroup] = []
+    # A queue and a group may have one name: for an administrator that is one thing to delete.
+    for delete in (broker.classic.delete, broker.share.delete):
         try:
-            broker.classic.delete(name)
-        except UnknownGroup:
-            broker.share.delete(name)
-    except MainstemError as error:
-        return DeletedGroup(name, code_in(asked.header, error))
+            delete(name)
+        except UnknownGroup as error:
+            unknown.append(error)
+        except MainstemError as error:
+            return DeletedGroup(name, code_in(asked.header, error))
+    if len(unknown) > 1:
+        return DeletedGroup(name, code_in(asked.header, unknown[0]))
     return DeletedGroup(name)
