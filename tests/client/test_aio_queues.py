@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mainstem import aio
-from mainstem.core.errors import Closed
+from mainstem.core.errors import Closed, InvalidSetting, StaleDelivery
 
 PATIENCE_S = 30
 
@@ -69,5 +69,24 @@ def test_closing_gives_back_and_ends_the_loop() -> None:
                 assert again is not None
                 assert again.count == 1
                 await again.reject("never")
+
+    asyncio.run(work())
+
+
+def test_only_deliveries_that_are_out_here_are_acked_together() -> None:
+    async def work() -> None:
+        async with aio.open(":memory:") as stem:
+            await stem.publish("orders", "1")
+            one, other = (stem.queue("orders", name="emails") for _ in range(2))
+            (late,) = await one.poll_many(timeout=0)
+            await late.nack()
+            (again,) = await one.poll_many(timeout=0)
+
+            with pytest.raises(StaleDelivery):
+                await one.ack_many([late])
+            with pytest.raises(InvalidSetting, match="none of these"):
+                await other.ack_many([again])
+            async with again:
+                await one.ack_many([again])
 
     asyncio.run(work())

@@ -304,3 +304,50 @@ def test_many_are_acked_in_one_write(stem: mainstem.EmbeddedStem) -> None:
     with pytest.raises(StaleDelivery):
         queue.ack_many(deliveries[39:])
     assert stem.queues.show("orders", "emails").out == 0
+
+
+def test_what_is_acked_together_in_its_block_is_not_settled_again(
+    memory: mainstem.EmbeddedStem,
+) -> None:
+    memory.publish("orders", "1")
+    queue = memory.queue("orders", name="emails")
+
+    delivery = next(queue)
+    with delivery:
+        queue.ack_many([delivery])
+
+    assert memory.queues.show("orders", "emails").out == 0
+
+
+def test_a_delivery_of_another_consumer_is_not_acked_nor_those_with_it(
+    memory: mainstem.EmbeddedStem,
+) -> None:
+    memory.publish("orders", "1")
+    emails, invoices = (memory.queue("orders", name=name) for name in ("emails", "invoices"))
+    own, foreign = next(emails), next(invoices)
+
+    for wrong in (foreign, own.event):
+        with pytest.raises(InvalidSetting, match="acked"):
+            emails.ack_many([own, wrong])  # type: ignore[list-item]
+
+    assert memory.queues.show("orders", "emails").out == 1
+    assert memory.queues.show("orders", "invoices").out == 1
+    own.ack()
+
+
+def test_of_many_only_what_was_delivered_again_meanwhile_is_refused(
+    memory: mainstem.EmbeddedStem,
+) -> None:
+    memory.publish_many("orders", ["late", "1"])
+    queue = memory.queue("orders", name="emails")
+    late, one = queue.poll_many(2)
+    late.nack()
+    (again,) = queue.poll_many(2, timeout=0)
+
+    with pytest.raises(StaleDelivery):
+        queue.ack_many([late, one])
+
+    assert memory.queues.show("orders", "emails").consumers == {queue.consumer: 1}
+    again.ack()
+    with pytest.raises(StaleDelivery):
+        one.ack()

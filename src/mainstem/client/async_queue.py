@@ -3,37 +3,33 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from mainstem.broker import subscription as broker_side
 from mainstem.broker.subscription import Outcome
 from mainstem.client.loops import Bell, until_durable
-from mainstem.client.seat import Seat
-from mainstem.core.errors import Closed, StaleDelivery
+from mainstem.client.seat import Held, Seat, held_of
 from mainstem.core.event import Event
 
 
 class AsyncDelivery:
     """One event handed to one consumer; the rules are those of ``Delivery``."""
 
-    __slots__ = ("_given", "_seat", "_settled")
+    __slots__ = ("_held",)
 
-    def __init__(self, seat: Seat, given: broker_side.Delivery) -> None:
-        self._seat = seat
-        self._given = given
-        self._settled = False
+    def __init__(self, held: Held) -> None:
+        self._held = held
 
     @property
     def event(self) -> Event:
         """What was published."""
-        return self._given.event
+        return self._held.given.event
 
     @property
     def count(self) -> int:
         """How often the event has been delivered, this time included."""
-        return self._given.count
+        return self._held.given.count
 
     async def ack(self) -> None:
         """Say that it is done: it never comes again; durable on return."""
@@ -53,11 +49,11 @@ class AsyncDelivery:
 
     def renew(self) -> None:
         """Keep it for another ``lock_s`` seconds from now."""
-        self._seat.renew(self._given)
+        self._held.renew()
 
     async def __aenter__(self) -> Event:
         """Return the event."""
-        return self._given.event
+        return self._held.given.event
 
     async def __aexit__(
         self,
@@ -66,20 +62,10 @@ class AsyncDelivery:
         trace: TracebackType | None,
     ) -> None:
         """Ack, or nack if there was an error, unless it was settled inside; waits for no disk."""
-        if self._settled:
-            return
-        if error is None:
-            self._seat.settle_after(self._given, None)
-        else:
-            # The error says more than that the delivery had gone to another meanwhile.
-            with suppress(StaleDelivery, Closed):
-                self._seat.settle_after(self._given, error)
-        self._settled = True
+        self._held.leave(error)
 
     async def _settle(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> None:
-        durable = self._seat.settle(self._given, outcome, delay_s, reason)
-        self._settled = True
-        await until_durable(durable)
+        await until_durable(self._held.settle(outcome, delay_s, reason))
 
 
 class AsyncQueue:
@@ -121,11 +107,15 @@ class AsyncQueue:
         return await self._take(max(1, limit), timeout)
 
     async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
-        """Ack deliveries of this consumer in one write; durable on return.
+        """Ack deliveries of this queue object in one write; durable on return.
 
         Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
+        Raises InvalidSetting if one was delivered to another consumer; none is acked then.
         """
-        await until_durable(self._seat.ack_many(each.event for each in deliveries))
+        settled = self._seat.ack_many([held_of(each) for each in deliveries])
+        await until_durable(settled.durable)
+        for error in settled.refused.values():
+            raise error
 
     async def close(self) -> None:
         """Give back what was not settled; it comes again at once, and this does not count."""
@@ -153,7 +143,7 @@ class AsyncQueue:
             given = await self._wait(
                 limit, None if timeout_s is None else time.monotonic() + timeout_s
             )
-        return [AsyncDelivery(self._seat, each) for each in given]
+        return [AsyncDelivery(Held(self._seat, each)) for each in given]
 
     async def _wait(self, limit: int, until: float | None) -> list[broker_side.Delivery]:
         while True:

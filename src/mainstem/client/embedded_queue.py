@@ -10,30 +10,27 @@ from typing import Self
 from mainstem.broker import subscription as broker_side
 from mainstem.broker.subscription import Outcome
 from mainstem.client.queues import Delivery
-from mainstem.client.seat import Seat
-from mainstem.core.errors import Closed, StaleDelivery
+from mainstem.client.seat import Held, Seat, held_of
 from mainstem.core.event import Event
 
 
 class EmbeddedDelivery:
     """Implements ``Delivery`` on the broker of this process."""
 
-    __slots__ = ("_given", "_seat", "_settled")
+    __slots__ = ("_held",)
 
-    def __init__(self, seat: Seat, given: broker_side.Delivery) -> None:
-        self._seat = seat
-        self._given = given
-        self._settled = False
+    def __init__(self, held: Held) -> None:
+        self._held = held
 
     @property
     def event(self) -> Event:
         """What was published."""
-        return self._given.event
+        return self._held.given.event
 
     @property
     def count(self) -> int:
         """How often the event has been delivered, this time included."""
-        return self._given.count
+        return self._held.given.count
 
     def ack(self) -> None:
         """Say that it is done: it never comes again; durable on return."""
@@ -53,11 +50,11 @@ class EmbeddedDelivery:
 
     def renew(self) -> None:
         """Keep it for another ``lock_s`` seconds from now."""
-        self._seat.renew(self._given)
+        self._held.renew()
 
     def __enter__(self) -> Event:
         """Return the event."""
-        return self._given.event
+        return self._held.given.event
 
     def __exit__(
         self,
@@ -69,20 +66,10 @@ class EmbeddedDelivery:
 
         This does not wait for the disk: at a power cut within milliseconds it comes again.
         """
-        if self._settled:
-            return
-        if error is None:
-            self._seat.settle_after(self._given, None)
-        else:
-            # The error says more than that the delivery had gone to another meanwhile.
-            with suppress(StaleDelivery, Closed):
-                self._seat.settle_after(self._given, error)
-        self._settled = True
+        self._held.leave(error)
 
     def _settle(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> None:
-        durable = self._seat.settle(self._given, outcome, delay_s, reason)
-        self._settled = True
-        durable.wait()
+        self._held.settle(outcome, delay_s, reason).wait()
 
 
 class EmbeddedQueue:
@@ -119,11 +106,15 @@ class EmbeddedQueue:
         return self._take(max(1, limit), timeout)
 
     def ack_many(self, deliveries: Iterable[Delivery]) -> None:
-        """Ack deliveries of this consumer in one write; durable on return.
+        """Ack deliveries of this queue object in one write; durable on return.
 
         Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
+        Raises InvalidSetting if one was delivered to another consumer; none is acked then.
         """
-        self._seat.ack_many(each.event for each in deliveries).wait()
+        settled = self._seat.ack_many([held_of(each) for each in deliveries])
+        settled.durable.wait()
+        for error in settled.refused.values():
+            raise error
 
     def close(self) -> None:
         """Give back what was not settled; it comes again at once, and this does not count."""
@@ -146,7 +137,7 @@ class EmbeddedQueue:
         given = self._seat.take(limit)
         if not given and self._seat.closed is None and timeout != 0:
             given = self._wait(limit, None if timeout is None else time.monotonic() + timeout)
-        return [EmbeddedDelivery(self._seat, each) for each in given]
+        return [EmbeddedDelivery(Held(self._seat, each)) for each in given]
 
     def _wait(self, limit: int, until: float | None) -> list[broker_side.Delivery]:
         signals: SimpleQueue[None] = SimpleQueue()

@@ -125,9 +125,10 @@ class Queue(Protocol):
         """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
 
     def ack_many(self, deliveries: Iterable[Delivery]) -> None:
-        """Ack deliveries of this consumer in one write; durable on return.
+        """Ack deliveries of this queue object in one write; durable on return.
 
         Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
+        Raises InvalidSetting if one was delivered to another consumer; none is acked then.
         """
 
     def close(self) -> None:

@@ -1,12 +1,18 @@
 """A consumer's place at a queue, however its deliveries are waited for."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.subscription import Delivery, Outcome, Settlement
-from mainstem.core.errors import Closed, InvalidSetting, UnknownSubscription, UnknownTopic
-from mainstem.core.event import Event
+from mainstem.broker.subscriptions import Settled
+from mainstem.core.errors import (
+    Closed,
+    InvalidSetting,
+    StaleDelivery,
+    UnknownSubscription,
+    UnknownTopic,
+)
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
@@ -50,33 +56,34 @@ class Seat:
             *self._place, self.consumer, max_events=limit, noted=self._after_crash
         )
 
-    def settle(
-        self, given: Delivery, outcome: Outcome, delay_s: float = 0.0, reason: str = ""
-    ) -> Durable:
-        """Settle a delivery; raises StaleDelivery."""
+    def settle(self, settlements: Sequence[Settlement]) -> Settled:
+        """Settle deliveries, in one write; those that are not out here any more are refused."""
         self.check_open()
-        place = (given.event.partition, given.event.offset)
-        delay_ms = milliseconds(delay_s, "delay_s")
-        return self._settle([Settlement(*place, outcome, given.lease, delay_ms, reason)])
+        settled = self._subscriptions.settle(*self._place, self.consumer, settlements)
+        self._last = settled.durable
+        return settled
 
-    def ack_many(self, events: Iterable[Event]) -> Durable:
-        """Ack what is out of these events, in one write; then StaleDelivery if one was not."""
-        self.check_open()
-        return self._settle([Settlement(*event.position) for event in events])
+    def ack_many(self, held: Sequence["Held"]) -> Settled:
+        """Ack deliveries in one write; those that are not out any more are refused.
 
-    def settle_after(self, given: Delivery, error: BaseException | None) -> None:
-        """Settle a delivery as its block ended: with an error, interrupted, or well."""
-        if error is None:
-            self.settle(given, Outcome.ACK)
-        elif isinstance(error, Exception):
-            self.settle(given, Outcome.NACK, reason=f"{type(error).__name__}: {error}")
-        else:
-            self.settle(given, Outcome.RELEASE)
+        Raises InvalidSetting, with nothing acked, if one was made for another consumer.
+        """
+        for each in held:
+            if each.seat is not self:
+                raise InvalidSetting(
+                    f"{each.given.event.topic}[{each.given.event.partition}]"
+                    f"@{each.given.event.offset} was delivered to {each.seat.consumer!r}, not to "
+                    f"{self.consumer!r}, and only the queue object that gave a delivery can ack "
+                    "it; none of these deliveries was acked"
+                )
+        settled = self.settle([each.settlement(Outcome.ACK) for each in held])
+        for place, each in enumerate(held):
+            each.is_settled = each.is_settled or place not in settled.refused
+        return settled
 
-    def renew(self, given: Delivery) -> None:
+    def renew(self, place: Settlement) -> None:
         """Keep a delivery for another while; raises StaleDelivery."""
         self.check_open()
-        place = Settlement(given.event.partition, given.event.offset, lease=given.lease)
         refused = self._subscriptions.renew(*self._place, self.consumer, [place])
         for error in refused.values():
             raise error
@@ -108,15 +115,63 @@ class Seat:
                 self._last = self._last if durable is AT_ONCE else durable
         return self._last
 
-    def _settle(self, settlements: Sequence[Settlement]) -> Durable:
-        settled = self._subscriptions.settle(*self._place, self.consumer, settlements)
-        self._last = settled.durable
-        for error in settled.refused.values():
-            raise error
-        return settled.durable
-
     def forget(self, reason: str) -> None:
         """Be closed without giving anything back."""
         self.closed = reason
         for wake in list(self._wakes):
             wake()
+
+
+class Held:
+    """A delivery as its consumer has it: whose it is, and whether it has been settled."""
+
+    __slots__ = ("given", "is_settled", "seat")
+
+    def __init__(self, seat: Seat, given: Delivery) -> None:
+        self.seat = seat
+        self.given = given
+        self.is_settled = False
+
+    def settlement(self, outcome: Outcome, delay_ms: int = 0, reason: str = "") -> Settlement:
+        """Return what to say of this delivery, and of no other of the same event."""
+        event = self.given.event
+        place = (event.partition, event.offset)
+        return Settlement(*place, outcome, self.given.lease, delay_ms, reason)
+
+    def settle(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> Durable:
+        """Settle it; raises StaleDelivery."""
+        delay_ms = milliseconds(delay_s, "delay_s")
+        settled = self.seat.settle([self.settlement(outcome, delay_ms, reason)])
+        for error in settled.refused.values():
+            raise error
+        self.is_settled = True
+        return settled.durable
+
+    def leave(self, error: BaseException | None) -> None:
+        """Settle it as its block ended, unless it is: with an error, interrupted, or well."""
+        if self.is_settled:
+            return
+        if error is None:
+            self.settle(Outcome.ACK)
+            return
+        # The error says more than that the delivery had gone to another meanwhile.
+        with suppress(StaleDelivery, Closed):
+            if isinstance(error, Exception):
+                self.settle(Outcome.NACK, reason=f"{type(error).__name__}: {error}")
+            else:
+                self.settle(Outcome.RELEASE)
+
+    def renew(self) -> None:
+        """Keep it for another while; raises StaleDelivery."""
+        self.seat.renew(self.settlement(Outcome.RENEW))
+
+
+def held_of(delivery: object) -> Held:
+    """Return what stands behind a delivery of whatever queue."""
+    held = getattr(delivery, "_held", None)
+    if not isinstance(held, Held):
+        raise InvalidSetting(
+            f"only deliveries can be acked, not a {type(delivery).__name__}: give what poll, "
+            "poll_many or the loop gave; nothing was acked"
+        )
+    return held
