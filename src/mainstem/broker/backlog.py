@@ -1,13 +1,14 @@
 """What a subscription reads of a partition: fresh events in order, and old ones again by offset."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mainstem.broker.committed import Committed, visible
 from mainstem.broker.transactions import Transactions
+from mainstem.broker.unpacked import Unpacked, header_of
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import events, keys
-from mainstem.log.port import Log, PartitionId
+from mainstem.log.port import Log, PartitionId, Slice
 
 _READ_BYTES = 64 * 1024
 
@@ -22,11 +23,13 @@ class Backlog:
         topic: str,
         at: PartitionId,
         offset: int,
+        unpacked: Unpacked,
         *,
         uncommitted: bool = False,
     ) -> None:
         self._log = log
         self._transactions = transactions
+        self._unpacked = unpacked
         self._topic = topic
         self._at = at
         self._uncommitted = uncommitted
@@ -63,7 +66,7 @@ class Backlog:
     def again(self, offsets: Iterable[int]) -> dict[int, Event]:
         """Return events that were taken before, those that are still there."""
         found: dict[int, Event] = {}
-        batch: dict[int, Event] = {}
+        batch: Mapping[int, Event] = {}
         last = -1
         for offset in sorted(offsets):
             if offset > last:
@@ -73,17 +76,30 @@ class Backlog:
                 found[offset] = batch[offset]
         return found
 
-    def batch_at(self, offset: int) -> dict[int, Event]:
-        """Return the events of the batch that holds an offset, from that on; none if it is gone."""
-        batch = self.stored_at(offset)
-        return {} if batch is None else {each.offset: each for each in self._of(batch, offset)}
+    def batch_at(self, offset: int) -> Mapping[int, Event]:
+        """Return the events of the batch that holds an offset; none if it is gone."""
+        stored = self._stored(offset)
+        if stored is None:
+            return {}
+        head = (self._at, header_of(stored))
+        found = self._unpacked.get(head)
+        if found is None:
+            batch = next(batches(stored.tobytes()))
+            found = {each.offset: each for each in self._of(batch, 0)}
+            self._unpacked.keep(head, found)
+        return found
 
     def stored_at(self, offset: int) -> memoryview | None:
         """Return the record batch that holds an offset, or the next; None if it is gone."""
+        stored = self._stored(offset)
+        return None if stored is None else next(batches(stored.tobytes()))
+
+    def _stored(self, offset: int) -> Slice | None:
         start, tail = self._log.bounds(self._at)[:2]
         if not start <= offset < tail:
             return None
-        return next(batches(self._log.read(self._at, offset, 1).tobytes()), None)
+        stored = self._log.read(self._at, offset, 1)
+        return stored if stored.length else None
 
     def _decoded(self, found: Iterable[memoryview], end: int) -> Iterator[Event]:
         wanted = self.offset

@@ -1,6 +1,6 @@
 """A subscription while the broker runs: its windows, what it reads, and who waits for it."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from mainstem.broker.backlog import Backlog, keys_of, offsets_of
@@ -9,6 +9,7 @@ from mainstem.broker.subscription import Order, SubscriptionKey, SubscriptionSet
 from mainstem.broker.subscription_fold import SubscriptionFold
 from mainstem.broker.topics import Topic
 from mainstem.broker.transactions import Transactions
+from mainstem.broker.unpacked import Unpacked
 from mainstem.broker.window import Window
 from mainstem.core.batch import BatchHeader, read_header
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
@@ -77,9 +78,11 @@ class LiveSubscription:
         transactions: Transactions,
         key: SubscriptionKey,
         settings: SubscriptionSettings,
+        unpacked: Unpacked,
     ) -> None:
         self._log = log
         self._transactions = transactions
+        self._unpacked = unpacked
         self.key = key
         self.settings = settings
         self.windows: dict[int, Window] = {}
@@ -244,7 +247,7 @@ class LiveSubscription:
         window, backlog = self.windows[number], self._backlogs[number]
         if not self._may_have_more(number):
             return
-        batch: dict[int, Event] = {}
+        batch: Mapping[int, Event] = {}
         while limit > 0 and (offset := window.ready()) is not None:
             if offset not in batch:
                 try:
@@ -367,8 +370,8 @@ class LiveSubscription:
     def _backlog(self, number: int, offset: int) -> Backlog:
         at = PartitionId(self.key.topic_id, number)
         wide = self.settings.uncommitted
-        name = self.topic.name
-        return Backlog(self._log, self._transactions, name, at, offset, uncommitted=wide)
+        place = (self.topic.name, at, offset)
+        return Backlog(self._log, self._transactions, *place, self._unpacked, uncommitted=wide)
 
     def _keep_within(self, number: int) -> Bounds:
         """Count what was deleted before it was settled; return what the partition holds."""

@@ -32,6 +32,7 @@ from mainstem.broker.subscription import (
 )
 from mainstem.broker.subscription_fold import SubscriptionFold
 from mainstem.broker.transactions import Transactions
+from mainstem.broker.unpacked import Unpacked
 from mainstem.broker.window import Window
 from mainstem.core.errors import StorageFull, UnknownSubscription
 from mainstem.log.port import Durable, PartitionId
@@ -56,6 +57,7 @@ class OpenSubscriptions:
         self.monotonic_ms = monotonic_ms
         self.lock = threading.Lock()
         self.fold = SubscriptionFold()
+        self.unpacked = Unpacked()
         self.live: dict[SubscriptionKey, LiveSubscription] = {}
         self.overlay: Overlay = lambda _, own: own
         """What is set for everything of a name, over a subscription's own settings."""
@@ -110,7 +112,9 @@ class OpenSubscriptions:
         if live is None:
             settings = self.settings(key)
             assert settings is not None
-            live = LiveSubscription(self.state.log, self._transactions, key, settings)
+            live = LiveSubscription(
+                self.state.log, self._transactions, key, settings, self.unpacked
+            )
             self.live[key] = live
         if len(live.windows) != len(found.partitions):
             live.grow(found, self.fold)
