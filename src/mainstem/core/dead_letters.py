@@ -5,10 +5,14 @@ import msgspec
 from mainstem.core.event import Event
 
 PREFIX = "mainstem-"
-"""How the headers begin that tell of the failure; all others are the event's own."""
+"""How the headers begin that tell of the failure."""
 SUFFIX = ".dead"
 MAX_REASON = 1_000
 """Characters of a reason that are kept: errors may quote whole documents."""
+
+_COMMON = {"topic", "partition", "offset", "timestamp-ms", "reason"}
+_OF_QUEUES = {"subscription", "deliveries"}
+_OF_TABLES = {"table"}
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -42,21 +46,21 @@ def buried(event: Event, subscription: str, deliveries: int, reason: str) -> Eve
     told = tuple(
         (PREFIX + name, str(value).encode("utf-8", "replace")) for name, value in ours.items()
     )
-    return Event(event.value, event.key, revived(event).headers + told)
+    return Event(event.value, event.key, event.headers + told)
 
 
 def revived(letter: Event) -> Event:
-    """Return a dead letter as the event it was."""
-    own = tuple(each for each in letter.headers if not each[0].startswith(PREFIX))
+    """Return a dead letter as the event it was; what it tells of earlier failures stays."""
+    story = set(_story(letter).values())
+    own = tuple(each for at, each in enumerate(letter.headers) if at not in story)
     return Event(letter.value, letter.key, own)
 
 
 def origin_of(letter: Event) -> Origin | None:
     """Return where a dead letter comes from; None if its headers do not say."""
     told = {
-        name.removeprefix(PREFIX).replace("-", "_"): (value or b"").decode("utf-8", "replace")
-        for name, value in letter.headers
-        if name.startswith(PREFIX)
+        name.replace("-", "_"): (letter.headers[at][1] or b"").decode("utf-8", "replace")
+        for name, at in _story(letter).items()
     }
     # Those of pipelines tell of a table, not of a subscription and its deliveries.
     told = {"subscription": told.get("table", ""), "deliveries": "1"} | told
@@ -64,3 +68,19 @@ def origin_of(letter: Event) -> Origin | None:
         return msgspec.convert(told, Origin, strict=False)
     except msgspec.ValidationError:
         return None
+
+
+def _story(letter: Event) -> dict[str, int]:
+    """Return where the headers are that tell of the last failure, by name; none if some lack.
+
+    They are the last of their names: an event may have had such headers before, of its own or as
+    the dead letter that it was.
+    """
+    last = {
+        name.removeprefix(PREFIX): at
+        for at, (name, _) in enumerate(letter.headers)
+        if name.startswith(PREFIX)
+    }
+    of_table = last.get("table", -1) > last.get("subscription", -1)
+    names = _COMMON | (_OF_TABLES if of_table else _OF_QUEUES)
+    return {name: at for name, at in last.items() if name in names} if names <= set(last) else {}
