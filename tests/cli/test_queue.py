@@ -10,6 +10,7 @@ from tests.serving import serving
 
 import mainstem
 from mainstem.cli.exits import Exit
+from mainstem.core.errors import StorageFull
 
 
 @pytest.fixture
@@ -131,11 +132,64 @@ def test_an_interrupted_redrive_loses_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(mainstem.EmbeddedStem, "publish", interrupted)
-        assert run("dead", "redrive", "orders", "--to", "again").code == 130
+        stopped = run("dead", "redrive", "orders", "--to", "again")
+        assert stopped.code == 130
+        assert json.loads(stopped.out) == {"to": "again", "letters": 1}
 
     assert json.loads(run("dead", "ls").out)["letters"] == 2
     run("dead", "redrive", "orders", "--to", "again")
     assert sorted(run("sub", "again", "-e").lines) == ["bad", "good", "once"]
+
+
+def test_a_redrive_that_finds_the_disk_full_says_where_and_what_was_done(
+    directory: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mainstem.open(directory) as stem:
+        for delivery in stem.queue("orders", name="emails", follow=False):
+            delivery.reject("no")
+    publish = mainstem.EmbeddedStem.publish
+
+    def full(self: mainstem.EmbeddedStem, topic: str, value: bytes, **rest: object) -> object:
+        if value == b"once":
+            raise StorageFull("no space is left")
+        return publish(self, topic, value, **rest)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mainstem.EmbeddedStem, "publish", full)
+        stopped = run("dead", "redrive", "orders", "--to", "again")
+
+    assert stopped.code == Exit.REFUSED
+    assert "orders.dead[0]@1" in stopped.err
+    assert "no space is left" in stopped.err
+    assert json.loads(stopped.out) == {"to": "again", "letters": 1}
+    assert json.loads(run("dead", "ls").out)["letters"] == 2
+
+
+def test_a_letter_that_cannot_be_redriven_holds_up_no_other(directory: Path, run: Run) -> None:
+    with mainstem.open(directory) as stem:
+        stem.publish("orders.dead", "whence")
+        for delivery in stem.queue("orders", name="emails", follow=False):
+            delivery.reject("no")
+
+    for done in ([{"to": "orders", "letters": 3}], []):
+        dry = run("dead", "redrive", "orders", "--dry-run")
+        ended = run("dead", "redrive", "orders")
+
+        for each in (dry, ended):
+            assert each.code == Exit.REFUSED
+            assert "orders.dead[0]@1" in each.err
+            assert [json.loads(line) for line in each.lines] == done
+        assert [json.loads(line)["payload"] for line in run("dead", "show", "orders").lines] == [
+            "whence"
+        ]
+
+
+@pytest.mark.usefixtures("directory")
+def test_a_letter_that_is_moved_among_dead_letters_keeps_its_story(run: Run) -> None:
+    assert run("dead", "redrive", "orders", "--to", "later.dead").code == 0
+
+    assert json.loads(run("dead", "show", "later").out)["reason"] == "no such customer"
+    assert json.loads(run("dead", "redrive", "later").out) == {"to": "orders", "letters": 1}
 
 
 @pytest.mark.usefixtures("directory")

@@ -6,7 +6,8 @@ after its event has been published again, so an interruption makes it come twice
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from itertools import islice
 
 import click
@@ -20,11 +21,26 @@ from mainstem.cli.target import at_option, open_target
 from mainstem.client.queues import Delivery, QueueInfo
 from mainstem.client.stem import Stem
 from mainstem.core.dead_letters import SUFFIX, origin_of, revived, topic_of
-from mainstem.core.errors import UnknownSubscription
-from mainstem.core.event import Event
+from mainstem.core.errors import (
+    Closed,
+    DamagedLog,
+    MainstemError,
+    StorageFailed,
+    StorageFull,
+    UnknownSubscription,
+    Unreachable,
+)
+from mainstem.core.event import Event, Position
 
 QUEUE = "mainstem.redrive"
 """The queue on dead letters that knows which ones have been dealt with."""
+_NOTHING_LEFT = "no dead letters here that nobody has dealt with"
+_LOCK_S = 30.0
+_MAX_LOCK_S = 86_400.0
+_SAID = 10
+"""Of so many letters that are left it is said why."""
+_NOTHING_GOES = (Closed, DamagedLog, StorageFailed, StorageFull, Unreachable)
+"""Errors after which no other letter can be published either."""
 
 
 @click.group(
@@ -77,7 +93,7 @@ def show(topic: str, count: int, form: Format | None, at: str | None) -> None:
     with open_target(at) as stem:
         letters = list(islice(_letters(stem, _dead(stem, topic)), count))
     rows = [_row(letter, form) for letter in letters]
-    print_rows(rows, form, empty="no dead letters here that nobody has dealt with")
+    print_rows(rows, form, empty=_NOTHING_LEFT)
 
 
 @dead.command(
@@ -107,22 +123,74 @@ def redrive(
     """Publish the events of dead letters again, as they were, to where they came from.
 
     Every reader of that topic sees them again. Interrupted, it goes on where it was; at most one
-    event is published twice, and none is lost.
+    event is published twice, and none is lost. A letter that cannot be published stays, and the
+    others go on.
     """
-    counts: Counter[str] = Counter()
+    tally = _Tally()
     with open_target(at) as stem:
         name = _dead(stem, topic)
-        if dry_run:
-            counts.update(_target(letter, to) for letter in _letters(stem, name))
-            say("dry run: nothing was published")
-        else:
-            for delivery in _paced(_taken(stem, name), rate):
-                with delivery as letter:
-                    target, event = _target(letter, to), revived(letter)
-                    stem.publish(target, event.value, key=event.key, headers=event.headers)
-                    counts[target] += 1
-    rows = [{"to": target, "letters": count} for target, count in sorted(counts.items())]
-    print_rows(rows, form, empty="no dead letters here that nobody has dealt with")
+        try:
+            if dry_run:
+                for letter in _letters(stem, name):
+                    with tally.one(letter):
+                        tally.done[_target(letter, to)] += 1
+            else:
+                _redrive(stem, name, to, rate, tally)
+        finally:
+            # Also of one that was interrupted: what was done is done.
+            if dry_run:
+                say("dry run: nothing was published")
+            rows = [{"to": each, "letters": count} for each, count in sorted(tally.done.items())]
+            print_rows(rows, form, empty="" if tally.seen else _NOTHING_LEFT)
+        if tally.left:
+            raise Refused(
+                f"{len(tally.left):,} dead letters cannot be redriven like this and stay; "
+                f"{_left(stem, name):,} are in {name} now that nobody has dealt with"
+            )
+
+
+class _Tally:
+    """What became of letters: how many went where, and which could not."""
+
+    def __init__(self) -> None:
+        self.done: Counter[str] = Counter()
+        self.left: set[Position] = set()
+        self.seen = 0
+
+    @contextmanager
+    def one(self, letter: Event) -> Iterator[None]:
+        """Note that a letter is left, if it cannot be published; there may be others that can."""
+        self.seen += 1
+        try:
+            yield
+        except _NOTHING_GOES:
+            say(f"stopped at the dead letter {_place(letter)}, which was not redriven")
+            raise
+        except (MainstemError, Refused) as error:
+            self.left.add(letter.position)
+            if len(self.left) <= _SAID:
+                say(f"the dead letter {_place(letter)} was not redriven: {error}")
+
+
+def _redrive(stem: Stem, name: str, to: str | None, rate: float | None, tally: _Tally) -> None:
+    # A delivery is held while it waits for its turn.
+    lock_s = _LOCK_S if rate is None else min(_MAX_LOCK_S, _LOCK_S + 2 / rate)
+    with closing(_taken(stem, name, lock_s)) as taken:
+        for delivery in _paced(taken, rate):
+            letter = delivery.event
+            # What could not be published is held until the end, and comes again when its lock has
+            # run out.
+            if letter.position in tally.left:
+                continue
+            is_published = False
+            with tally.one(letter):
+                target, event = _target(letter, to), _sent(letter, to)
+                stem.publish(target, event.value, key=event.key, headers=event.headers)
+                tally.done[target] += 1
+                is_published = True
+            if is_published:
+                with delivery:
+                    pass
 
 
 @dead.command(epilog="mainstem dead drop orders --yes")
@@ -134,9 +202,10 @@ def drop(topic: str, yes: bool, at: str | None) -> None:
     with open_target(at) as stem:
         name = _dead(stem, topic)
         confirm(f"delete {_left(stem, name):,} dead letters that nobody has dealt with", yes=yes)
-        for delivery in _taken(stem, name):
-            with delivery:
-                pass
+        with closing(_taken(stem, name)) as taken:
+            for delivery in taken:
+                with delivery:
+                    pass
         stem.topics.trim(name, "latest")
 
 
@@ -169,10 +238,10 @@ def _letters(stem: Stem, name: str) -> Iterator[Event]:
     return iter(stem.subscribe(name, follow=False))
 
 
-def _taken(stem: Stem, name: str) -> Iterator[Delivery]:
+def _taken(stem: Stem, name: str, lock_s: float = _LOCK_S) -> Generator[Delivery]:
     """Take the letters one by one, those that are there now: more may come while they are."""
     tails = {each.partition: each.tail for each in stem.topics.show(name).partitions}
-    with stem.queue(name, name=QUEUE, max_deliveries=0, follow=False) as queue:
+    with stem.queue(name, name=QUEUE, max_deliveries=0, lock_s=lock_s, follow=False) as queue:
         for delivery in queue:
             if delivery.event.offset < tails[delivery.event.partition]:
                 yield delivery
@@ -187,13 +256,23 @@ def _paced(deliveries: Iterator[Delivery], rate: float | None) -> Iterator[Deliv
 
 
 def _target(letter: Event, to: str | None) -> str:
+    if to is not None:
+        return to
     origin = origin_of(letter)
-    if to is None and origin is None:
-        raise Refused(
-            f"the dead letter at {letter.partition}@{letter.offset} of {letter.topic} does not "
-            "say where it came from; say where it is to go with --to"
-        )
-    return to or (origin.topic if origin is not None else "")
+    if origin is None:
+        raise Refused("it does not say where it came from; say where it is to go with --to")
+    return origin.topic
+
+
+def _sent(letter: Event, to: str | None) -> Event:
+    """Return what is published of a letter: among dead letters it is one, and keeps its story."""
+    event = revived(letter)
+    is_letter = to is not None and to.endswith(SUFFIX) and origin_of(event) is None
+    return letter if is_letter else event
+
+
+def _place(letter: Event) -> str:
+    return f"{letter.topic}[{letter.partition}]@{letter.offset}"
 
 
 def _row(letter: Event, form: Format | None) -> Row:
