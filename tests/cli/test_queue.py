@@ -10,6 +10,7 @@ from tests.serving import serving
 
 import mainstem
 from mainstem.cli.exits import Exit
+from mainstem.client.embedded_queues import EmbeddedQueues
 from mainstem.core.errors import StorageFull
 
 
@@ -139,6 +140,30 @@ def test_an_interrupted_redrive_loses_nothing(
     assert json.loads(run("dead", "ls").out)["letters"] == 2
     run("dead", "redrive", "orders", "--to", "again")
     assert sorted(run("sub", "again", "-e").lines) == ["bad", "good", "once"]
+
+
+def test_letters_are_looked_at_in_pieces(
+    directory: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("dead", "redrive", "orders")
+    with mainstem.open(directory) as stem:
+        stem.publish_many("orders", [str(number) for number in range(150)])
+        for delivery in stem.queue("orders", name="emails", follow=False):
+            delivery.reject("no")
+    asked: list[int] = []
+    peek = EmbeddedQueues.peek
+
+    def count(self: EmbeddedQueues, topic: str, name: str, limit: int, **rest: object) -> object:
+        asked.append(limit)
+        return peek(self, topic, name, limit, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(EmbeddedQueues, "peek", count)
+    shown = run("dead", "show", "orders", "-n", "3")
+    dry = run("dead", "redrive", "orders", "--dry-run")
+
+    assert len(shown.lines) == 3
+    assert json.loads(dry.out) == {"to": "orders", "letters": 153}
+    assert asked == [3, 100, 100, 100]
 
 
 def test_a_redrive_that_finds_the_disk_full_says_where_and_what_was_done(

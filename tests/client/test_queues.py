@@ -7,6 +7,7 @@ import pytest
 from tests.serving import serving
 
 import mainstem
+from mainstem.client.queues import QueuedEvent
 from mainstem.core.dead_letters import origin_of
 from mainstem.core.errors import (
     Closed,
@@ -254,6 +255,26 @@ def test_queues_are_listed_shown_peeked_at_and_deleted(memory: mainstem.Embedded
     with pytest.raises(UnknownSubscription):
         memory.queues.show("orders", "emails")
     queue.close()
+
+
+def test_many_events_are_looked_at_in_pieces(memory: mainstem.EmbeddedStem) -> None:
+    memory.topics.create("orders", partitions=3)
+    memory.publish_many("orders", [str(number) for number in range(40)])
+    queue = memory.queue("orders", name="emails")
+    given_back = queue.poll_many(25)
+    queue.ack_many(given_back.pop(at) for at in (20, 11, 3))
+    given_back[7].nack()
+    expected = memory.queues.peek("orders", "emails", 100)
+
+    seen: list[QueuedEvent] = []
+    while piece := memory.queues.peek(
+        "orders", "emails", 5, after=seen[-1].event.position if seen else None
+    ):
+        assert len(piece) <= 5
+        seen += piece
+
+    assert len(seen) == 37
+    assert tuple(seen) == expected
 
 
 def test_what_means_nothing_is_refused(memory: mainstem.EmbeddedStem) -> None:

@@ -1,6 +1,7 @@
 """A subscription while the broker runs: its windows, what it reads, and who waits for it."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from mainstem.broker.backlog import Backlog, keys_of, offsets_of
@@ -13,7 +14,7 @@ from mainstem.broker.unpacked import Unpacked
 from mainstem.broker.window import Window
 from mainstem.core.batch import BatchHeader, read_header
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
-from mainstem.core.event import Event
+from mainstem.core.event import Event, Position
 from mainstem.log.port import Bounds, Log, PartitionId
 
 Chosen = tuple[Window, Event]
@@ -170,16 +171,21 @@ class LiveSubscription:
         self.begin(number)
         return load
 
-    def peek(self, limit: int) -> list[Unsettled]:
-        """Return the first events that are not settled, at most ``limit``."""
+    def peek(self, limit: int, after: Position | None = None) -> list[Unsettled]:
+        """Return the first events that are not settled, or the first after one of them."""
         found: list[Unsettled] = []
         for number, window in self.windows.items():
-            self._keep_within(number)
-            chosen = list(window.entries)[: limit - len(found)]
+            first = 0
+            if after is not None and number <= after.partition:
+                if number < after.partition:
+                    continue
+                first = after.offset + 1
+            tail = self._keep_within(number).tail
+            chosen = islice((at for at in window.entries if at >= first), limit - len(found))
             for offset, event in self.again(number, chosen).items():
                 entry = window.entries[offset]
                 found.append(Unsettled(event, entry.deliveries, entry.owner))
-            ahead = self._backlog(number, window.next)
+            ahead = self._backlog(number, min(tail, max(window.next, first)))
             while len(found) < limit and (fresh := ahead.take()) is not None:
                 found.append(Unsettled(fresh))
         return found

@@ -42,6 +42,7 @@ from mainstem.core.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from mainstem.core.event import Position
 from mainstem.core.names import check_topic
 from mainstem.log.port import Durable
 
@@ -168,12 +169,14 @@ class Subscriptions:
         with self._open.lock:
             return {key.name for key in self.fold}
 
-    def peek(self, topic: str, name: str, limit: int) -> list[Unsettled]:
-        """Return the first events of each partition that are not settled, and give none out."""
+    def peek(
+        self, topic: str, name: str, limit: int, after: Position | None = None
+    ) -> list[Unsettled]:
+        """Return the first events that are not settled, or those after one; give none out."""
         with self._open.turn():
             live = self._open.opened(topic, name)
             self._open.expire(live)
-            return live.peek(limit)
+            return live.peek(limit, after)
 
     # Deliveries
 

@@ -37,6 +37,8 @@ QUEUE = "mainstem.redrive"
 _NOTHING_LEFT = "no dead letters here that nobody has dealt with"
 _LOCK_S = 30.0
 _MAX_LOCK_S = 86_400.0
+_AT_ONCE = 100
+"""So many letters are in memory to be looked at."""
 _SAID = 10
 """Of so many letters that are left it is said why."""
 _NOTHING_GOES = (Closed, DamagedLog, StorageFailed, StorageFull, Unreachable)
@@ -91,7 +93,8 @@ def list_letters(form: Format | None, at: str | None) -> None:
 def show(topic: str, count: int, form: Format | None, at: str | None) -> None:
     """Show the first dead letters that nobody has dealt with, and why they are dead."""
     with open_target(at) as stem:
-        letters = list(islice(_letters(stem, _dead(stem, topic)), count))
+        name = _dead(stem, topic)
+        letters = list(islice(_letters(stem, name, min(count, _AT_ONCE)), count))
     rows = [_row(letter, form) for letter in letters]
     print_rows(rows, form, empty=_NOTHING_LEFT)
 
@@ -229,13 +232,15 @@ def _queue(stem: Stem, name: str) -> QueueInfo | None:
         return None
 
 
-def _letters(stem: Stem, name: str) -> Iterator[Event]:
+def _letters(stem: Stem, name: str, at_once: int = _AT_ONCE) -> Iterator[Event]:
     """Return the letters that nobody has dealt with, and take none."""
-    info = _queue(stem, name)
-    if info is not None:
-        left = info.ready + info.out
-        return (each.event for each in stem.queues.peek(name, QUEUE, max(1, left)))
-    return iter(stem.subscribe(name, follow=False))
+    if _queue(stem, name) is None:
+        yield from stem.subscribe(name, follow=False)
+        return
+    after: Position | None = None
+    while found := stem.queues.peek(name, QUEUE, at_once, after=after):
+        yield from (each.event for each in found)
+        after = found[-1].event.position
 
 
 def _taken(stem: Stem, name: str, lock_s: float = _LOCK_S) -> Generator[Delivery]:

@@ -13,6 +13,7 @@ from mainstem.client.seat import Seat, milliseconds
 from mainstem.client.starts import check_start, offset_of
 from mainstem.client.stem import Start
 from mainstem.core.errors import InvalidSetting
+from mainstem.core.event import Position
 
 
 class EmbeddedQueues:
@@ -58,10 +59,12 @@ class EmbeddedQueues:
         self._check_open()
         return queue_info(self._broker.subscriptions.show(topic, name))
 
-    def peek(self, topic: str, name: str, limit: int = 10) -> tuple[QueuedEvent, ...]:
-        """Return the first events that are not settled, and take none."""
+    def peek(
+        self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
+    ) -> tuple[QueuedEvent, ...]:
+        """Return the first events that are not settled, or the first after one; take none."""
         self._check_open()
-        found = self._broker.subscriptions.peek(topic, name, limit)
+        found = self._broker.subscriptions.peek(topic, name, limit, after)
         return tuple(QueuedEvent(*each) for each in found)
 
     def delete(self, topic: str, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, Self
 
 import msgspec
 
-from mainstem.core.event import Event
+from mainstem.core.event import Event, Position
 
 Order = Literal["none", "key"]
 
@@ -152,8 +152,13 @@ class Queues(Protocol):
     def show(self, topic: str, name: str) -> QueueInfo:
         """Return one queue."""
 
-    def peek(self, topic: str, name: str, limit: int = 10) -> tuple[QueuedEvent, ...]:
-        """Return the first events that are not settled, and take none."""
+    def peek(
+        self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
+    ) -> tuple[QueuedEvent, ...]:
+        """Return the first events that are not settled, and take none.
+
+        ``after``: go on after this one, to look at many in pieces.
+        """
 
     def delete(self, topic: str, name: str) -> None:
         """Forget a queue; the events stay in the topic."""
