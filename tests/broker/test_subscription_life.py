@@ -157,6 +157,20 @@ def test_what_retention_deletes_before_it_is_settled_is_counted_as_missed() -> N
     assert desk.subscriptions.show("orders", "emails").windows[0].missed == 5
 
 
+def test_what_retention_deleted_is_shown_as_missed_before_anybody_asks_for_more() -> None:
+    desk = Desk()
+    desk.publish(*(b"%d" % number for number in range(10)))
+    _, given_back = desk.acquire(2)
+    desk.settle(Outcome.RELEASE, given_back)
+
+    desk.broker.trim("orders", 0, 5)
+
+    for state in (desk.subscriptions.show("orders", "emails"), *desk.subscriptions.every()):
+        (window,) = state.windows
+        assert (window.next, window.out, window.waiting, window.missed) == (5, 1, 0, 4)
+        assert window.unsettled == 6
+
+
 def test_what_compaction_took_away_is_settled() -> None:
     desk = Desk()
     desk.broker.create_topic("table", TopicSettings(compact=True, segment_bytes=1024))

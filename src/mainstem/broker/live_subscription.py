@@ -180,7 +180,7 @@ class LiveSubscription:
                 if number < after.partition:
                     continue
                 first = after.offset + 1
-            tail = self._keep_within(number).tail
+            tail = self.keep_within(number).tail
             chosen = islice((at for at in window.entries if at >= first), limit - len(found))
             for offset, event in self.again(number, chosen).items():
                 entry = window.entries[offset]
@@ -189,6 +189,17 @@ class LiveSubscription:
             while len(found) < limit and (fresh := ahead.take()) is not None:
                 found.append(Unsettled(fresh))
         return found
+
+    def keep_within(self, number: int) -> Bounds:
+        """Count what was deleted before it was settled; return what the partition holds."""
+        window = self.windows[number]
+        bounds = self._log.bounds(PartitionId(self.key.topic_id, number))
+        if bounds.start > window.start:
+            was = window.next
+            window.lost(bounds.start)
+            if window.next != was:
+                self.begin(number)
+        return bounds
 
     def again(self, number: int, offsets: Iterable[int]) -> dict[int, Event]:
         """Return events that were delivered before, those that are still there."""
@@ -365,7 +376,7 @@ class LiveSubscription:
     def _may_have_more(self, number: int) -> bool:
         """Tell whether it is worth looking for something to give out, after keys are known."""
         window = self.windows[number]
-        bounds = self._keep_within(number)
+        bounds = self.keep_within(number)
         if window.seen is not None and bounds.tail <= window.seen and not window.may_have_ready:
             return False
         if window.lacks_keys:
@@ -378,14 +389,3 @@ class LiveSubscription:
         wide = self.settings.uncommitted
         place = (self.topic.name, at, offset)
         return Backlog(self._log, self._transactions, *place, self._unpacked, uncommitted=wide)
-
-    def _keep_within(self, number: int) -> Bounds:
-        """Count what was deleted before it was settled; return what the partition holds."""
-        window = self.windows[number]
-        bounds = self._log.bounds(PartitionId(self.key.topic_id, number))
-        if bounds.start > window.start:
-            was = window.next
-            window.lost(bounds.start)
-            if window.next != was:
-                self.begin(number)
-        return bounds

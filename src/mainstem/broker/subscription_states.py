@@ -4,7 +4,6 @@ import msgspec
 
 from mainstem.broker.live_subscription import LiveSubscription
 from mainstem.broker.subscription import SubscriptionSettings
-from mainstem.log.port import Log, PartitionId
 
 
 class WindowState(msgspec.Struct, frozen=True):
@@ -42,8 +41,9 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     """How many became dead letters since the process started."""
 
 
-def described(live: LiveSubscription, log: Log) -> SubscriptionState:
+def described(live: LiveSubscription) -> SubscriptionState:
     """Return how a subscription stands now."""
+    tails = {number: live.keep_within(number).tail for number in live.windows}
     owners: dict[str, int] = {}
     for window in live.windows.values():
         for owner, count in window.owners.items():
@@ -53,7 +53,7 @@ def described(live: LiveSubscription, log: Log) -> SubscriptionState:
             number,
             window.start,
             window.next,
-            log.bounds(PartitionId(live.key.topic_id, number)).tail,
+            tails[number],
             window.out,
             len(window.entries) - window.out,
             window.missed,

@@ -154,7 +154,7 @@ class Subscriptions:
     def show(self, topic: str, name: str) -> SubscriptionState:
         """Return how a subscription stands; raises UnknownSubscription."""
         with self._open.lock:
-            return described(self._open.opened(topic, name), self._open.state.log)
+            return described(self._open.opened(topic, name))
 
     def every(self, name: str | None = None) -> list[SubscriptionState]:
         """Return every subscription, or those of one name, by topic and name."""
@@ -162,7 +162,7 @@ class Subscriptions:
             keys = [key for key in self.fold if name in (None, key.name)]
             found = [(self._open.state.topics.by_id(key.topic_id), key.name) for key in keys]
             names = sorted((topic.name, name) for topic, name in found if topic is not None)
-            return [described(self._open.opened(*each), self._open.state.log) for each in names]
+            return [described(self._open.opened(*each)) for each in names]
 
     def names(self) -> set[str]:
         """Return the names that subscriptions have, on whatever topic."""
