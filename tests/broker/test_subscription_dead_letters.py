@@ -81,6 +81,22 @@ def test_a_batch_is_read_once_however_many_of_its_events_are_rejected(
     assert len(read_all(desk.broker, "orders.dead")) == 100
 
 
+@pytest.mark.parametrize("events", [2, 100])
+def test_what_was_deleted_before_it_could_be_a_dead_letter_is_missed(events: int) -> None:
+    desk = Desk(max_deliveries=1)
+    desk.publish(*(b"%d" % number for number in range(events)))
+    rejected, late, *_ = desk.acquire(events)
+
+    desk.broker.trim("orders", 0, 2)
+    desk.settle(Outcome.REJECT, rejected)
+    assert desk.subscriptions.show("orders", "emails").windows[0].missed == 1
+    desk.nack(late)
+
+    assert not desk.broker.topics("orders.dead")
+    for each in (desk, desk.restarted()):
+        assert each.subscriptions.show("orders", "emails").windows[0].missed == 2
+
+
 def test_without_dead_letters_such_an_event_is_gone() -> None:
     desk = Desk(max_deliveries=1, dead_letters=False)
     desk.publish(b"bad")

@@ -190,10 +190,14 @@ class LiveSubscription:
                 found.append(Unsettled(fresh))
         return found
 
+    def bounds(self, number: int) -> Bounds:
+        """Return what a partition holds."""
+        return self._log.bounds(PartitionId(self.key.topic_id, number))
+
     def keep_within(self, number: int) -> Bounds:
         """Count what was deleted before it was settled; return what the partition holds."""
         window = self.windows[number]
-        bounds = self._log.bounds(PartitionId(self.key.topic_id, number))
+        bounds = self.bounds(number)
         if bounds.start > window.start:
             was = window.next
             window.lost(bounds.start)
@@ -293,7 +297,7 @@ class LiveSubscription:
         window.seen = None
         if len(window.entries) >= self.settings.max_unsettled:
             return None
-        tail = self._log.bounds(PartitionId(self.key.topic_id, number)).tail
+        tail = self.bounds(number).tail
         try:
             event = backlog.take()
         except OffsetOutOfRange as error:
@@ -341,7 +345,7 @@ class LiveSubscription:
         window.seen = None
         if len(window.entries) >= self.settings.max_unsettled:
             return None
-        tail = self._log.bounds(PartitionId(self.key.topic_id, number)).tail
+        tail = self.bounds(number).tail
         most = max(1, min(max_bytes, _LEND_BYTES))
         try:
             found, end = backlog.read(window.next, most)

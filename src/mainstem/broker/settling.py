@@ -1,6 +1,6 @@
 """Settling deliveries: planned, appended together with their dead letters, and then made true."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from mainstem.broker.calls import Call
@@ -151,14 +151,19 @@ class Settling:
         """
         if not plan.changes:
             return AT_ONCE
-        records = [self._record(live, *each) for each in plan.changes.items()]
-        dead = [
-            letter
-            for number, reasons in plan.dead.items()
-            for letter in _dead(live, number, reasons)
+        dead: list[Event] = []
+        missed: dict[int, int] = {}
+        if live.settings.dead_letters:
+            for number, reasons in plan.dead.items():
+                letters, missed[number] = _dead(live, number, reasons)
+                dead += letters
+        records = [
+            self._record(live, number, changes, missed.get(number, 0))
+            for number, changes in plan.changes.items()
         ]
         durable = self.write(records, self._letters(live.topic, dead))
         for number, changes in plan.changes.items():
+            live.windows[number].missed += missed.get(number, 0)
             live.windows[number].apply(changes, plan.reasons[number])
             live.windows[number].written()
         live.dead += len(dead)
@@ -180,12 +185,17 @@ class Settling:
                     windows[number].written()
 
     def _record(
-        self, live: LiveSubscription, number: int, changes: Mapping[int, Back | None]
+        self,
+        live: LiveSubscription,
+        number: int,
+        changes: Mapping[int, Back | None],
+        missed: int = 0,
     ) -> SubscriptionChange:
         """Return what is to be written of a window that will have changed."""
         window = live.windows[number]
-        return self._fold.change(live.key, number, window.change(changes)) or SubscriptionChange(
-            WindowKey(live.key.name, live.key.topic_id, number), window.record(changes)
+        change = self._fold.change(live.key, number, window.change(changes, missed))
+        return change or SubscriptionChange(
+            WindowKey(live.key.name, live.key.topic_id, number), window.record(changes, missed)
         )
 
     def write(
@@ -244,13 +254,19 @@ class Settling:
         return found
 
 
-def _dead(live: LiveSubscription, number: int, reasons: Mapping[int, str]) -> Iterator[Event]:
-    """Return events of a partition as dead letters, those that are still there."""
+def _dead(
+    live: LiveSubscription, number: int, reasons: Mapping[int, str]
+) -> tuple[list[Event], int]:
+    """Return events of a partition as dead letters, and how many were deleted before they could."""
     # All at once: a batch is unpacked once, however many of its events are to be buried.
-    found = live.again(number, reasons) if live.settings.dead_letters else {}
-    for offset, event in found.items():
-        count = live.windows[number].entries[offset].deliveries
-        yield buried(event, live.key.name, count, reasons[offset])
+    found = live.again(number, reasons)
+    entries, name = live.windows[number].entries, live.key.name
+    letters = [
+        buried(event, name, entries[offset].deliveries, reasons[offset])
+        for offset, event in found.items()
+    ]
+    start = live.bounds(number).start
+    return letters, sum(offset < start for offset in reasons if offset not in found)
 
 
 def _place(live: LiveSubscription, each: Settlement) -> str:

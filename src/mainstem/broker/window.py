@@ -101,13 +101,16 @@ class Window:
         """Whether the keys of entries must be told (``know_keys``) before anything is taken."""
         return self.keyed and self.lines is None
 
-    def record(self, changes: Mapping[int, Back | None] = {}) -> WindowSet:
-        """Return the whole window as it will be after changes; None is settled."""
+    def record(self, changes: Mapping[int, Back | None] = {}, missed: int = 0) -> WindowSet:
+        """Return the whole window as it will be after changes; None is settled.
+
+        ``missed``: how many of them were deleted before they could be worked on.
+        """
         after = ((at, changes.get(at, entry)) for at, entry in self.entries.items())
         left = runs((at, it.deliveries, it.due_ms) for at, it in after if it is not None)
-        return WindowSet(self.next, left, self.missed)
+        return WindowSet(self.next, left, self.missed + missed)
 
-    def change(self, changes: Mapping[int, Back | None]) -> WindowChange | None:
+    def change(self, changes: Mapping[int, Back | None], missed: int = 0) -> WindowChange | None:
         """Return what is to be written of changes; None if the whole window had better be."""
         if self._changed is None or len(self.entries) - len(changes) <= _FEW:
             return None
@@ -120,7 +123,7 @@ class Window:
             else:
                 left.append((offset, now.deliveries, now.due_ms))
         settled = tuple((each.first, each.last) for each in runs(gone))
-        return WindowChange(self.next, runs(left), settled, self.missed)
+        return WindowChange(self.next, runs(left), settled, self.missed + missed)
 
     def written(self) -> None:
         """Take note that everything is written down as it is now."""
