@@ -115,6 +115,15 @@ def test_redriving_elsewhere(run: Run) -> None:
     assert run("sub", "later", "-e").lines == ["bad"]
 
 
+@pytest.mark.usefixtures("directory")
+def test_a_redrive_to_nowhere_or_at_no_rate_is_refused(run: Run) -> None:
+    assert run("dead", "redrive", "orders", "--to", "").code == Exit.REFUSED
+    for rate in ("nan", "inf", "0", "-1"):
+        assert run("dead", "redrive", "orders", "--rate", rate).code == Exit.USAGE
+
+    assert json.loads(run("dead", "ls").out)["letters"] == 1
+
+
 def test_an_interrupted_redrive_loses_nothing(
     directory: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,8 @@ def test_only_deliveries_that_are_out_here_are_acked_together() -> None:
             await late.nack()
             (again,) = await one.poll_many(timeout=0)
 
+            with pytest.raises(InvalidSetting, match="limit"):
+                await one.poll_many(0)
             with pytest.raises(StaleDelivery):
                 await one.ack_many([late])
             with pytest.raises(InvalidSetting, match="none of these"):

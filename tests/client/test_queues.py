@@ -13,6 +13,7 @@ from mainstem.core.errors import (
     Closed,
     InvalidSetting,
     StaleDelivery,
+    UnknownPartition,
     UnknownSubscription,
     Unsupported,
 )
@@ -291,7 +292,25 @@ def test_what_means_nothing_is_refused(memory: mainstem.EmbeddedStem) -> None:
             delivery.nack(delay_s=seconds)
         with pytest.raises(InvalidSetting, match="lock_s"):
             memory.queue("orders", name="emails", lock_s=seconds)
+    for limit in (0, -3, 1.5):
+        with pytest.raises(InvalidSetting, match="limit"):
+            memory.queue("orders", name="emails").poll_many(limit)  # type: ignore[arg-type]
+        with pytest.raises(InvalidSetting, match="limit"):
+            memory.queues.peek("orders", "emails", limit)  # type: ignore[arg-type]
     delivery.ack()
+
+
+def test_a_queue_cannot_begin_in_a_partition_that_is_not_there(
+    memory: mainstem.EmbeddedStem,
+) -> None:
+    memory.publish_many("orders", ["1", "2"])
+
+    for number in (7, -1, "0"):
+        with pytest.raises(UnknownPartition):
+            memory.queue("orders", name="emails", start={number: 1})  # type: ignore[dict-item]
+
+    assert memory.queues.list() == ()
+    assert next(memory.queue("orders", name="emails", start={0: 1})).event.text() == "2"
 
 
 def test_a_connected_stem_says_that_queues_are_share_groups_there(tmp_path: Path) -> None:

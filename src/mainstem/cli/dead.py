@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
+from math import isnan
 
 import click
 
@@ -31,12 +32,13 @@ from mainstem.core.errors import (
     Unreachable,
 )
 from mainstem.core.event import Event, Position
+from mainstem.core.names import check_topic
 
 QUEUE = "mainstem.redrive"
 """The queue on dead letters that knows which ones have been dealt with."""
 _NOTHING_LEFT = "no dead letters here that nobody has dealt with"
 _LOCK_S = 30.0
-_MAX_LOCK_S = 86_400.0
+_MIN_RATE, _MAX_RATE = 0.0001, 1_000_000.0
 _AT_ONCE = 100
 """So many letters are in memory to be looked at."""
 _SAID = 10
@@ -109,7 +111,7 @@ def show(topic: str, count: int, form: Format | None, at: str | None) -> None:
 @click.argument("topic")
 @click.option("--to", metavar="TOPIC", help="Publish there.  [default: where each came from]")
 @click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second."
+    "--rate", type=click.FloatRange(_MIN_RATE, _MAX_RATE), help="At most so many a second."
 )
 @click.option("--dry-run", is_flag=True, help="Say what would go where; publish nothing.")
 @format_option
@@ -129,6 +131,10 @@ def redrive(
     event is published twice, and none is lost. A letter that cannot be published stays, and the
     others go on.
     """
+    if to is not None:
+        check_topic(to)
+    if rate is not None and isnan(rate):
+        raise click.BadParameter("nan is no number of letters", param_hint="--rate")
     tally = _Tally()
     with open_target(at) as stem:
         name = _dead(stem, topic)
@@ -177,7 +183,7 @@ class _Tally:
 
 def _redrive(stem: Stem, name: str, to: str | None, rate: float | None, tally: _Tally) -> None:
     # A delivery is held while it waits for its turn.
-    lock_s = _LOCK_S if rate is None else min(_MAX_LOCK_S, _LOCK_S + 2 / rate)
+    lock_s = _LOCK_S if rate is None else _LOCK_S + 2 / rate
     with closing(_taken(stem, name, lock_s)) as taken:
         for delivery in _paced(taken, rate):
             letter = delivery.event

@@ -9,7 +9,7 @@ from typing import Self
 from mainstem.broker import subscription as broker_side
 from mainstem.broker.subscription import Outcome
 from mainstem.client.loops import Bell, until_durable
-from mainstem.client.seat import Held, Seat, held_of
+from mainstem.client.seat import Held, Seat, check_limit, held_of
 from mainstem.core.event import Event
 
 
@@ -104,7 +104,8 @@ class AsyncQueue:
     ) -> list[AsyncDelivery]:
         """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
         self._seat.check_open()
-        return await self._take(max(1, limit), timeout)
+        check_limit(limit)
+        return await self._take(limit, timeout)
 
     async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
         """Ack deliveries of this queue object in one write; durable on return.

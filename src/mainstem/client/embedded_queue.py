@@ -10,7 +10,7 @@ from typing import Self
 from mainstem.broker import subscription as broker_side
 from mainstem.broker.subscription import Outcome
 from mainstem.client.queues import Delivery
-from mainstem.client.seat import Held, Seat, held_of
+from mainstem.client.seat import Held, Seat, check_limit, held_of
 from mainstem.core.event import Event
 
 
@@ -103,7 +103,8 @@ class EmbeddedQueue:
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> list[EmbeddedDelivery]:
         """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
         self._seat.check_open()
-        return self._take(max(1, limit), timeout)
+        check_limit(limit)
+        return self._take(limit, timeout)
 
     def ack_many(self, deliveries: Iterable[Delivery]) -> None:
         """Ack deliveries of this queue object in one write; durable on return.

@@ -1,7 +1,7 @@
 """Queues of the embedded log: open, list, show, peek, delete."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -9,10 +9,10 @@ from mainstem.broker.broker import Broker
 from mainstem.broker.subscription import SubscriptionSettings
 from mainstem.broker.subscription_states import SubscriptionState
 from mainstem.client.queues import Order, QueuedEvent, QueueInfo, QueuePartition
-from mainstem.client.seat import Seat, milliseconds
+from mainstem.client.seat import Seat, check_limit, milliseconds
 from mainstem.client.starts import check_start, offset_of
 from mainstem.client.stem import Start
-from mainstem.core.errors import InvalidSetting
+from mainstem.core.errors import InvalidSetting, UnknownPartition
 from mainstem.core.event import Position
 
 
@@ -38,10 +38,13 @@ class EmbeddedQueues:
     ) -> Seat:
         """Join a queue, made if it is not there; what is given of its settings is changed."""
         check_start(start)
+        numbers = range(len(self._broker.topic(topic).partitions))
+        for number in start if isinstance(start, Mapping) else ():
+            if number not in numbers:
+                raise UnknownPartition(topic, number, len(numbers))
         was = self._broker.subscriptions.created_with(topic, name)
         settings = _altered(was or SubscriptionSettings(), max_deliveries, lock_s, order)
         if settings != was:
-            numbers = range(len(self._broker.topic(topic).partitions))
             starts = (
                 {} if was else {at: offset_of(self._broker, topic, at, start) for at in numbers}
             )
@@ -64,6 +67,7 @@ class EmbeddedQueues:
     ) -> tuple[QueuedEvent, ...]:
         """Return the first events that are not settled, or the first after one; take none."""
         self._check_open()
+        check_limit(limit)
         found = self._broker.subscriptions.peek(topic, name, limit, after)
         return tuple(QueuedEvent(*each) for each in found)
 
