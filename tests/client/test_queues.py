@@ -11,6 +11,7 @@ from mainstem.client.queues import QueuedEvent
 from mainstem.core.dead_letters import origin_of
 from mainstem.core.errors import (
     Closed,
+    InvalidName,
     InvalidSetting,
     StaleDelivery,
     UnknownPartition,
@@ -58,6 +59,28 @@ def test_an_error_nacks_and_is_not_swallowed(stem: mainstem.EmbeddedStem) -> Non
     assert origin is not None
     assert (origin.subscription, origin.deliveries) == ("emails", 2)
     assert origin.reason == "ValueError: no such customer"
+
+
+class Untold(Exception):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_an_error_that_cannot_be_told_nacks_and_stays_itself(
+    memory: mainstem.EmbeddedStem,
+) -> None:
+    memory.publish("orders", "1")
+    queue = memory.queue("orders", name="emails", max_deliveries=1)
+
+    with pytest.raises(Untold), next(queue):
+        raise Untold
+
+    (letter,) = memory.subscribe("orders.dead", follow=False)
+    origin = origin_of(letter)
+    assert origin is not None
+    assert origin.reason.startswith("Untold: ")
 
 
 def test_an_interruption_gives_back_without_counting(memory: mainstem.EmbeddedStem) -> None:
@@ -281,8 +304,15 @@ def test_many_events_are_looked_at_in_pieces(memory: mainstem.EmbeddedStem) -> N
 def test_what_means_nothing_is_refused(memory: mainstem.EmbeddedStem) -> None:
     with pytest.raises(InvalidSetting, match="order"):
         memory.queue("orders", name="emails", order="random")  # type: ignore[arg-type]
-    with pytest.raises(InvalidSetting, match="lock_ms"):
-        memory.queue("orders", name="emails", lock_s=0)
+    for wrong in (0, 0.0001, 86_401, "30"):
+        with pytest.raises(InvalidSetting, match="lock_s"):
+            memory.queue("orders", name="emails", lock_s=wrong)  # type: ignore[arg-type]
+    for wrong in (-1, 1_000_001, "3", 2.5):
+        with pytest.raises(InvalidSetting, match="or 0 to try for ever"):
+            memory.queue("orders", name="emails", max_deliveries=wrong)  # type: ignore[arg-type]
+    for name in ("", "a\nb", 5):
+        with pytest.raises(InvalidName, match="cannot name a queue"):
+            memory.queue("orders", name=name)  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting):
         memory.queue("orders", name="emails", start=-1)
     memory.publish("orders", "1")

@@ -16,6 +16,9 @@ from mainstem.core.errors import InvalidSetting
 from mainstem.core.event import Event
 from mainstem.log.port import PartitionId
 
+MAX_LOCK_MS = 86_400_000
+MAX_DELIVERIES = 1_000_000
+
 
 class Order(StrEnum):
     """In which order events are delivered."""
@@ -44,8 +47,8 @@ class SubscriptionSettings(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Refuse values that mean nothing."""
         for name, value, least, most in (
-            ("lock_ms", self.lock_ms, 1, 86_400_000),
-            ("max_deliveries", self.max_deliveries, 1, 1_000_000),
+            ("lock_ms", self.lock_ms, 1, MAX_LOCK_MS),
+            ("max_deliveries", self.max_deliveries, 1, MAX_DELIVERIES),
             ("max_unsettled", self.max_unsettled, 1, 100_000),
         ):
             if value is not None and not least <= value <= most:

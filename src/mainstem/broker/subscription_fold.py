@@ -103,7 +103,7 @@ class SubscriptionFold:
         now_ms: int,
     ) -> list[SubscriptionChange]:
         """Decide to create a subscription that begins somewhere, or to alter its settings."""
-        check_group(key.name)
+        check_group(key.name, "queue")
         settings.check()
         was = self._known.get(key)
         if was is not None:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.subscription import SubscriptionSettings
+from mainstem.broker.subscription import MAX_DELIVERIES, MAX_LOCK_MS, SubscriptionSettings
 from mainstem.broker.subscription_states import SubscriptionState
 from mainstem.client.queues import Order, QueuedEvent, QueueInfo, QueuePartition
 from mainstem.client.seat import Seat, check_limit, milliseconds
 from mainstem.client.starts import check_start, offset_of
 from mainstem.client.stem import Start
-from mainstem.core.errors import InvalidSetting, UnknownPartition
+from mainstem.core.errors import InvalidName, InvalidSetting, UnknownPartition
 from mainstem.core.event import Position
 
 
@@ -37,6 +37,8 @@ class EmbeddedQueues:
         order: Order | None,
     ) -> Seat:
         """Join a queue, made if it is not there; what is given of its settings is changed."""
+        if not isinstance(name, str):
+            raise InvalidName("queue", name, "it is no text")
         check_start(start)
         numbers = range(len(self._broker.topic(topic).partitions))
         for number in start if isinstance(start, Mapping) else ():
@@ -85,9 +87,18 @@ def _altered(
 ) -> SubscriptionSettings:
     changes: dict[str, object] = {}
     if max_deliveries is not None:
+        if not isinstance(max_deliveries, int) or not 0 <= max_deliveries <= MAX_DELIVERIES:
+            raise InvalidSetting(
+                f"max_deliveries must be 1 to {MAX_DELIVERIES}, or 0 to try for ever, "
+                f"not {max_deliveries!r:.300}"
+            )
         changes["max_deliveries"] = max_deliveries or None
     if lock_s is not None:
-        changes["lock_ms"] = milliseconds(lock_s, "lock_s")
+        lock_ms = milliseconds(lock_s, "lock_s")
+        if not 1 <= lock_ms <= MAX_LOCK_MS:
+            most = MAX_LOCK_MS // 1000
+            raise InvalidSetting(f"lock_s must be 0.001 to {most} seconds, not {lock_s}")
+        changes["lock_ms"] = lock_ms
     if order is not None:
         changes["order"] = order
     merged = {name: getattr(was, name) for name in was.__struct_fields__} | changes

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from traceback import TracebackException
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.subscription import Delivery, Outcome, Settlement
@@ -163,7 +164,9 @@ class Held:
         # The error says more than that the delivery had gone to another meanwhile.
         with suppress(StaleDelivery, Closed):
             if isinstance(error, Exception):
-                self.settle(Outcome.NACK, reason=f"{type(error).__name__}: {error}")
+                # An error that cannot be told must not get in the way of its own delivery.
+                told = TracebackException(type(error), error, None, limit=0, lookup_lines=False)
+                self.settle(Outcome.NACK, reason=f"{type(error).__name__}: {told}")
             else:
                 self.settle(Outcome.RELEASE)
 

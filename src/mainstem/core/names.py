@@ -24,15 +24,15 @@ def check_topic(name: str, *, internal: bool = False) -> None:
         raise InvalidName("topic", name, f"names in {INTERNAL_PREFIX} are kept for mainstem itself")
 
 
-def check_group(name: str) -> None:
-    """Refuse a group name that is empty, too long, or holds what cannot be printed."""
+def check_group(name: str, kind: str = "group") -> None:
+    """Refuse a name of a group or queue that is empty, too long, or holds what is not printable."""
     if not name:
-        raise InvalidName("group", name, "it is empty")
+        raise InvalidName(kind, name, "it is empty")
     if len(name) > MAX_GROUP_LENGTH:
         reason = f"it has {len(name)} characters, at most {MAX_GROUP_LENGTH} are allowed"
-        raise InvalidName("group", name, reason)
+        raise InvalidName(kind, name, reason)
     if not name.isprintable():
-        raise InvalidName("group", name, "it holds characters that cannot be printed")
+        raise InvalidName(kind, name, "it holds characters that cannot be printed")
 
 
 def is_internal(topic: str) -> bool:
