@@ -30,6 +30,7 @@ from mainstem.core.errors import (
     StorageFull,
     UnknownSubscription,
     Unreachable,
+    Unsupported,
 )
 from mainstem.core.event import Event, Position
 from mainstem.core.names import check_topic
@@ -74,7 +75,7 @@ def dead() -> None:
 @at_option
 def list_letters(form: Format | None, at: str | None) -> None:
     """List the topics of dead letters, and how many letters nobody has dealt with."""
-    with open_target(at) as stem:
+    with _opened(at) as stem:
         rows = [
             {"topic": info.name, "letters": _left(stem, info.name), "of": info.events}
             for info in stem.topics.list(f"*{SUFFIX}")
@@ -94,7 +95,7 @@ def list_letters(form: Format | None, at: str | None) -> None:
 @at_option
 def show(topic: str, count: int, form: Format | None, at: str | None) -> None:
     """Show the first dead letters that nobody has dealt with, and why they are dead."""
-    with open_target(at) as stem:
+    with _opened(at, topic) as stem:
         name = _dead(stem, topic)
         letters = list(islice(_letters(stem, name, min(count, _AT_ONCE)), count))
     rows = [_row(letter, form) for letter in letters]
@@ -136,7 +137,7 @@ def redrive(
     if rate is not None and isnan(rate):
         raise click.BadParameter("nan is no number of letters", param_hint="--rate")
     tally = _Tally()
-    with open_target(at) as stem:
+    with _opened(at, topic) as stem:
         name = _dead(stem, topic)
         try:
             if dry_run:
@@ -208,7 +209,7 @@ def _redrive(stem: Stem, name: str, to: str | None, rate: float | None, tally: _
 @at_option
 def drop(topic: str, yes: bool, at: str | None) -> None:
     """Delete all dead letters of a topic, those that were redriven, too."""
-    with open_target(at) as stem:
+    with _opened(at, topic) as stem:
         name = _dead(stem, topic)
         confirm(f"delete {_left(stem, name):,} dead letters that nobody has dealt with", yes=yes)
         with closing(_taken(stem, name)) as taken:
@@ -218,9 +219,29 @@ def drop(topic: str, yes: bool, at: str | None) -> None:
         stem.topics.trim(name, "latest")
 
 
+def _opened(at: str | None, topic: str | None = None) -> Stem:
+    """Open the log that was chosen; a server does not tell which letters were dealt with."""
+    stem = open_target(at)
+    try:
+        _ = stem.queues
+    except Unsupported:
+        stem.close()
+        look = "topic ls '*.dead'" if topic is None else f"sub {_dead_name(topic)} -e -J"
+        raise Refused(
+            "dead letters are dealt with in the data directory itself, while no server runs on it: "
+            f"stop the server, and name its directory with --at; mainstem {look} shows what there "
+            "is meanwhile, letters that were redriven before, too"
+        ) from None
+    return stem
+
+
+def _dead_name(topic: str) -> str:
+    return topic if topic.endswith(SUFFIX) else topic_of(topic)
+
+
 def _dead(stem: Stem, topic: str) -> str:
     """Return the topic of dead letters that is meant."""
-    name = topic if topic.endswith(SUFFIX) else topic_of(topic)
+    name = _dead_name(topic)
     if not stem.topics.list(name):
         raise NotFound(f"there are no dead letters of {topic}: no topic {name}")
     return name
