@@ -104,6 +104,11 @@ def test_topics_are_found_by_a_regular_expression(kafka: str, members: list[str]
     assert found == ["found 6", "refused"]
 
 
+@pytest.mark.shows("groups", "regular expressions")
+def test_a_pattern_of_the_client_waits_for_its_first_topic(kafka: str, members: list[str]) -> None:
+    assert run(members, kafka, "await", "members.await") == ["found 0", "found 2"]
+
+
 @pytest.mark.shows("groups", "members stay over a restart of the server")
 def test_a_member_stays_over_a_restart_of_the_server(tmp_path: Path, members: list[str]) -> None:
     with ExitStack() as stack:

@@ -10,6 +10,7 @@ import java.util.Properties;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.BooleanSupplier;
+import java.util.regex.Pattern;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -37,6 +38,7 @@ public final class Members {
             case "keep" -> keep();
             case "mix" -> mix(arguments[3]);
             case "pattern" -> pattern();
+            case "await" -> await();
             case "describe" -> describe();
             default -> throw new IllegalArgumentException(arguments[1]);
         }
@@ -221,6 +223,18 @@ public final class Members {
             until(() -> false, reader);
         } catch (org.apache.kafka.common.errors.InvalidRegularExpression error) {
             say("refused");
+        }
+    }
+
+    private static void await() throws Exception {
+        var often = Map.of("group.protocol", "consumer", "metadata.max.age.ms", "200");
+        try (var admin = Admin.create(settings()); var reader = new Reader(null, often)) {
+            reader.consumer.subscribe(Pattern.compile(Pattern.quote(topic)));
+            until(() -> reader.consumer.groupMetadata().generationId() > 0, reader);
+            say("found " + reader.owned().size());
+            admin.createTopics(Set.of(new NewTopic(topic, Optional.of(2), Optional.empty()))).all().get();
+            until(() -> reader.owned().size() == 2, reader);
+            say("found " + reader.owned().size());
         }
     }
 

@@ -116,7 +116,6 @@ def test_the_first_version_gives_out_ids(peer: Peer, group: str) -> None:
         {"topic_partitions": None},
         {"topic_partitions": (OwnedPartitions(bytes(16), (0,)),)},
         {"subscribed_topic_names": None},
-        {"subscribed_topic_names": ()},
         {"member_id": "m" * 301},
         {"instance_id": "i" * 10_000},
     ],
@@ -126,6 +125,27 @@ def test_a_join_that_cannot_be_is_an_invalid_request(peer: Peer, said: dict[str,
 
     assert heard.error_code == Code.INVALID_REQUEST
     assert heard.error_message
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"subscribed_topic_names": ()},
+        {"subscribed_topic_names": None, "subscribed_topic_regex": ""},
+        {"subscribed_topic_names": (), "subscribed_topic_regex": ""},
+    ],
+)
+def test_who_wants_no_topic_yet_joins_and_says_later_what_it_wants(
+    peer: Peer, group: str, said: dict[str, object]
+) -> None:
+    joined = beat(peer, group, **said)
+    later = beat(peer, group, member_epoch=joined.member_epoch)
+
+    assert joined.error_code == Code.NONE
+    assert joined.assignment is not None
+    assert not joined.assignment.topic_partitions
+    assert later.assignment is not None
+    assert len(later.assignment.topic_partitions) == 1
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ def _wrong(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
         (is_join and request.rebalance_timeout_ms <= 0, "who joins says its rebalance timeout"),
         (is_join and (owned is None or len(owned) > 0), "who joins has no partitions, and says so"),
         (
-            is_join and not names and not request.subscribed_topic_regex,
+            # An empty list is what a client sends whose own pattern finds no topic yet.
+            is_join and names is None and request.subscribed_topic_regex is None,
             "who joins names topics, or gives a regular expression for them",
         ),
     )
