@@ -8,7 +8,7 @@ the group has got is in its subscriptions.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -31,8 +31,13 @@ from mainstem.core.errors import (
     GroupFull,
     GroupIsLive,
     InvalidSetting,
+    MainstemError,
+    OffsetOutOfRange,
     UnknownGroup,
     UnknownMember,
+    UnknownPartition,
+    UnknownSubscription,
+    UnknownTopic,
 )
 from mainstem.core.names import check_group
 from mainstem.log.durable import AT_ONCE
@@ -171,24 +176,54 @@ class ShareGroups:
             self._check_known(name)
         return self._subscriptions.every(name)
 
-    def seek(self, name: str, topic: str, offsets: Mapping[int, int]) -> Durable:
-        """Let a group without members go on from elsewhere in a topic, perhaps a new one."""
+    def seek(
+        self, name: str, topic: str, offsets: Mapping[int, int]
+    ) -> tuple[Durable, dict[int, MainstemError]]:
+        """Let a group without members go on from elsewhere in a topic; it may be new, both may.
+
+        Returns also the partitions that were not moved, and why.
+        """
+        check_group(name)
         with self._lock:
             self._check_empty(name, "moved")
+            found, refused = self._state.topics.get(topic), dict[int, MainstemError]()
+            if found.internal:
+                raise UnknownTopic(topic)
+            for number, offset in offsets.items():
+                try:
+                    self._subscriptions.check_offset(topic, number, offset)
+                except (OffsetOutOfRange, UnknownPartition) as error:
+                    refused[number] = error
+            moved = {at: offset for at, offset in offsets.items() if at not in refused}
+            if not moved:
+                return AT_ONCE, refused
             if self._subscriptions.settings(topic, name) is None:
-                self._create(name, self._state.topics.get(topic), {})
-            return self._subscriptions.seek(topic, name, offsets)
+                self._create(name, found, self._starts(found, self.settings(name).start))
+            return self._subscriptions.seek(topic, name, moved), refused
 
-    def forget(self, name: str, topic: str) -> Durable:
-        """Forget how far a group without members has got in a topic."""
+    def forget(self, name: str, topics: Iterable[str]) -> tuple[Durable, dict[str, MainstemError]]:
+        """Forget how far a group without members has got in some topics.
+
+        Returns also the topics that nothing was known of, and why.
+        """
+        check_group(name)
         with self._lock:
             self._check_empty(name, "forgotten")
-            return self._subscriptions.delete(topic, name)
+            self._check_known(name)
+            durable: Durable = AT_ONCE
+            refused: dict[str, MainstemError] = {}
+            for topic in topics:
+                try:
+                    durable = self._subscriptions.delete(topic, name)
+                except (UnknownTopic, UnknownSubscription) as error:
+                    refused[topic] = error
+            return durable, refused
 
     def delete(self, name: str) -> Durable:
         """Forget a group without members altogether."""
         with self._lock:
             self._check_empty(name, "deleted")
+            self._check_known(name)
             durable: Durable = AT_ONCE
             for each in self._subscriptions.every(name):
                 durable = self._subscriptions.delete(each.topic, name)
@@ -282,10 +317,13 @@ class ShareGroups:
             raise UnknownGroup(name)
 
     def _check_empty(self, name: str, deed: str) -> None:
-        self._check_known(name)
+        """Refuse what would change a group under its members, or under those of another kind."""
         if name in self._groups:
             count = len(self._groups[name].members)
             raise GroupIsLive(name, f"{count} members", deed)
+        with self._state.lock:
+            if self._state.groups.is_live(name):
+                raise UnknownGroup(name)
 
 
 def _size(group: ShareGroup, member_id: str) -> int:

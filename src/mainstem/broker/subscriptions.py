@@ -129,10 +129,7 @@ class Subscriptions:
             live = self._open.opened(topic, name)
             changes: list[SubscriptionChange] = []
             for number, offset in offsets.items():
-                start, tail = self._open.state.log.bounds(self._open.state.at(topic, number))[:2]
-                if not start <= offset <= tail:
-                    place = f"partition {number} of topic {topic!r}"
-                    raise OffsetOutOfRange(place, offset, start, tail)
+                self.check_offset(topic, number, offset)
                 key = WindowKey(name, live.key.topic_id, number)
                 missed = live.windows[number].missed
                 changes.append(SubscriptionChange(key, WindowSet(offset, missed=missed)))
@@ -141,6 +138,13 @@ class Subscriptions:
                 live.move(number, self.fold.window(live.key, number))
             self._open.settling.calls += live.take_waiting()
         return durable
+
+    def check_offset(self, topic: str, partition: int, offset: int) -> None:
+        """Refuse to go on from an offset; raises OffsetOutOfRange, UnknownPartition."""
+        start, tail = self._open.state.log.bounds(self._open.state.at(topic, partition))[:2]
+        if not start <= offset <= tail:
+            place = f"partition {partition} of topic {topic!r}"
+            raise OffsetOutOfRange(place, offset, start, tail)
 
     def settings(self, topic: str, name: str) -> SubscriptionSettings | None:
         """Return how a subscription behaves, None if there is no such subscription."""

@@ -463,7 +463,7 @@ def test_a_group_without_members_is_moved_and_forgotten(ann: Sharer, peer: Peer)
     assert moved(peer, ann.topic, 11) is Code.OFFSET_OUT_OF_RANGE
     assert forgotten(peer, ann.topic, "no.such.topic") is Code.UNKNOWN_TOPIC_OR_PARTITION
     assert forgotten(peer, ann.topic, ann.topic) is Code.NONE
-    assert moved(peer, ann.topic, 4) is Code.GROUP_ID_NOT_FOUND
+    assert forgotten(peer, ann.topic, ann.topic) is Code.GROUP_ID_NOT_FOUND
 
 
 def test_a_group_is_deleted_with_all_it_knows(ann: Sharer, peer: Peer) -> None:

@@ -1,9 +1,9 @@
 """DescribeShareGroupOffsets, and their like: where share groups start in their partitions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mainstem.broker.subscription_states import SubscriptionState
-from mainstem.core.errors import GroupIsLive, MainstemError, UnknownGroup, UnknownSubscription
+from mainstem.core.errors import GroupIsLive, InvalidName, MainstemError, UnknownGroup
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.share_fetch import when_all
@@ -40,9 +40,9 @@ def describe(asked: Asked, request: DescribeShareGroupOffsetsRequest, reply: Rep
     for each in request.groups:
         try:
             found = asked.service.broker.share.positions(each.group_id)
-        except MainstemError as error:
-            groups.append(DescribedShareOffsets(each.group_id, (), code_of(error), str(error)))
-            continue
+        except UnknownGroup:
+            # Its offsets can be altered before it has a member, so one may also look at them.
+            found = []
         groups.append(DescribedShareOffsets(each.group_id, _positions(asked.service, each, found)))
     reply(DescribeShareGroupOffsetsResponse(groups=groups))
 
@@ -85,67 +85,71 @@ def alter(asked: Asked, request: AlterShareGroupOffsetsRequest, reply: Reply) ->
     responses = []
     for topic in request.topics:
         offsets = {each.partition_index: each.start_offset for each in topic.partitions}
-        error: MainstemError | None = None
         try:
-            durables.append(share.seek(request.group_id, topic.topic_name, offsets))
-        except (UnknownGroup, GroupIsLive) as refusal:
-            code = code_of(refusal)
-            reply(AlterShareGroupOffsetsResponse(error_code=code, error_message=str(refusal)))
+            durable, refused = share.seek(request.group_id, topic.topic_name, offsets)
+        except (UnknownGroup, GroupIsLive) as error:
+            reply(_not_altered(error))
             return
-        except MainstemError as refusal:
-            error = refusal
-        responses.append(_altered(asked.service, topic, error))
+        except MainstemError as error:
+            if isinstance(error, InvalidName) and error.kind == "group":
+                reply(_not_altered(error))
+                return
+            refused = dict.fromkeys(offsets, error)
+        else:
+            durables.append(durable)
+        responses.append(_altered(asked.service, topic, refused))
 
     def body(failed: MainstemError | None) -> AlterShareGroupOffsetsResponse:
         if failed is not None:
-            code = code_of(failed)
-            return AlterShareGroupOffsetsResponse(error_code=code, error_message=str(failed))
+            return _not_altered(failed)
         return AlterShareGroupOffsetsResponse(responses=responses)
 
     when_all(iter(durables), _later(asked, reply, body))
 
 
+def _not_altered(error: MainstemError) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
+
+
 def _altered(
-    service: Service, topic: AlterShareOffsetsTopic, error: MainstemError | None
+    service: Service, topic: AlterShareOffsetsTopic, refused: Mapping[int, MainstemError]
 ) -> AlteredShareOffsetsTopic:
-    code, message = (Code.NONE, None) if error is None else (code_of(error), str(error))
-    return AlteredShareOffsetsTopic(
-        topic.topic_name,
-        _id(service, topic.topic_name),
-        [AlteredShareOffset(each.partition_index, code, message) for each in topic.partitions],
-    )
+    partitions = []
+    for number in (each.partition_index for each in topic.partitions):
+        error = refused.get(number)
+        code, message = (Code.NONE, None) if error is None else (code_of(error), str(error))
+        partitions.append(AlteredShareOffset(number, code, message))
+    name = topic.topic_name
+    return AlteredShareOffsetsTopic(name, _id(service, name), partitions)
 
 
 def delete(asked: Asked, request: DeleteShareGroupOffsetsRequest, reply: Reply) -> None:
     """Forget how far a group without members has got in some topics."""
-    share, durables = asked.service.broker.share, []
-    responses = []
-    for topic in request.topics:
-        code, message = Code.NONE, None
-        topic_id = _id(asked.service, topic.topic_name)
-        try:
-            durables.append(share.forget(request.group_id, topic.topic_name))
-        except (UnknownGroup, GroupIsLive) as refusal:
-            reply(
-                DeleteShareGroupOffsetsResponse(
-                    error_code=code_of(refusal), error_message=str(refusal)
-                )
-            )
-            return
-        except UnknownSubscription:
-            # There is nothing to be forgotten.
-            pass
-        except MainstemError as refusal:
-            code, message = code_of(refusal), str(refusal)
-        responses.append(DeletedShareOffsetsTopic(topic.topic_name, topic_id, code, message))
+    names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
+    try:
+        durable, refused = asked.service.broker.share.forget(request.group_id, names)
+    except MainstemError as error:
+        reply(_not_deleted(error))
+        return
+    responses = [_deleted(asked.service, name, refused.get(name)) for name in names]
 
     def body(failed: MainstemError | None) -> DeleteShareGroupOffsetsResponse:
         if failed is not None:
-            code = code_of(failed)
-            return DeleteShareGroupOffsetsResponse(error_code=code, error_message=str(failed))
+            return _not_deleted(failed)
         return DeleteShareGroupOffsetsResponse(responses=responses)
 
-    when_all(iter(durables), _later(asked, reply, body))
+    durable.then(_later(asked, reply, body))
+
+
+def _not_deleted(error: MainstemError) -> DeleteShareGroupOffsetsResponse:
+    return DeleteShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
+
+
+def _deleted(service: Service, topic: str, error: MainstemError | None) -> DeletedShareOffsetsTopic:
+    if error is None:
+        return DeletedShareOffsetsTopic(topic, _id(service, topic), Code.NONE, None)
+    code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    return DeletedShareOffsetsTopic(topic, NO_ID, code, str(error))
 
 
 def _later(
