@@ -336,10 +336,13 @@ def test_a_partition_that_is_forgotten_is_not_taken_from(ann: Sharer, peer: Peer
     assert runs(ann.fetch(partitions=[1]), 1) == [(0, 2, 1)]
 
 
-def test_a_member_that_begins_anew_loses_what_it_held(ann: Sharer) -> None:
+def test_a_member_that_begins_anew_keeps_what_it_holds(ann: Sharer, bob: Sharer) -> None:
     ann.fetch()
 
-    assert runs(ann.fetch(epoch=0)) == [(0, 9, 2)]
+    assert runs(ann.fetch(epoch=0, partitions=[1])) == runs(bob.fetch()) == []
+    assert ack_code(ann.acknowledge([(0, 3, [ACCEPT])], epoch=1)) is Code.NONE
+    ann.acknowledge([(4, 5, [ACCEPT])], epoch=END)
+    assert runs(bob.fetch()) == [(6, 9, 2)]
 
 
 def test_partitions_and_topics_that_are_not_there_are_named(ann: Sharer) -> None:

@@ -1,4 +1,4 @@
-"""A member of a share group that closes: it leaves its group while a fetch of its session waits."""
+"""A member of a share group that closes, or begins anew, while a fetch of its session waits."""
 
 import asyncio
 from collections.abc import Callable
@@ -91,5 +91,18 @@ def test_who_leaves_does_not_end_the_waiting_of_others() -> None:
         desk.beat("bob", LEAVE)
 
         assert desk.answers == []
+
+    in_loop(test)
+
+
+def test_a_fetch_that_waits_is_answered_when_its_member_begins_anew() -> None:
+    def test(desk: Desk) -> None:
+        desk.beat("ann", 0)
+        desk.fetch("ann", 0)
+
+        desk.fetch("ann", 0)
+
+        assert [each.error_code for each in desk.answers] == [0]
+        assert not desk.answers[0].responses
 
     in_loop(test)

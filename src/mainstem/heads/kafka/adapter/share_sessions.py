@@ -3,8 +3,9 @@
 How this works: a session belongs to one member of one group, and each of its requests says the
 next epoch, 1, 2, ...; 0 begins a session anew, and -1 ends it. What the member holds is given back
 when its session ends, and that delivery counts, as with Apache Kafka 4.3, unless it is we who end
-it. A member that closes leaves its group first, while a fetch of its session may still wait: that
-is answered then, or it would take what nobody looks at any more.
+it; a session that takes the place of another has what the member held in that. A member that
+closes leaves its group first, while a fetch of its session may still wait: that is answered then,
+or it would take what nobody looks at any more.
 """
 
 from collections.abc import Callable, Iterable
@@ -88,17 +89,21 @@ class ShareSessions:
     def open(
         self, group: str, member: str, places: Iterable[Place], leaving: set[Call]
     ) -> ShareSession | Code:
-        """Begin a session, and end the one that the member had."""
-        self.close(group, member)
-        session = ShareSession(group, member)
+        """Begin a session, in place of the one that the member had; it keeps what it holds."""
+        session, was = ShareSession(group, member), self._sessions.get((group, member))
         session.add(places)
-        if (
-            len(self._sessions) >= self._max_sessions
-            or self._partitions + len(session.places) > self._max_partitions
-        ):
+        count, partitions = len(self._sessions) + 1, self._partitions + len(session.places)
+        if was is not None:
+            count, partitions = count - 1, partitions - len(was.places)
+        if count > self._max_sessions or partitions > self._max_partitions:
+            self.close(group, member)
             return Code.SHARE_SESSION_LIMIT_REACHED
         self._sessions[group, member] = session
-        self._partitions += len(session.places)
+        self._partitions = partitions
+        if was is not None:
+            session.topics |= {it for it in was.topics if self._topic_name(it) is not None}
+            was.leaving.discard(was.lost)
+            _answer(was)
         self._bind(session, leaving)
         return session
 
@@ -137,8 +142,8 @@ class ShareSessions:
     def left(self, group: str, member: str) -> None:
         """Let a member that left its group wait no longer for more."""
         session = self._sessions.get((group, member))
-        for answer in [] if session is None else list(session.waiting):
-            answer()
+        if session is not None:
+            _answer(session)
 
     def close(self, group: str, member: str, *, failed: bool = True) -> None:
         """End a session, if there is one, and give back what its member holds."""
@@ -164,6 +169,11 @@ class ShareSessions:
     def _lose(self, session: ShareSession) -> None:
         """End a session whose connection is gone; its member has not failed if we have."""
         self.close(session.group, session.member, failed=not self._is_stopping())
+
+
+def _answer(session: ShareSession) -> None:
+    for answer in list(session.waiting):
+        answer()
 
 
 def _nothing() -> None:
