@@ -94,6 +94,7 @@ class ShareMember:
             member_id=self._id,
             share_session_epoch=self._session,
             max_wait_ms=rng.choice((0, 300)),
+            min_bytes=1,
             max_bytes=rng.choice((1, 200, 10_000)),
             max_records=rng.randint(1, 5),
             share_acquire_mode=rng.randint(0, 1),

@@ -133,6 +133,7 @@ class Sharer:
             member_id=self.member,
             share_session_epoch=self.session_epoch if epoch is None else epoch,
             max_wait_ms=wait_ms,
+            min_bytes=1,
             max_bytes=max_bytes,
             max_records=max_records,
             share_acquire_mode=mode,

@@ -46,6 +46,7 @@ TAIL = """
   other limits are [settings](settings.md).
 - Share groups: a session belongs to one member and ends with its connection; there are 10,000 of
   500,000 partitions together. The feature `share.version` is not announced: no client asks for it.
+  A fetch does not wait for more than the first event (`fetch.min.bytes` over 1 is as 1).
 - OffsetFetch with `require_stable` answers `UNSTABLE_OFFSET_COMMIT` for a cursor that a transaction
   is going to move; OffsetDelete answers `GROUP_SUBSCRIBED_TO_TOPIC` for topics that the members of
   a live group read.

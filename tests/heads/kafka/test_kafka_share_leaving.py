@@ -1,4 +1,4 @@
-"""A member of a share group that closes, or begins anew, while a fetch of its session waits."""
+"""Fetches of share groups that wait, and what ends that: its member closes, or begins anew."""
 
 import asyncio
 from collections.abc import Callable
@@ -39,13 +39,14 @@ class Desk:
         body = ShareGroupHeartbeatRequest(GROUP, member, epoch, None, wanted)
         share_groups.heartbeat(self._asked, body, lambda _: None)
 
-    def fetch(self, member: str, epoch: int) -> None:
+    def fetch(self, member: str, epoch: int, min_bytes: int = 1) -> None:
         topic_id = bytes.fromhex(self.broker.topic(TOPIC).id)
         body = ShareFetchRequest(
             group_id=GROUP,
             member_id=member,
             share_session_epoch=epoch,
             max_wait_ms=HOUR_MS,
+            min_bytes=min_bytes,
             max_bytes=1 << 20,
             max_records=100,
             topics=[ShareFetchTopic(topic_id, [ShareFetchPartition(0)])],
@@ -101,6 +102,18 @@ def test_a_fetch_that_waits_is_answered_when_its_member_begins_anew() -> None:
         desk.fetch("ann", 0)
 
         desk.fetch("ann", 0)
+
+        assert [each.error_code for each in desk.answers] == [0]
+        assert not desk.answers[0].responses
+
+    in_loop(test)
+
+
+def test_whoever_is_content_with_no_bytes_does_not_wait() -> None:
+    def test(desk: Desk) -> None:
+        desk.beat("ann", 0)
+
+        desk.fetch("ann", 0, min_bytes=0)
 
         assert [each.error_code for each in desk.answers] == [0]
         assert not desk.answers[0].responses

@@ -47,7 +47,8 @@ def fetch(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
     elif request.is_renew_ack or request.max_records <= 0:
         fetching.end()
     else:
-        fetching.look(last=request.max_wait_ms <= 0)
+        # Whoever is content with nothing does not wait; all others with the first event there is.
+        fetching.look(last=request.max_wait_ms <= 0 or request.min_bytes <= 0)
 
 
 def acknowledge_only(asked: Asked, request: ShareAcknowledgeRequest, reply: Reply) -> None:
