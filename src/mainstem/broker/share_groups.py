@@ -134,7 +134,7 @@ class ShareGroups:
         with self._lock:
             found = self._groups.get(group)
             if found is None or member_id not in found.members:
-                raise UnknownMember(group, member_id)
+                raise self._stranger(group, member_id)
             self._take_out(found, member_id)
 
     def tick(self) -> None:
@@ -158,6 +158,11 @@ class ShareGroups:
         """Return every share group that has members or subscriptions."""
         with self._lock:
             return sorted({*self._groups, *self._subscriptions.names()})
+
+    def has_members(self, name: str) -> bool:
+        """Tell whether a share group of that name has members."""
+        with self._lock:
+            return name in self._groups
 
     def describe(self, name: str) -> ShareGroupState:
         """Return a group; raises UnknownGroup."""
@@ -233,13 +238,24 @@ class ShareGroups:
 
     def _check_newcomer(self, group: ShareGroup, beat: ShareBeat) -> None:
         if beat.epoch:
-            raise UnknownMember(group.name, beat.member_id)
+            raise self._stranger(group.name, beat.member_id)
         if len(group.members) >= self._limits.max_members:
             raise GroupFull(group.name, f"{self._limits.max_members} members")
         if self._members >= self._limits.max_members_of_all:
             raise GroupFull(group.name, f"{self._limits.max_members_of_all} members in all groups")
         with self._state.lock:
             self._state.groups.occupy(group.name, KIND)
+
+    def _stranger(self, name: str, member_id: str) -> MainstemError:
+        """Return what to say to somebody who takes itself for a member.
+
+        A restart forgets members, and they shall come again: that there is no such group, clients
+        take for the end, so they hear it only while others have the name.
+        """
+        with self._state.lock:
+            if name not in self._groups and self._state.groups.is_live(name):
+                return UnknownGroup(name)
+        return UnknownMember(name, member_id)
 
     def _check_size(self, group: ShareGroup, beat: ShareBeat) -> None:
         size, most = sum(len(name) for name in beat.topics or ()), self._limits.max_member_bytes

@@ -106,7 +106,9 @@ def test_the_first_version_gives_out_ids(peer: Peer, group: str) -> None:
     "said",
     [
         {"group_id": ""},
+        {"group_id": "  "},
         {"member_id": ""},
+        {"member_id": "  "},
         {"instance_id": ""},
         {"rack_id": ""},
         {"member_epoch": -3},

@@ -10,7 +10,13 @@
 from mainstem.broker.consumer_group_description import ConsumerGroupDescription
 from mainstem.broker.consumer_group_fold import ConsumerMember, Partitions, partitions_of, written
 from mainstem.broker.consumer_heartbeat import Heard, Heartbeat
-from mainstem.core.errors import GroupIsLive, InvalidSetting, MainstemError
+from mainstem.core.errors import (
+    GroupIsLive,
+    InvalidSetting,
+    MainstemError,
+    UnknownGroup,
+    UnknownMember,
+)
 from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.membership import STOPPING
@@ -48,6 +54,12 @@ def heartbeat(asked: Asked, request: ConsumerGroupHeartbeatRequest, reply: Reply
         if service.draining:
             raise STOPPING
         heard = _left(asked, request) if request.member_epoch < 0 else _heard(asked, request)
+    except UnknownMember as error:
+        # A group that nobody knows may only be forgotten, by a server that keeps nothing, or as
+        # its members were asleep: they shall come again, and take GROUP_ID_NOT_FOUND for the end.
+        is_shared = service.broker.share.has_members(request.group_id)
+        reply(_refusal(asked, UnknownGroup(request.group_id) if is_shared else error))
+        return
     except MainstemError as error:
         reply(_refusal(asked, error))
         return
@@ -72,10 +84,10 @@ def _wrong(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
     epoch, is_join = request.member_epoch, request.member_epoch == _JOIN
     owned, names = request.topic_partitions, request.subscribed_topic_names
     rules = (
-        (not request.group_id, "the group has no name"),
+        (not request.group_id.strip(), "the group has no name"),
         ("" in (request.instance_id, request.rack_id), "an instance id or a rack is empty"),
         (
-            not request.member_id and (not is_join or version >= _CHOOSES_ITS_ID),
+            not request.member_id.strip() and (not is_join or version >= _CHOOSES_ITS_ID),
             "the member has no id",
         ),
         (epoch < _LEAVE_FOR_A_WHILE, f"there is no epoch {epoch}"),

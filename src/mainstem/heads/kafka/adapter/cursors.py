@@ -56,19 +56,17 @@ def commit(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
     topics: Sequence[CommitTopic] = request.topics
     if asked.header.api_version >= _BY_ID:
         topics = [replace(each, name=name_of(service, each.topic_id) or "") for each in topics]
-    cursors, too_large = wanted(topics, service.now_ms())
+    cursors, unfit = wanted(topics, service.now_ms())
     who = Membership(
         request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
     )
     try:
         committed = service.broker.classic.commit(request.group_id, who, cursors)
     except MainstemError as error:
-        reply(_commit_answer(topics, {}, code_in(asked.header, error)))
+        reply(_commit_answer(topics, {}, _code(asked, request.group_id, error)))
         return
     service.look_at_deadlines()
-    refused = too_large | {
-        place: code_in(asked.header, it) for place, it in committed.refused.items()
-    }
+    refused = unfit | {place: code_in(asked.header, it) for place, it in committed.refused.items()}
 
     def settled(error: MainstemError | None) -> None:
         code = Code.NONE if error is None else code_in(asked.header, error)
@@ -78,21 +76,33 @@ def commit(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
     committed.durable.then(settled)
 
 
+def _code(asked: Asked, group: str, error: MainstemError) -> Code:
+    if isinstance(error, GroupIsLive) and asked.service.broker.share.has_members(group):
+        # Share groups have no cursors: there is no group of that name that has any.
+        return Code.GROUP_ID_NOT_FOUND
+    return code_in(asked.header, error)
+
+
 def wanted(
     topics: Sequence[CommitTopic] | Sequence[TxnCommitTopic], now_ms: int
 ) -> tuple[dict[Place, Cursor], dict[Place, Code]]:
-    """Return the cursors that a request is to move, and those whose metadata is too large."""
+    """Return the cursors that a request is to move, and those that cannot be stored as they are."""
     cursors: dict[Place, Cursor] = {}
-    too_large: dict[Place, Code] = {}
+    unfit: dict[Place, Code] = {}
     for topic in topics:
         for each in topic.partitions:
             place = (topic.name, each.partition_index)
             if _is_too_large(each):
-                too_large[place] = Code.OFFSET_METADATA_TOO_LARGE
+                unfit[place] = Code.OFFSET_METADATA_TOO_LARGE
+                continue
+            if each.committed_offset < 0:
+                # Kafka keeps these. To us a cursor says what may be deleted, and what the lag is;
+                # clients take a negative one for none, and their own checks do not let it through.
+                unfit[place] = Code.OFFSET_OUT_OF_RANGE
                 continue
             metadata, epoch = each.committed_metadata or "", each.committed_leader_epoch
             cursors[place] = Cursor(each.committed_offset, now_ms, metadata, epoch)
-    return cursors, too_large
+    return cursors, unfit
 
 
 def _is_too_large(asked: CommitPartition | TxnCommitPartition) -> bool:
@@ -228,7 +238,7 @@ def delete(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
         left = [place for place in places if place not in refused]
         result = classic.delete_cursors(request.group_id, left)
     except MainstemError as error:
-        reply(OffsetDeleteResponse(error_code=code_in(asked.header, error)))
+        reply(OffsetDeleteResponse(error_code=_code(asked, request.group_id, error)))
         return
     refused |= {place: code_in(asked.header, error) for place, error in result.refused.items()}
     topics = tuple(

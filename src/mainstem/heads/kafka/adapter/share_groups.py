@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from mainstem.broker.share_group import Places, ShareBeat
 from mainstem.broker.share_groups import ShareGroupState
-from mainstem.core.errors import MainstemError, UnknownGroup
+from mainstem.core.errors import GroupIsLive, MainstemError, UnknownGroup
 from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.membership import STOPPING
@@ -30,6 +30,8 @@ DESCRIBE_FIRST, DESCRIBE_LAST = 1, 1
 KIND = "share"
 """What these groups are called in lists of groups."""
 _LEAVE = -1
+_MAX_ID_LENGTH = 36
+"""What Kafka allows: the length of a UUID."""
 
 
 def heartbeat(asked: Asked, request: ShareGroupHeartbeatRequest, reply: Reply) -> None:
@@ -80,8 +82,12 @@ def heartbeat(asked: Asked, request: ShareGroupHeartbeatRequest, reply: Reply) -
 
 def _wrong(request: ShareGroupHeartbeatRequest) -> str | None:
     """Return what is wrong with a heartbeat, whatever the group."""
-    if not request.group_id or not request.member_id:
+    if not request.group_id.strip() or not request.member_id.strip():
         return "a heartbeat names its group and its member"
+    if len(request.member_id) > _MAX_ID_LENGTH:
+        return f"the id of a member has at most {_MAX_ID_LENGTH} characters"
+    if request.rack_id == "":
+        return "a rack is empty"
     if request.member_epoch < _LEAVE:
         return f"epoch {request.member_epoch}: there are 0 to join, -1 to leave, and those given"
     if request.member_epoch == 0 and not request.subscribed_topic_names:
@@ -90,9 +96,11 @@ def _wrong(request: ShareGroupHeartbeatRequest) -> str | None:
 
 
 def _refused(asked: Asked, error: MainstemError) -> ShareGroupHeartbeatResponse:
-    return ShareGroupHeartbeatResponse(
-        error_code=code_in(asked.header, error), error_message=str(error)
-    )
+    code = code_in(asked.header, error)
+    if isinstance(error, GroupIsLive):
+        # What it is asked for is a share group of that name, and there is none.
+        code = Code.GROUP_ID_NOT_FOUND
+    return ShareGroupHeartbeatResponse(error_code=code, error_message=str(error))
 
 
 def _assigned(places: Places) -> list[SharePartitions]:

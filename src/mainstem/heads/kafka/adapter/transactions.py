@@ -139,7 +139,7 @@ def add_offsets(asked: Asked, request: AddOffsetsToTxnRequest, reply: Reply) -> 
 def commit(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
     """Move cursors of a group when the transaction commits."""
     service = asked.service
-    cursors, too_large = wanted(request.topics, service.now_ms())
+    cursors, unfit = wanted(request.topics, service.now_ms())
     try:
         moved = service.broker.transactions.commit_cursors(
             request.transactional_id,
@@ -152,7 +152,7 @@ def commit(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
     except MainstemError as error:
         reply(_committed(request.topics, {}, code_in(asked.header, error)))
         return
-    refused = too_large | {place: code_in(asked.header, it) for place, it in moved.refused.items()}
+    refused = unfit | {place: code_in(asked.header, it) for place, it in moved.refused.items()}
     _once(
         asked,
         moved.durable.then,

@@ -1,0 +1,118 @@
+"""A group's name while members of one kind have it, asked for in the words of another kind."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.heads.kafka.attack import Peer, served
+from tests.heads.kafka.sharing import Sharer, put
+
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.messages.commits import (
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    CommitPartition,
+    CommitTopic,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopic,
+)
+from mainstem.heads.kafka.messages.consumer_groups import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+LEAVE, JOIN, STAY = -1, 0, 1
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with served(None) as found:
+        yield found
+
+
+@pytest.fixture
+def peer(address: str) -> Iterator[Peer]:
+    """A client of a server that has a topic ``t``."""
+    with Peer(address) as found:
+        put(found, "t", 1)
+        yield found
+
+
+@pytest.fixture
+def sharer(address: str, peer: Peer) -> Iterator[Sharer]:
+    """Who is, or would be, a member of a share group ``t``."""
+    assert peer
+    found = Sharer(address, "t")
+    yield found
+    found.close()
+
+
+def consume(peer: Peer, epoch: int) -> Code:
+    """Send a heartbeat to a consumer group ``t``; return what was said to it."""
+    body = ConsumerGroupHeartbeatRequest(
+        group_id="t",
+        member_id="me",
+        member_epoch=epoch,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=("t",),
+        topic_partitions=(),
+    )
+    answer = peer.ask(CONSUMER_GROUP_HEARTBEAT, 1, body, ConsumerGroupHeartbeatResponse)
+    return Code(answer.error_code)
+
+
+def commit(peer: Peer, offset: int) -> Code:
+    topic = CommitTopic(name="t", partitions=(CommitPartition(0, offset),))
+    body = OffsetCommitRequest("t", -1, "", None, -1, (topic,))
+    answer = peer.ask(OFFSET_COMMIT, 9, body, OffsetCommitResponse)
+    return Code(answer.topics[0].partitions[0].error_code)
+
+
+def delete(peer: Peer) -> Code:
+    topic = OffsetDeleteTopic("t", (OffsetDeletePartition(0),))
+    body = OffsetDeleteRequest("t", (topic,))
+    return Code(peer.ask(OFFSET_DELETE, 0, body, OffsetDeleteResponse).error_code)
+
+
+@pytest.mark.parametrize("epoch", [JOIN, STAY, LEAVE])
+def test_a_consumer_group_with_members_is_no_share_group(
+    peer: Peer, sharer: Sharer, epoch: int
+) -> None:
+    assert consume(peer, JOIN) is Code.NONE
+
+    answer = sharer.beat(epoch=epoch, topics=["t"])
+
+    assert answer.error_code == Code.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("epoch", [JOIN, STAY, LEAVE])
+def test_a_share_group_with_members_is_no_consumer_group(
+    peer: Peer, sharer: Sharer, epoch: int
+) -> None:
+    sharer.joined()
+
+    assert consume(peer, epoch) is Code.GROUP_ID_NOT_FOUND
+
+
+def test_a_share_group_with_members_has_no_cursors(peer: Peer, sharer: Sharer) -> None:
+    assert commit(peer, 1) is Code.NONE
+    sharer.joined()
+
+    assert commit(peer, 0) is Code.GROUP_ID_NOT_FOUND
+    assert delete(peer) is Code.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("epoch", [STAY, LEAVE])
+def test_a_member_that_nobody_remembers_is_told_so_that_it_joins_again(
+    peer: Peer, sharer: Sharer, epoch: int
+) -> None:
+    assert consume(peer, epoch) is Code.UNKNOWN_MEMBER_ID
+    assert sharer.beat(epoch=epoch).error_code == Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_negative_offset_is_no_cursor(peer: Peer) -> None:
+    assert commit(peer, -1) is commit(peer, -5) is Code.OFFSET_OUT_OF_RANGE
