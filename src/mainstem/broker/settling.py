@@ -23,6 +23,7 @@ from mainstem.broker.window import Back, Window
 from mainstem.core.dead_letters import buried, topic_of
 from mainstem.core.errors import (
     MainstemError,
+    OffsetOutOfRange,
     StaleDelivery,
     StorageFull,
     TopicExists,
@@ -106,6 +107,18 @@ class Settling:
         else:
             reason = "it was never delivered"
         raise StaleDelivery(_place(live, each), owner, reason)
+
+    def check_delivered(
+        self, live: LiveSubscription, partition: int, said: Sequence[Settlement]
+    ) -> None:
+        """Refuse what is said of events that were never delivered; raises OffsetOutOfRange."""
+        window = live.windows.get(partition)
+        if window is None:
+            raise UnknownPartition(live.topic.name, partition, len(live.windows))
+        last = max((each.offset for each in said), default=-1)
+        if last >= window.next:
+            place = f"what was delivered of partition {partition} of topic {live.topic.name!r}"
+            raise OffsetOutOfRange(place, last, window.start, window.next)
 
     def decide(self, live: LiveSubscription, owner: str, each: Settlement, plan: Plan) -> None:
         """Plan what an owner says of a delivery; StaleDelivery if it has nothing to say."""

@@ -308,9 +308,10 @@ class Subscriptions:
             for number, settled in settlements.items():
                 part = Plan()
                 try:
+                    self._open.settling.check_delivered(live, number, settled)
                     for each in settled:
                         self._open.settling.decide(live, owner, each, part)
-                except (StaleDelivery, UnknownPartition) as error:
+                except (OffsetOutOfRange, StaleDelivery, UnknownPartition) as error:
                     refused[number] = error
                 else:
                     plan.add(part)

@@ -40,6 +40,7 @@ from mainstem.heads.kafka.messages.share_groups import (
     DELETE_SHARE_GROUP_OFFSETS,
     DESCRIBE_SHARE_GROUP_OFFSETS,
     SHARE_GROUP_DESCRIBE,
+    SHARE_GROUP_HEARTBEAT,
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
     AlterShareOffset,
@@ -51,6 +52,8 @@ from mainstem.heads.kafka.messages.share_groups import (
     DescribeShareGroupOffsetsResponse,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
     ShareOffsetsGroup,
 )
 
@@ -210,8 +213,29 @@ def test_what_is_not_acquired_cannot_be_acknowledged_and_nothing_of_it_is(
 
     assert ack_code(ann.acknowledge([(0, 5, [ACCEPT])])) is Code.INVALID_RECORD_STATE
     assert position(peer, ann.topic) == (0, 10)
-    assert ack_code(ann.acknowledge([(0, 4, [ACCEPT])])) is Code.NONE
-    assert ack_code(ann.acknowledge([(0, 4, [ACCEPT])])) is Code.INVALID_RECORD_STATE
+    assert ack_code(ann.acknowledge([(1, 3, [ACCEPT])])) is Code.NONE
+    assert ack_code(ann.acknowledge([(1, 3, [ACCEPT])])) is Code.INVALID_RECORD_STATE
+
+
+def test_who_comes_too_late_hears_of_it_also_if_all_before_is_settled(ann: Sharer) -> None:
+    ann.fetch()
+    ann.acknowledge([(0, 3, [ACCEPT])])
+
+    assert ack_code(ann.acknowledge([(0, 3, [ACCEPT])])) is Code.INVALID_RECORD_STATE
+    assert ack_code(ann.acknowledge([(3, 5, [ACCEPT])])) is Code.INVALID_RECORD_STATE
+
+
+@pytest.mark.parametrize(
+    "acks", [[(10, 10, [ACCEPT])], [(8, 20, [ACCEPT])], [(0, 0, [ACCEPT]), (100, 101, [0])]]
+)
+def test_of_what_was_never_fetched_nothing_can_be_said(
+    ann: Sharer, peer: Peer, acks: list[tuple[int, int, list[int]]]
+) -> None:
+    ann.fetch()
+    put(peer, ann.topic, 1)
+
+    assert ack_code(ann.acknowledge(acks)) is Code.INVALID_REQUEST
+    assert position(peer, ann.topic) == (0, 11)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +265,7 @@ def test_a_range_of_all_offsets_there_are_is_refused_at_once(ann: Sharer) -> Non
 
     answer = ann.acknowledge([(0, 2**62, [0])])
 
-    assert ack_code(answer) is Code.INVALID_RECORD_STATE
+    assert ack_code(answer) is Code.INVALID_REQUEST
 
 
 def test_gaps_are_no_mistake(ann: Sharer, peer: Peer) -> None:
@@ -259,8 +283,31 @@ def test_a_renewed_record_stays_with_its_member(ann: Sharer, bob: Sharer) -> Non
 
     assert (ack_code(answer), answer.acquisition_lock_timeout_ms) == (Code.NONE, 30_000)
     assert runs(bob.fetch()) == []
-    fetched = ann.fetch(acks=[(0, 4, [RENEW])], renews=True, max_records=0)
+    fetched = ann.fetch(acks=[(0, 4, [RENEW])], renews=True, max_records=0, max_bytes=0)
+    assert [each.partition_index for each in fetched.responses[0].partitions] == [0]
     assert partition_of(fetched).acknowledge_error_code == Code.NONE
+
+
+def test_a_fetch_that_renews_asks_for_no_records(ann: Sharer) -> None:
+    def renew(max_records: int, max_bytes: int, wait_ms: int) -> Code:
+        answer = ann.fetch(
+            acks=[(0, 4, [RENEW])],
+            renews=True,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            wait_ms=wait_ms,
+        )
+        return code(answer)
+
+    ann.fetch()
+
+    for wrong in ((1, 0, 0), (0, 1, 0), (0, 0, 1)):
+        assert renew(*wrong) is Code.INVALID_REQUEST
+    assert renew(0, 0, 0) is Code.NONE, "the epoch of the session is as it was"
+
+
+def test_an_acquire_mode_that_there_is_not_is_refused(ann: Sharer) -> None:
+    assert code(ann.fetch(mode=2)) is code(ann.fetch(mode=-1)) is Code.INVALID_REQUEST
 
 
 def test_renewing_can_be_turned_off(ann: Sharer, peer: Peer) -> None:
@@ -268,8 +315,9 @@ def test_renewing_can_be_turned_off(ann: Sharer, peer: Peer) -> None:
 
     configure(peer, ann.topic, "share.renew.acknowledge.enable", "false")
 
-    answer = ann.acknowledge([(0, 4, [RENEW])], renews=True)
-    assert ack_code(answer) is Code.INVALID_REQUEST
+    answer = ann.acknowledge([(0, 3, [ACCEPT]), (4, 4, [RENEW])], renews=True)
+    assert ack_code(answer) is Code.INVALID_RECORD_STATE
+    assert position(peer, ann.topic) == (0, 10)
 
 
 def test_a_setting_that_is_removed_is_by_default_again(ann: Sharer, peer: Peer) -> None:
@@ -399,7 +447,14 @@ def test_a_member_of_another_epoch_is_fenced(ann: Sharer, topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("member", "epoch", "topics"), [("", 0, ["t"]), ("ann", 0, None), ("ann", -2, None)]
+    ("member", "epoch", "topics"),
+    [
+        ("", 0, ["t"]),
+        ("  ", 0, ["t"]),
+        ("m" * 37, 0, ["t"]),
+        ("ann", 0, None),
+        ("ann", -2, None),
+    ],
 )
 def test_heartbeats_that_mean_nothing_are_refused(
     address: str, member: str, epoch: int, topics: list[str] | None
@@ -408,6 +463,17 @@ def test_heartbeats_that_mean_nothing_are_refused(
 
     assert code(sharer.beat(epoch=epoch, topics=topics)) is Code.INVALID_REQUEST
     sharer.close()
+
+
+@pytest.mark.parametrize(("group", "rack"), [("  ", None), ("", None), ("nothing", "")])
+def test_a_group_without_a_name_and_an_empty_rack_are_refused(
+    peer: Peer, group: str, rack: str | None
+) -> None:
+    body = ShareGroupHeartbeatRequest(group, "ann", 0, rack, ("t",))
+
+    answer = peer.ask(SHARE_GROUP_HEARTBEAT, 1, body, ShareGroupHeartbeatResponse)
+
+    assert code(answer) is Code.INVALID_REQUEST
 
 
 def test_a_topic_that_comes_later_is_taken_from_its_beginning(address: str, peer: Peer) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mainstem.broker.subscription import Outcome, Settlement
 from mainstem.broker.subscriptions import Settled
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import MainstemError, OffsetOutOfRange
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked
 from mainstem.heads.kafka.adapter.share_sessions import Place, ShareSession
@@ -54,14 +54,23 @@ def acknowledge(
     *,
     renews: bool,
 ) -> Acked:
-    """Settle what a member says of records, in each partition all or nothing."""
+    """Settle what a member says of records, in each partition all or nothing.
+
+    Kafka takes no notice of records before the first that is not settled, and says that all is
+    well. Here a member hears that it came too late: another one may have done its work.
+    ``renews``: whether this is a request that may renew, if the group allows that.
+    """
+    known = _RENEW if renews else _RENEW - 1
+    is_allowed = asked.service.broker.share.settings(session.group).renews
     results: dict[Place, Refusal | None] = {}
     settled: list[Settled] = []
     for topic in topics:
         wanted: dict[int, list[Settlement]] = {}
         for each in topic.partitions:
             if each.acknowledgement_batches:
-                found = _settlements(each.partition_index, each.acknowledgement_batches, renews)
+                found = _settlements(each.partition_index, each.acknowledgement_batches, known)
+                if not is_allowed and not isinstance(found, Refusal):
+                    found = _without_renewals(found)
                 if isinstance(found, Refusal):
                     results[topic.topic_id, each.partition_index] = found
                 else:
@@ -89,14 +98,24 @@ def _settle(
     except MainstemError as error:
         return dict.fromkeys(wanted, Refusal(code_of(error), str(error)))
     done.append(settled)
-    return {at: Refusal(code_of(error), str(error)) for at, error in settled.refused.items()}
+    return {at: Refusal(_code(error), str(error)) for at, error in settled.refused.items()}
+
+
+def _code(error: MainstemError) -> Code:
+    # Nobody can have got what was never delivered: that is no record whose state has changed.
+    return Code.INVALID_REQUEST if isinstance(error, OffsetOutOfRange) else code_of(error)
+
+
+def _without_renewals(found: list[Settlement]) -> list[Settlement] | Refusal:
+    if any(each.outcome is Outcome.RENEW for each in found):
+        return Refusal(Code.INVALID_RECORD_STATE, "the group does not renew what is out")
+    return found
 
 
 def _settlements(
-    partition: int, acks: Iterable[Acknowledgement], renews: bool
+    partition: int, acks: Iterable[Acknowledgement], known: int
 ) -> list[Settlement] | Refusal:
     """Return what is said of each offset, or why it cannot be understood."""
-    known = _RENEW if renews else _RENEW - 1
     found: list[Settlement] = []
     after = 0
     for ack in acks:
@@ -113,7 +132,7 @@ def _settlements(
                 Code.INVALID_REQUEST, f"acknowledge types are 0 to {known} in this request"
             )
         if len(found) + count > _MOST:
-            return Refusal(Code.INVALID_RECORD_STATE, f"not more than {_MOST} records can be out")
+            return Refusal(Code.INVALID_REQUEST, f"not more than {_MOST} records can be out")
         found += _of(partition, ack)
         after = ack.last_offset + 1
     return found

@@ -26,8 +26,8 @@ from mainstem.heads.kafka.messages.share_fetch import (
 FETCH_FIRST, FETCH_LAST = 1, 2
 ACKNOWLEDGE_FIRST, ACKNOWLEDGE_LAST = 1, 2
 
-_WHOLE_BATCHES = 0
-"""The acquire mode in which the number of records is no strict limit."""
+_WHOLE_BATCHES, _STRICTLY = 0, 1
+"""The acquire modes: the number of records is no strict limit, or it is."""
 _MOST_EVENTS = 100_000
 _LOOKS_AT_ONCE, _LATER_MS = 20, 10
 
@@ -38,13 +38,12 @@ def fetch(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
     if isinstance(session, Refusal):
         reply(ShareFetchResponse(error_code=session.code, error_message=session.message))
         return
-    renews = asked.service.broker.share.settings(session.group).renews
-    acked = acknowledge(asked, session, request.topics, renews=renews and request.is_renew_ack)
+    acked = acknowledge(asked, session, request.topics, renews=request.is_renew_ack)
     fetching = _ShareFetch(asked, request, session, acked, reply)
     if request.share_session_epoch == END:
         asked.service.share_sessions.close(session.group, session.member)
         fetching.end()
-    elif request.is_renew_ack or request.max_records <= 0:
+    elif request.max_records <= 0:
         fetching.end()
     else:
         # Whoever is content with nothing does not wait; all others with the first event there is.
@@ -64,8 +63,7 @@ def acknowledge_only(asked: Asked, request: ShareAcknowledgeRequest, reply: Repl
     if isinstance(session, Code):
         reply(ShareAcknowledgeResponse(error_code=session))
         return
-    renews = service.broker.share.settings(session.group).renews
-    acked = acknowledge(asked, session, request.topics, renews=renews and request.is_renew_ack)
+    acked = acknowledge(asked, session, request.topics, renews=request.is_renew_ack)
     lock_ms = _lock_ms(asked, session)
     if epoch == END:
         service.share_sessions.close(*who)
@@ -131,6 +129,11 @@ def _session_to_fetch(asked: Asked, request: ShareFetchRequest) -> ShareSession 
     most = asked.service.settings.max_fetch_partitions
     if not group or not member or len(places) > most:
         return Refusal(Code.INVALID_REQUEST, "name a group, a member, and not too many partitions")
+    if request.share_acquire_mode not in (_WHOLE_BATCHES, _STRICTLY):
+        return Refusal(Code.INVALID_REQUEST, f"no acquire mode {request.share_acquire_mode}")
+    wanted = max(request.max_records, request.max_bytes, request.max_wait_ms)
+    if request.is_renew_ack and wanted > 0:
+        return Refusal(Code.INVALID_REQUEST, "a fetch that renews asks for no records")
     if epoch == BEGIN:
         if any(each.acknowledgement_batches for it in request.topics for each in it.partitions):
             return Refusal(Code.INVALID_REQUEST, "a new session has nothing to acknowledge")
