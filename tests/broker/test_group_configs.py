@@ -60,6 +60,23 @@ def test_a_setting_can_be_taken_back() -> None:
     assert configs.number("g", INTERVAL) == int(KNOWN[INTERVAL].default)
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "kept"),
+    [
+        (SESSION, " 60000 ", "60000"),
+        ("share.renew.acknowledge.enable", "TRUE", "true"),
+        ("share.renew.acknowledge.enable", " False", "false"),
+        ("share.auto.offset.reset", "by_duration:p1dt2h", "by_duration:P1DT2H"),
+    ],
+)
+def test_what_can_be_said_in_several_ways_is_kept_in_one(name: str, given: str, kept: str) -> None:
+    configs = new_broker().group_configs
+
+    configs.alter("g", {name: given})
+
+    assert configs.text("g", name) == kept
+
+
 def test_to_validate_changes_nothing() -> None:
     configs = new_broker().group_configs
 
@@ -76,6 +93,9 @@ def test_to_validate_changes_nothing() -> None:
         {SESSION: "-1"},
         {SESSION: "1_000"},
         {SESSION: ""},
+        {"share.renew.acknowledge.enable": "yes"},
+        {"share.auto.offset.reset": "by_duration:PT"},
+        {"share.auto.offset.reset": "LATEST"},
         {SESSION: "9" * 5_000},
         {SESSION: "1000", INTERVAL: "1000"},
         {INTERVAL: "50000"},

@@ -2,7 +2,8 @@
 
 A group has settings whether or not it has members, or ever had any: they hold for whoever joins
 under its name. ``KNOWN`` is every setting there is, the numbers as ``GroupDefaults`` declares them;
-whoever adds a kind of group adds its names. Values are kept as texts, as they were given.
+whoever adds a kind of group adds its names. Values are kept as texts, in one of the ways in which
+they can be given.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ import msgspec
 
 from mainstem.broker.group_defaults import GroupDefaults
 from mainstem.broker.journal import GROUP_CONFIGS, Journal
-from mainstem.broker.share_starts import check_start
+from mainstem.broker.share_starts import read_start
 from mainstem.broker.state import State
 from mainstem.core.errors import InvalidSetting, MainstemError
 from mainstem.core.names import check_group
@@ -24,7 +25,7 @@ DEFAULTS = GroupDefaults()
 MAX_GROUPS = 100_000
 """How many groups may have settings of their own."""
 
-Check = Callable[[str], None]
+Read = Callable[[str], str]
 
 
 class GroupSetting(msgspec.Struct, frozen=True):
@@ -32,30 +33,38 @@ class GroupSetting(msgspec.Struct, frozen=True):
 
     about: str
     default: str
-    check: Check
-    """Raises ValueError, with a reason, for a text that it may not be."""
-    is_number: bool = True
+    read: Read
+    """Returns a text as it is kept; raises ValueError, with a reason, if it may not be."""
+    kind: type[bool | int | str] = int
 
 
-def whole(least: int, most: int) -> Check:
-    """Return a check for whole numbers within bounds."""
+def whole(least: int, most: int) -> Read:
+    """Return what reads whole numbers within bounds."""
 
-    def check(text: str) -> None:
-        # int() also takes spaces, underscores, and digits of every script.
+    def read(text: str) -> str:
+        text = text.strip()
+        # int() also takes underscores, and digits of every script.
         if not text.isascii() or not text.isdigit() or not least <= int(text[:20]) <= most:
             raise ValueError(f"it must be a whole number, {least} to {most}")
+        return text
 
-    return check
+    return read
 
 
-def one_of(*words: str) -> Check:
-    """Return a check for a choice of words."""
+def one_of(*words: str) -> Read:
+    """Return what reads a choice of words."""
 
-    def check(text: str) -> None:
+    def read(text: str) -> str:
         if text not in words:
             raise ValueError(f"choose {' or '.join(words)}")
+        return text
 
-    return check
+    return read
+
+
+def switch(text: str) -> str:
+    """Read whether something is so."""
+    return one_of("true", "false")(text.strip().lower())
 
 
 CONSUMER_SESSION_TIMEOUT = "consumer.session.timeout.ms"
@@ -67,9 +76,9 @@ def _numbers() -> dict[str, GroupSetting]:
     found = {}
     for field in msgspec.structs.fields(GroupDefaults):
         (meta,) = field.type.__metadata__
-        check = whole(meta.ge, meta.le)
+        read = whole(meta.ge, meta.le)
         name = field.name.replace("_", ".")
-        found[name] = GroupSetting(meta.description, str(field.default), check)
+        found[name] = GroupSetting(meta.description, str(field.default), read)
     return found
 
 
@@ -77,20 +86,20 @@ KNOWN: dict[str, GroupSetting] = _numbers() | {
     "share.auto.offset.reset": GroupSetting(
         "Where a share group begins in a topic that is new to it.",
         "latest",
-        check_start,
-        is_number=False,
+        read_start,
+        str,
     ),
     "share.isolation.level": GroupSetting(
         "Whether a share group waits for transactions to commit.",
         "read_uncommitted",
         one_of("read_uncommitted", "read_committed"),
-        is_number=False,
+        str,
     ),
     "share.renew.acknowledge.enable": GroupSetting(
         "Whether members may keep an event for longer.",
         "true",
-        one_of("true", "false"),
-        is_number=False,
+        switch,
+        bool,
     ),
 }
 """Every setting that a group can have, by name."""
@@ -162,11 +171,14 @@ class GroupConfigFold:
         was = self.of(group)
         settings = {} if fresh else dict(was)
         for name, text in changes.items():
-            _check(name, text)
+            known = _known(name)
             if text is None:
                 settings.pop(name, None)
-            else:
-                settings[name] = text
+                continue
+            try:
+                settings[name] = known.read(text)
+            except ValueError as error:
+                raise InvalidSetting(f"{name}={text!r:.100}: {error}") from None
         _check_pairs(self.defaults | settings, f"group {group!r}")
         if settings == was:
             return []
@@ -271,14 +283,10 @@ def _check_pairs(settings: Mapping[str, str], whose: str) -> None:
             )
 
 
-def _check(name: str, text: str | None) -> None:
+def _known(name: str) -> GroupSetting:
     known = KNOWN.get(name)
     if known is None:
         raise InvalidSetting(
             f"groups have no setting {name!r:.100} here; there are {', '.join(KNOWN)}"
         )
-    if text is not None:
-        try:
-            known.check(text)
-        except ValueError as error:
-            raise InvalidSetting(f"{name}={text!r:.100}: {error}") from None
+    return known

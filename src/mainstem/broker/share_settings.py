@@ -23,6 +23,7 @@ class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
     session_ms: int
     start: str
     """``earliest``, ``latest``, or ``by_duration:`` and how far back, as PnDTnHnMnS."""
+    lock_ms: int
     renews: bool
 
 
@@ -32,6 +33,7 @@ def settings_of(settings: Mapping[str, str]) -> ShareSettings:
         heartbeat_ms=int(settings[HEARTBEAT]),
         session_ms=int(settings[SESSION]),
         start=settings[START],
+        lock_ms=int(settings[LOCK]),
         renews=settings[RENEW] == "true",
     )
 

@@ -8,10 +8,15 @@ _DURATION = re.compile(
 _SECONDS = (86_400, 3_600, 60, 1)
 
 
-def check_start(text: str) -> None:
-    """Raise ValueError for a start that means nothing."""
-    if text not in ("earliest", "latest") and back_ms(text) is None:
+def read_start(text: str) -> str:
+    """Return a start as it is kept; raises ValueError for one that means nothing."""
+    if text in ("earliest", "latest"):
+        return text
+    kind, _, duration = text.partition(":")
+    start = f"{kind}:{duration.upper()}"
+    if back_ms(start) is None:
         raise ValueError("choose earliest, latest, or by_duration: and a duration, as PT1H30M")
+    return start
 
 
 def back_ms(start: str) -> int | None:

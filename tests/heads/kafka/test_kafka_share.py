@@ -19,6 +19,7 @@ from tests.heads.kafka.sharing import (
 )
 
 from mainstem.core.batch import batches, read_header
+from mainstem.heads.kafka.adapter.configs import Type
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.messages.commits import (
     OFFSET_COMMIT,
@@ -26,6 +27,13 @@ from mainstem.heads.kafka.messages.commits import (
     CommitTopic,
     OffsetCommitRequest,
     OffsetCommitResponse,
+)
+from mainstem.heads.kafka.messages.configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribedConfigs,
 )
 from mainstem.heads.kafka.messages.groups import (
     DELETE_GROUPS,
@@ -352,6 +360,13 @@ def test_the_epoch_of_a_session_is_watched(ann: Sharer) -> None:
     assert code(ann.fetch()) is Code.NONE
 
 
+def test_who_takes_from_no_topic_is_told_the_time_of_its_group(ann: Sharer, peer: Peer) -> None:
+    ann.topic_id = bytes(16)
+    configure(peer, ann.topic, "share.record.lock.duration.ms", "20000")
+
+    assert ann.fetch().acquisition_lock_timeout_ms == 20_000
+
+
 def test_a_new_session_has_nothing_to_acknowledge(ann: Sharer) -> None:
     assert code(ann.fetch(acks=[(0, 0, [ACCEPT])])) is Code.INVALID_REQUEST
 
@@ -586,6 +601,19 @@ def deleted(peer: Peer, group: str) -> Code:
 )
 def test_settings_that_mean_nothing_are_refused(peer: Peer, name: str, value: str) -> None:
     assert configure(peer, "settings", name, value) is Code.INVALID_CONFIG
+
+
+def test_a_switch_is_shown_as_one(peer: Peer) -> None:
+    def shown(group: str) -> DescribedConfigs:
+        body = DescribeConfigsRequest((DescribeConfigsResource(32, group, None),))
+        return peer.ask(DESCRIBE_CONFIGS, 4, body, DescribeConfigsResponse).results[0]
+
+    types = {each.name: each.config_type for each in shown("settings").configs}
+
+    assert types["share.renew.acknowledge.enable"] == Type.BOOLEAN
+    assert types["share.session.timeout.ms"] == Type.INT
+    assert types["share.isolation.level"] == Type.TEXT
+    assert code(shown("")) is Code.INVALID_REQUEST
 
 
 def test_other_settings_hold_from_the_next_heartbeat_on(ann: Sharer, peer: Peer) -> None:

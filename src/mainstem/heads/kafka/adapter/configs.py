@@ -29,6 +29,7 @@ _NEVER = 2**63 - 1
 class Type(IntEnum):
     """How the value of a setting is read."""
 
+    BOOLEAN = 1
     TEXT = 2
     INT = 3
     LONG = 5

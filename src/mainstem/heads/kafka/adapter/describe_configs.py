@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from mainstem.broker.group_configs import KNOWN as OF_GROUPS
-from mainstem.core.errors import InvalidSetting, MainstemError
+from mainstem.core.errors import InvalidName, InvalidSetting, MainstemError
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.kafka.adapter import configs
 from mainstem.heads.kafka.adapter.configs import Source, Type
@@ -37,6 +37,7 @@ LIST_FIRST, LIST_LAST = 0, 1
 _TOPIC, _BROKER, _GROUP = 2, 4, 32
 _WITHOUT_ANY = frozenset({8, 16})
 """Loggers of brokers and metrics of clients: nothing can be set for them here."""
+_TYPES = {bool: Type.BOOLEAN, int: Type.INT, str: Type.TEXT}
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
@@ -84,13 +85,15 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
             for key, value in _of_broker(service).items()
         ]
     if kind == _GROUP:
+        if not name:
+            raise InvalidName("resource", name, "it is empty")
         return [
             DescribedConfig(
                 key,
                 value,
                 False,
                 Source.DEFAULT if default else Source.GROUP,
-                config_type=Type.INT if OF_GROUPS[key].is_number else Type.TEXT,
+                config_type=_TYPES[OF_GROUPS[key].kind],
                 documentation=OF_GROUPS[key].about,
             )
             for key, value, default in service.broker.group_configs.shown(name)

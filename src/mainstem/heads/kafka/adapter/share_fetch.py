@@ -151,7 +151,8 @@ def _lock_ms(asked: Asked, session: ShareSession) -> int:
     broker = asked.service.broker
     names = [name_of(asked.service, topic_id) for topic_id in session.topics]
     known = [broker.subscriptions.settings(name, session.group) for name in names if name]
-    return min((each.lock_ms for each in known if each is not None), default=0)
+    found = [each.lock_ms for each in known if each is not None]
+    return min(found) if found else broker.share.settings(session.group).lock_ms
 
 
 class _ShareFetch:
