@@ -45,7 +45,7 @@ def test_share_groups_are_looked_after(java: Java) -> None:
         "start 5 lag 0",
         "start 2 lag 3",
         "again 3",
-        "GroupIdNotFoundException",
+        "start 4 lag 1",
         "limit 5",
         "start earliest",
     ]

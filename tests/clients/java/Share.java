@@ -11,7 +11,6 @@ import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
-import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -197,11 +196,8 @@ public final class Share {
                 System.out.println("again " + take(consumer, 3).size());
             }
             admin.deleteShareGroupOffsets(name, Set.of(name)).all().get();
-            try {
-                admin.alterShareGroupOffsets(name, Map.of(at, 5L)).all().get();
-            } catch (ExecutionException refused) {
-                System.out.println(refused.getCause().getClass().getSimpleName());
-            }
+            admin.alterShareGroupOffsets(name, Map.of(at, 4L)).all().get();
+            show(admin, name, at);
             var config = new ConfigResource(ConfigResource.Type.GROUP, name);
             var known = admin.describeConfigs(List.of(config)).all().get().get(config);
             System.out.println("limit " + known.get("share.delivery.count.limit").value());
