@@ -204,3 +204,19 @@ def test_a_setting_that_means_nothing_is_refused(run: Run, wish: str, words: str
 
     assert ran.code in (Exit.USAGE, Exit.REFUSED)
     assert words in ran.err
+
+
+def test_it_serves_the_directory_that_all_commands_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAINSTEM_AT", "elsewhere")
+
+    with served("--kafka", ":0", "--admin", ":0", cwd=tmp_path) as it:
+        it.until("serves elsewhere, ready after")
+
+
+def test_an_address_is_nothing_to_serve(run: Run) -> None:
+    ran = run("--at", "127.0.0.1:9092", "serve", "--kafka", ":0", "--admin", ":0")
+
+    assert ran.code == Exit.REFUSED
+    assert "name the data directory to serve" in ran.err

@@ -13,7 +13,7 @@ from mainstem import __version__
 from mainstem.cli.exits import Refused
 from mainstem.cli.help import Command
 from mainstem.cli.logs import LogFormat, start_logging
-from mainstem.cli.target import DEFAULT_DIRECTORY, IN_MEMORY
+from mainstem.cli.target import IN_MEMORY, is_address, target_of
 
 if TYPE_CHECKING:
     from mainstem.node.server import Running
@@ -38,7 +38,7 @@ _PROGRAM = (
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
-@click.argument("directory", default=DEFAULT_DIRECTORY)
+@click.argument("directory", required=False)
 @click.option(
     "--kafka",
     metavar="HOST:PORT",
@@ -70,7 +70,7 @@ _PROGRAM = (
     "set by variables and in a file, too.",
 )
 def serve(
-    directory: str,
+    directory: str | None,
     kafka: str,
     admin: str | None,
     log_format: LogFormat,
@@ -92,7 +92,7 @@ def serve(
                 f"{host} can be reached from other machines, and there is no authentication yet: "
                 "listen on 127.0.0.1"
             )
-    path = None if directory == IN_MEMORY else Path(directory)
+    path = _path(directory)
     config = load_config(path, os.environ, dict(map(_assignment, assignments)))
     start_logging(log_format)
 
@@ -152,6 +152,14 @@ def _assignment(text: str) -> tuple[str, str]:
     if not equals:
         raise click.UsageError(f"--set {text!r} lacks '='; write --set NAME=VALUE")
     return name.strip(), value.strip()
+
+
+def _path(directory: str | None) -> Path | None:
+    """Return where the log is that is served; None if it is in memory."""
+    target = directory or target_of(None)
+    if directory is None and is_address(target):
+        raise Refused(f"--at or $MAINSTEM_AT says {target}; name the data directory to serve")
+    return None if target == IN_MEMORY else Path(target)
 
 
 def _address(text: str, option: str) -> tuple[str, int]:
