@@ -47,6 +47,9 @@ TAIL = """
 - Share groups: a session belongs to one member and ends with its connection; there are 10,000 of
   500,000 partitions together. The feature `share.version` is not announced: no client asks for it.
   A fetch does not wait for more than the first event (`fetch.min.bytes` over 1 is as 1).
+  A group without members is there as long as it has a position in some topic; with Apache Kafka it
+  stays until it is deleted. Who acknowledges what another has settled meanwhile is told so
+  (`INVALID_RECORD_STATE`), which Apache Kafka does not always do.
 - OffsetFetch with `require_stable` answers `UNSTABLE_OFFSET_COMMIT` for a cursor that a transaction
   is going to move; OffsetDelete answers `GROUP_SUBSCRIBED_TO_TOPIC` for topics that the members of
   a live group read.
