@@ -1,6 +1,7 @@
 """Groups of a server: who is in them, how far they have got, and moving or forgetting them."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 import msgspec
 from confluent_kafka import (
@@ -10,6 +11,7 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
+from confluent_kafka.admin import ConsumerGroupDescription
 
 from mainstem.core.errors import GroupIsLive, UnknownGroup
 from mainstem.remote.administering import Administration, Place
@@ -41,21 +43,18 @@ class Cursors:
 
     def states(self, names: Iterable[str]) -> tuple[GroupState, ...]:
         """Return groups; those that are not there are left out."""
-        wanted = list(names)
-        if not wanted:
-            return ()
-        described = self._client.describe_consumer_groups(wanted, **self._wait)
-        # One group a request, but many requests at a time.
+        described = self._link.patiently(lambda: self._described(list(names)))
+        # One group a request, but many requests at a time. Not before the groups were described:
+        # librdkafka dies of the answer that somebody else keeps the group, or nobody yet.
         asked = {
             name: self._client.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name)], **self._wait
             )[name]
-            for name in wanted
+            for name in described
         }
         found = []
-        for name in wanted:
+        for name, description in described.items():
             try:
-                description = self._link.result(described[name], group=name)
                 listed = self._link.result(asked[name], group=name)
             except UnknownGroup:
                 continue
@@ -66,17 +65,18 @@ class Cursors:
             }
             if description.state == ConsumerGroupState.DEAD and not cursors:
                 continue
-            members = {
-                member.member_id: tuple(
-                    sorted(
-                        (at.topic, at.partition)
-                        for at in (member.assignment.topic_partitions if member.assignment else ())
-                    )
-                )
-                for member in description.members
-            }
-            found.append(GroupState(name, members, cursors))
+            found.append(GroupState(name, _members(description), cursors))
         return tuple(found)
+
+    def _described(self, names: list[str]) -> dict[str, ConsumerGroupDescription]:
+        """Ask who is in groups; those that are not there are left out."""
+        if not names:
+            return {}
+        found = {}
+        for name, future in self._client.describe_consumer_groups(names, **self._wait).items():
+            with suppress(UnknownGroup):
+                found[name] = self._link.result(future, group=name)
+        return found
 
     def state(self, name: str) -> GroupState:
         """Return one group; raises UnknownGroup."""
@@ -87,6 +87,9 @@ class Cursors:
 
     def move(self, group: str, offsets: Mapping[Place, int]) -> None:
         """Move the cursors of a group that has no members."""
+        self._link.patiently(lambda: self._move(group, offsets))
+
+    def _move(self, group: str, offsets: Mapping[Place, int]) -> None:
         places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         asked = [ConsumerGroupTopicPartitions(group, places)]
         future = self._client.alter_consumer_group_offsets(asked, **self._wait)[group]
@@ -113,3 +116,15 @@ class Cursors:
         raise explained(
             error, self._link.address, topic=at.topic, partition=at.partition, group=group
         )
+
+
+def _members(description: ConsumerGroupDescription) -> dict[str, tuple[Place, ...]]:
+    return {
+        member.member_id: tuple(
+            sorted(
+                (at.topic, at.partition)
+                for at in (member.assignment.topic_partitions if member.assignment else ())
+            )
+        )
+        for member in description.members
+    }

@@ -1,14 +1,15 @@
 """Where a server is, how its clients are set up, and how long it may take to answer."""
 
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TookTooLong
 from typing import TypeVar
 
 from confluent_kafka import KafkaException
 
-from mainstem.core.errors import InvalidSetting, MainstemError, Unreachable
+from mainstem.core.errors import InvalidSetting, MainstemError, Overloaded, Unreachable
 from mainstem.remote.refusals import explained, kafka_error
 
 T = TypeVar("T")
@@ -16,6 +17,7 @@ Setting = str | int | float | bool
 
 _SPARE_S = 1.0
 """librdkafka gives up by itself; this much later we do."""
+_AGAIN_S = 0.02
 _OURS = {
     "bootstrap.servers": "it is the address",
     "group.id": "subscribe(group=...) says it",
@@ -82,6 +84,17 @@ class Link:
             raise self.refusal(error, topic=topic, partition=partition, group=group) from None
         except TookTooLong:
             raise Unreachable(self.address, f"nothing came in {self.timeout_s:g} s") from None
+
+    def patiently(self, ask: Callable[[], T]) -> T:
+        """Ask again while it is too early, as it is of groups when a Kafka has just started."""
+        until = time.monotonic() + self.timeout_s
+        while True:
+            try:
+                return ask()
+            except Overloaded:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_AGAIN_S)
 
     def refusal(
         self, error: KafkaException, *, topic: str = "", partition: int = -1, group: str = ""
