@@ -6,6 +6,9 @@ next group meanwhile), and only then lets readers see the events and tells whoev
 too large to be worth writing twice is not in the write-ahead log: its segment is synced instead.
 If a sync fails nobody can know what reached the disk, so nothing is acknowledged ever after; the
 next opening of the log finds out.
+
+Who commits: a thread, which is woken when a group begins; or whoever waits for the group and has
+nothing else to do (``commit_here``), as waking two threads takes longer than a good disk.
 """
 
 import logging
@@ -28,6 +31,12 @@ _logger = logging.getLogger("mainstem.log")
 
 SYNC_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
 GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+QUICK_S = 0.001
+"""A sync that takes no longer is not worth waking a thread for,"""
+QUICK_RUN = 32
+"""if so many in a row did not,"""
+QUICK_BYTES = 8 * 1024
+"""and there is no more to be synced."""
 
 
 class Group:
@@ -77,6 +86,9 @@ class Committer:
         """How long the disk took for each of them,"""
         self.group_sizes = Histogram(GROUP_SIZES)
         """and how many appends shared it."""
+        self.summon: Callable[[], None] = self._work.notify
+        """Called under the lock when a group begins: sees to it that somebody commits it."""
+        self._quick_run = 0
 
     def start(self) -> None:
         """Commit in a thread of its own from now on."""
@@ -98,8 +110,23 @@ class Committer:
         group.size += 1
         if group.empty:
             group.empty = False
-            self._work.notify()
+            self.summon()
         return group
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether little is to be synced, and the disk has taken little time for it of late."""
+        group, wal = self.group, self.wal
+        return (
+            self._quick_run >= QUICK_RUN
+            and wal.pending_bytes <= QUICK_BYTES
+            and not (group.direct or group.renamed)
+        )
+
+    def wake(self) -> None:
+        """Have the thread commit what waits; without the lock."""
+        with self._lock:
+            self._work.notify()
 
     def flush(self) -> None:
         """Write the write-ahead log into the page cache, where it survives kill -9; under lock."""
@@ -118,19 +145,32 @@ class Committer:
     def commit(self) -> None:
         """Make the current group durable, visible, and known to whoever waits for it."""
         with self._committing:
-            with self._lock:
-                if self.group.empty and not self.wal.pending and not self.group.wal_files:
-                    return
-                with suppress(StorageFailed):
-                    self.flush()
-                group, self.group = self.group, Group(self._hand_over)
-                names = [(each, each.names_made) for each in group.renamed.values()]
-                failed = self.failed
-            if failed is None:
-                failed = self._sync(group)
-            if failed is None:
-                self._finish(group, names)
-            group.commit.settle(failed)
+            self._commit()
+
+    def commit_here(self) -> bool:
+        """Commit in this thread, unless another one is at it: False."""
+        if not self._committing.acquire(blocking=False):
+            return False
+        try:
+            self._commit()
+        finally:
+            self._committing.release()
+        return True
+
+    def _commit(self) -> None:
+        with self._lock:
+            if self.group.empty and not self.wal.pending and not self.group.wal_files:
+                return
+            with suppress(StorageFailed):
+                self.flush()
+            group, self.group = self.group, Group(self._hand_over)
+            names = [(each, each.names_made) for each in group.renamed.values()]
+            failed = self.failed
+        if failed is None:
+            failed = self._sync(group)
+        if failed is None:
+            self._finish(group, names)
+        group.commit.settle(failed)
 
     def check(self) -> None:
         """Raise what stopped the log, if something has."""
@@ -159,7 +199,9 @@ class Committer:
                 file.sync()
             self._files.check_there()
             self.syncs += 1
-            self.sync_seconds.add(self._timer() - began)
+            seconds = self._timer() - began
+            self.sync_seconds.add(seconds)
+            self._quick_run = self._quick_run + 1 if seconds <= QUICK_S else 0
             self.group_sizes.add(group.size)
             for segment, position, batch in group.deferred:
                 segment.file.pwrite(batch, position)

@@ -162,7 +162,8 @@ class WriteAheadLog:
         """Whether the file says durably that somebody is appending."""
         self._allocated = self.file.size()
         self._pending: list[Buffer] = []
-        self._pending_bytes = 0
+        self.pending_bytes = 0
+        """Bytes that wait to be written."""
 
     @property
     def pending(self) -> bool:
@@ -172,7 +173,7 @@ class WriteAheadLog:
     @property
     def used(self) -> int:
         """Bytes written or waiting to be."""
-        return self.written + self._pending_bytes
+        return self.written + self.pending_bytes
 
     def reserve(self, length: int) -> None:
         """Make sure of the space for entries of ``length`` payload bytes; raises OSError if not."""
@@ -191,7 +192,7 @@ class WriteAheadLog:
         check = crc32c(payload, crc32c(memoryview(frame)[_CHECKED_FROM:], seed))
         _CHECK.pack_into(frame, _CHECK_AT, check)
         self._pending += (frame, payload)
-        self._pending_bytes += len(frame) + len(payload)
+        self.pending_bytes += len(frame) + len(payload)
         self.sequence += 1
 
     def add_batches(
@@ -206,15 +207,15 @@ class WriteAheadLog:
         check = crc32c(batches, crc32c(memoryview(head)[_CHECKED_FROM:], seed))
         _CHECK.pack_into(head, _CHECK_AT, check)
         self._pending += (head, bytes(batches))
-        self._pending_bytes += len(head) + size
+        self.pending_bytes += len(head) + size
         self.sequence += 1
 
     def flush(self) -> None:
         """Write what was taken, in one go; it survives the process now, but not a power cut."""
         if self._pending:
             self.file.pwrite(b"".join((*self._pending, _END)), self.written)
-            self.written += self._pending_bytes
-            self._pending, self._pending_bytes = [], 0
+            self.written += self.pending_bytes
+            self._pending, self.pending_bytes = [], 0
 
     def switch(self, place: WalFile, file: OpenFile) -> None:
         """Go on in a file that was prepared; everything taken so far must have been flushed."""

@@ -13,6 +13,7 @@ from mainstem.broker.broker import Broker
 from mainstem.broker.limits import Limits
 from mainstem.core.histogram import Histogram
 from mainstem.core.policies import Durability, TopicSettings
+from mainstem.log.commits import Committer
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.memory import MemoryLog
 from mainstem.log.recovery import Report
@@ -74,6 +75,11 @@ class Node:
     def recovery(self) -> Report | None:
         """What opening the directory found; None in memory."""
         return self._log.recovery if isinstance(self._log, DiskLog) else None
+
+    @property
+    def committer(self) -> Committer | None:
+        """What makes appends durable; None in memory."""
+        return self._log.committer if isinstance(self._log, DiskLog) else None
 
     @property
     def commits(self) -> tuple[Histogram, Histogram] | None:

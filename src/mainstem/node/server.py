@@ -24,6 +24,7 @@ from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.adapter.words import ConsumerWords
 from mainstem.node.config import Config
 from mainstem.node.health import Health, Phase
+from mainstem.node.loop_commits import LoopCommits
 from mainstem.node.node import Node, open_node, time_of_day_ms
 from mainstem.node.scrape import Scrape
 
@@ -100,6 +101,8 @@ async def running(
             admin=None if looked_after is None else str(looked_after),
         )
         stack.callback(node.close)
+        if node.committer is not None:
+            stack.callback(LoopCommits(node.committer, asyncio.get_running_loop()).stop)
         settings = msgspec.structs.replace(config.kafka, auto_create=config.auto_create)
         service = Service(node.broker, node.now_ms, settings, node.defaults, "mainstem")
         node.broker.classic.read_assignment = groups.owned
