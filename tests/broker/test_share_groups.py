@@ -338,6 +338,37 @@ def test_events_are_acquired_one_by_one_and_as_stored_side_by_side() -> None:
     assert stored == [Run(2, 4, 1)]
 
 
+def test_what_is_given_back_is_lent_once_also_after_a_change_of_settings() -> None:
+    broker = with_orders()
+    beat(broker)
+    publish(broker, "orders", b"1", b"2")
+    assert lent(broker) == [Run(0, 1, 1)]
+    broker.subscriptions.leave("orders", "emails", "ann", failed=True)
+
+    broker.group_configs.alter("emails", {"share.record.lock.duration.ms": "20000"})
+
+    assert lent(broker) == [Run(0, 1, 2)]
+    assert broker.subscriptions.show("orders", "emails").owners == {"ann": 2}
+
+
+def test_an_event_that_waited_for_its_key_is_lent_once_after_a_restart() -> None:
+    log = MemoryLog()
+    broker = new_broker(log)
+    broker.create_topic("orders", TopicSettings(partitions=1))
+    broker.subscriptions.create("orders", "emails", SubscriptionSettings(order=Order.KEY))
+    broker.publish("orders", [Event(b"1", b"k"), Event(b"2", b"k")])
+    (first,) = broker.subscriptions.acquire("orders", "emails", "bob", max_events=2)
+    nack = Settlement(0, first.event.offset, Outcome.NACK)
+    broker.subscriptions.settle("orders", "emails", "bob", [nack])
+
+    broker = new_broker(log)
+    broker.subscriptions.acquire("orders", "emails", "bob")
+    broker.subscriptions.settle("orders", "emails", "bob", [Settlement(0, 0)])
+
+    assert lent(broker) == [Run(1, 1, 1)]
+    assert broker.subscriptions.show("orders", "emails").owners == {"ann": 1}
+
+
 def test_all_or_nothing_is_settled_in_a_partition() -> None:
     broker = with_orders()
     broker.alter_topic("orders", partitions=2)

@@ -169,6 +169,9 @@ class Window:
         """Take out the lowest offset that is to be delivered again; it must be given now."""
         while self._ready:
             offset = heapq.heappop(self._ready)
+            # One that has several places there must not be taken out again before it is given.
+            while self._ready and self._ready[0] == offset:
+                heapq.heappop(self._ready)
             entry = self.entries.get(offset)
             # Places in the heap are not cleared when their event is settled or has to wait.
             if entry is not None and self._may_go(offset, entry):
