@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups import HAND_OVER_MS
 from mainstem.core.batch import batches
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
 from mainstem.core.records import events
@@ -68,6 +68,20 @@ def read_all(broker: Broker, topic: str, partition: int = 0) -> list[Event]:
 def values(found: Sequence[Event]) -> list[bytes | None]:
     """Return only the values."""
     return [event.value for event in found]
+
+
+class FullLog(MemoryLog):
+    """A log that may have no room for anything more."""
+
+    is_full = False
+
+    def append(
+        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+    ) -> Appended:
+        """Append, if there is room."""
+        if self.is_full:
+            raise StorageFull("no space is left")
+        return super().append(batches, together=together)
 
 
 class LateLog:

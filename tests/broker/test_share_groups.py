@@ -1,7 +1,7 @@
 """Share groups: who is a member, where a group begins, and what it hands out as it is stored."""
 
 import pytest
-from tests.broker.brokers import Clock, new_broker, publish
+from tests.broker.brokers import Clock, FullLog, LateLog, new_broker, publish
 from tests.broker.transactors import Bank
 
 from mainstem.broker.broker import Broker
@@ -15,6 +15,7 @@ from mainstem.core.errors import (
     GroupFull,
     GroupIsLive,
     InvalidSetting,
+    StorageFull,
     UnknownGroup,
     UnknownMember,
 )
@@ -247,6 +248,37 @@ def test_a_topic_that_was_made_again_is_taken_from_its_beginning() -> None:
 
 
 # What is handed out as it is stored
+
+
+def test_a_topic_that_was_waited_for_is_taken_from_its_beginning_also_after_a_full_disk() -> None:
+    log = FullLog()
+    broker = new_broker(log)
+    epoch = beat(broker).epoch
+    broker.create_topic("orders", TopicSettings(partitions=1))
+    publish(broker, "orders", b"1")
+
+    log.is_full = True
+    with pytest.raises(StorageFull):
+        beat(broker, epoch)
+    log.is_full = False
+    beat(broker, epoch)
+
+    assert lent(broker) == [Run(0, 0, 1)]
+
+
+def test_a_new_group_is_put_somewhere_in_one_append() -> None:
+    log = LateLog()
+    broker = new_broker(log)
+    broker.create_topic("orders", TopicSettings(partitions=2))
+    for number in range(2):
+        publish(broker, "orders", b"1", b"2", partition=number)
+    log.late = True
+
+    broker.share.seek("emails", "orders", {0: 1})
+
+    assert len(log.commits) == 1
+    (found,) = broker.share.positions("emails")
+    assert [each.start for each in found.windows] == [1, 2]
 
 
 def test_only_as_much_is_lent_as_may_be_unsettled() -> None:

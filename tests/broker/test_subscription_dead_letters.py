@@ -1,20 +1,14 @@
 """Subscriptions: what is given up becomes a dead letter, with its story."""
 
-from collections.abc import Sequence
-
 import pytest
-from tests.broker.brokers import LateLog, read_all, values
+from tests.broker.brokers import FullLog, LateLog, read_all, values
 from tests.broker.queues import LOCK_MS, Desk
 
 from mainstem.broker.subscription import Outcome
 from mainstem.core.dead_letters import MAX_REASON, origin_of, revived
-from mainstem.core.errors import (
-    StorageFull,
-    UnknownTopic,
-)
+from mainstem.core.errors import StorageFull, UnknownTopic
 from mainstem.core.event import Event
-from mainstem.log.memory import MemoryLog
-from mainstem.log.port import Appended, PartitionId, Slice, WritableBatch
+from mainstem.log.port import PartitionId, Slice
 
 
 def test_after_the_last_delivery_an_event_is_a_dead_letter_with_its_story() -> None:
@@ -119,19 +113,6 @@ def test_a_dead_letter_and_its_settlement_are_one_append() -> None:
     desk.nack(*desk.acquire())
 
     assert len(log.commits) == 1
-
-
-class FullLog(MemoryLog):
-    """A log that may have no room for anything more."""
-
-    is_full = False
-
-    def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
-    ) -> Appended:
-        if self.is_full:
-            raise StorageFull("no space is left")
-        return super().append(batches, together=together)
 
 
 def test_without_room_for_a_dead_letter_nothing_is_settled() -> None:

@@ -203,7 +203,8 @@ class ShareGroups:
             if not moved:
                 return AT_ONCE, refused
             if self._subscriptions.settings(topic, name) is None:
-                self._create(name, found, self._starts(found, self.settings(name).start))
+                starts = self._starts(found, self.settings(name).start) | moved
+                return self._create(name, found, starts), refused
             return self._subscriptions.seek(topic, name, moved), refused
 
     def forget(self, name: str, topics: Iterable[str]) -> tuple[Durable, dict[str, MainstemError]]:
@@ -270,17 +271,22 @@ class ShareGroups:
     def _look(self, group: ShareGroup, settings: ShareSettings) -> Durable:
         """See which of the topics that are wanted there are, and begin those that are new."""
         topics = {name: self._state.topics.find(name) for name in group.wanted}
-        before = dict(group.ids)
-        group.look({name: None if it is None else it.id for name, it in topics.items()})
+        seen: dict[str, str | None] = {name: None for name, it in topics.items() if it is None}
         durable: Durable = AT_ONCE
-        for name, topic in topics.items():
-            if topic is None or topic.internal:
-                continue
-            if self._subscriptions.settings(name, group.name) is None:
-                # A topic that came later than the wish for it is wanted from its beginning.
-                is_later = before.get(name, topic.id) != topic.id
-                starts = {} if is_later else self._starts(topic, settings.start)
-                durable = self._create(group.name, topic, starts)
+        try:
+            for name, topic in topics.items():
+                if topic is None:
+                    continue
+                is_begun = self._subscriptions.settings(name, group.name) is not None
+                if not is_begun and not topic.internal:
+                    # A topic that came later than the wish for it is wanted from its beginning.
+                    is_later = group.ids.get(name, topic.id) != topic.id
+                    starts = {} if is_later else self._starts(topic, settings.start)
+                    durable = self._create(group.name, topic, starts)
+                seen[name] = topic.id
+        finally:
+            # What could not be begun for want of space is begun by the next heartbeat.
+            group.look(seen)
         return durable
 
     def _create(self, group: str, topic: Topic, starts: Mapping[int, int]) -> Durable:
