@@ -84,12 +84,20 @@ def test_what_compaction_took_out_of_a_batch_does_not_come_again() -> None:
     assert first.event.value == b"kept"
 
 
-def test_no_more_is_kept_than_there_is_room_for_and_the_last_in_any_case() -> None:
+@pytest.mark.parametrize(
+    "large",
+    [
+        Event(b"x" * 1_000),
+        Event(None, b"x" * 1_000),
+        Event(b"", headers=(("x" * 450, b"x" * 400),)),
+    ],
+)
+def test_no_more_is_kept_than_there_is_room_for_and_the_last_in_any_case(large: Event) -> None:
     kept = Unpacked(max_bytes=10_000)
     heads = [(PartitionId("a", number), b"head") for number in range(100)]
 
     for head in heads:
-        kept.keep(head, {0: Event(b"x" * 1_000)})
+        kept.keep(head, {0: large})
         assert kept.get(heads[0]) is not None
         assert kept.size_bytes <= 10_000
     assert len(kept) == 7

@@ -13,8 +13,8 @@ from mainstem.log.port import PartitionId, Slice
 
 MAX_BYTES = 32 * 1024 * 1024
 """What is kept for all subscriptions together; the last batch is kept whatever its size."""
-_EVENT_BYTES = 300
-"""What an event takes beside its key and value."""
+_EVENT_BYTES, _HEADER_BYTES = 300, 150
+"""What an event takes beside its key and value, and a header beside its name and value."""
 
 Head = tuple[PartitionId, bytes]
 
@@ -43,13 +43,16 @@ class Unpacked:
 
     def keep(self, head: Head, batch: Mapping[int, Event]) -> None:
         """Keep a batch, and let go of others that nobody used for longest."""
-        size = sum(
-            _EVENT_BYTES + len(each.key or b"") + len(each.value or b"") for each in batch.values()
-        )
+        size = sum(map(_size, batch.values()))
         self._kept[head] = (batch, size)
         self.size_bytes += size
         while self.size_bytes > self._max_bytes and len(self._kept) > 1:
             self.size_bytes -= self._kept.pop(next(iter(self._kept)))[1]
+
+
+def _size(event: Event) -> int:
+    headers = sum(_HEADER_BYTES + len(name) + len(value or b"") for name, value in event.headers)
+    return _EVENT_BYTES + len(event.key or b"") + len(event.value or b"") + headers
 
 
 def header_of(stored: Slice) -> bytes:
