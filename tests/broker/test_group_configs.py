@@ -64,6 +64,7 @@ def test_a_setting_can_be_taken_back() -> None:
     ("name", "given", "kept"),
     [
         (SESSION, " 60000 ", "60000"),
+        (SESSION, "0060000", "60000"),
         ("share.renew.acknowledge.enable", "TRUE", "true"),
         ("share.renew.acknowledge.enable", " False", "false"),
         ("share.auto.offset.reset", "by_duration:p1dt2h", "by_duration:P1DT2H"),
@@ -97,6 +98,7 @@ def test_to_validate_changes_nothing() -> None:
         {"share.auto.offset.reset": "by_duration:PT"},
         {"share.auto.offset.reset": "LATEST"},
         {SESSION: "9" * 5_000},
+        {SESSION: f"{60_000:020}{60_000}"},
         {SESSION: "1000", INTERVAL: "1000"},
         {INTERVAL: "50000"},
     ],

@@ -25,6 +25,8 @@ DEFAULTS = GroupDefaults()
 MAX_GROUPS = 100_000
 """How many groups may have settings of their own."""
 
+_MAX_DIGITS = 20
+
 Read = Callable[[str], str]
 
 
@@ -44,9 +46,10 @@ def whole(least: int, most: int) -> Read:
     def read(text: str) -> str:
         text = text.strip()
         # int() also takes underscores, and digits of every script.
-        if not text.isascii() or not text.isdigit() or not least <= int(text[:20]) <= most:
+        is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+        if not is_number or not least <= int(text) <= most:
             raise ValueError(f"it must be a whole number, {least} to {most}")
-        return text
+        return str(int(text))
 
     return read
 
