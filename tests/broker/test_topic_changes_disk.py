@@ -128,6 +128,17 @@ def test_a_change_whose_commit_fails_is_taken_back(change: Change) -> None:
     shown(place.restarted())
 
 
+def test_a_subscription_forgets_partitions_that_were_taken_back() -> None:
+    place = Place()
+    place.broker.alter_topic("old", partitions=5)
+    assert len(place.broker.subscriptions.show("old", "s").windows) == 5
+
+    fail(place)
+
+    assert len(place.broker.subscriptions.show("old", "s").windows) == 3
+    assert len(place.broker.subscriptions.acquire("old", "s", "ann")) == 1
+
+
 def test_of_several_changes_to_a_topic_those_stay_that_are_durable() -> None:
     place = Place()
     place.broker.alter_topic("old", retention_ms=1_000)

@@ -94,9 +94,14 @@ class LiveSubscription:
         self._watches = 0
         self._turn = 0
 
-    def grow(self, topic: Topic, fold: SubscriptionFold) -> None:
-        """Take in the partitions of the topic that are not known yet."""
+    def fit(self, topic: Topic, fold: SubscriptionFold) -> None:
+        """Take in the partitions of the topic that are not known yet; let go of what it has not.
+
+        It has had them if it was altered, and the disk failed before that was durable.
+        """
         self.topic = topic
+        for number in list(self.windows)[len(topic.partitions) :]:
+            del self.windows[number], self._backlogs[number]
         keyed, most = self.settings.order is Order.KEY, self.settings.max_deliveries
         for at in topic.partitions[len(self.windows) :]:
             window = Window(fold.window(self.key, at.number), most, keyed=keyed)

@@ -117,7 +117,7 @@ class OpenSubscriptions:
             )
             self.live[key] = live
         if len(live.windows) != len(found.partitions):
-            live.grow(found, self.fold)
+            live.fit(found, self.fold)
         return live
 
     def expire(self, live: LiveSubscription) -> bool:
