@@ -5,16 +5,20 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
+from tests.faults.disks import append, full_after, killed, opened
+from tests.faults.simdisk import SimFiles
 
+from mainstem.broker.broker import Broker
 from mainstem.broker.journal import IDS, SETTINGS, TOPICS
 from mainstem.core.errors import Closed, FormatTooNew, StorageFull
 from mainstem.core.event import Event
+from mainstem.core.names import is_internal
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
 from mainstem.log.disk import DiskLog
 from mainstem.log.port import PartitionId
 from mainstem.node.config import Config
-from mainstem.node.node import open_node
+from mainstem.node.node import Node, open_node
 
 
 def test_a_node_in_memory_has_a_broker_and_no_directory() -> None:
@@ -36,6 +40,45 @@ def test_a_node_on_disk_takes_its_directory_and_gives_it_back(tmp_path: Path) ->
     node = open_node(tmp_path, Config())
     assert node.recovery is not None
     assert node.recovery.clean
+    node.close()
+
+
+@pytest.mark.parametrize("deed", ["create", "grow"])
+def test_a_crash_after_a_refused_change_of_topics_leaves_no_partitions(deed: str) -> None:
+    left = 0
+    for steps in range(40):
+        files = SimFiles()
+        broker = Broker(opened(files), lambda: 0)
+        broker.create_topic("old", TopicSettings(partitions=2))
+        full_after(files, steps)
+        try:
+            if deed == "create":
+                broker.create_topic("new", TopicSettings(partitions=20))
+            else:
+                broker.alter_topic("old", partitions=20)
+        except StorageFull:
+            log = opened(killed(files))
+            left += len(log.disk_partitions())
+            node = Node(Config(), log, None, lambda: 0)
+            kept = [each.id for each in log.disk_partitions() if not is_internal(each.topic)]
+            assert kept == list(node.broker.topic("old").partitions), steps
+            assert [each.name for each in node.broker.topics()] == ["old"]
+            left -= len(log.disk_partitions())
+            node.close()
+    assert left > 0
+
+
+def test_a_partition_that_holds_events_is_kept_though_no_topic_is_known() -> None:
+    files, partition = SimFiles(), PartitionId("a" * 32, 0)
+    log = opened(files)
+    log.ensure(partition, "lost", TopicSettings())
+    append(log, partition, b"x")
+
+    log = opened(killed(files))
+    node = Node(Config(), log, None, lambda: 0)
+
+    assert node.broker.topics() == []
+    assert log.bounds(partition).end == 1
     node.close()
 
 

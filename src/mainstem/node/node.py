@@ -6,12 +6,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.limits import Limits
+from mainstem.core.errors import StorageFull
 from mainstem.core.histogram import Histogram
+from mainstem.core.names import is_internal
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.log.commits import Committer
 from mainstem.log.disk import DiskLog, Options
@@ -68,6 +70,7 @@ class Node:
             self._start_upkeep(log)
         elif not log.recovery.clean or self._has_memory_topics():
             self._take_back_cursors()
+            self._forget_strays(log)
         # A program that forgets to close ends as cleanly as one that does.
         atexit.register(self.close)
 
@@ -127,6 +130,21 @@ class Node:
             }
             if ahead:
                 self.broker.commit(group.name, ahead)
+
+    def _forget_strays(self, log: DiskLog) -> None:
+        """Forget partitions without events that were made for a change which a crash cut short.
+
+        What holds events stays, whatever is known of its topic.
+        """
+        known = {at for topic in self.broker.topics(internal=True) for at in topic.partitions}
+        strays = [
+            each.id
+            for each in log.disk_partitions()
+            if each.id not in known and not is_internal(each.topic) and not each.bounds().end
+        ]
+        # They do no harm: a full disk must not keep the log from being opened.
+        with suppress(StorageFull):
+            log.delete(strays)
 
     def _start_upkeep(self, log: MemoryLog) -> None:
         def run() -> None:
