@@ -1,11 +1,10 @@
 """ShareGroupHeartbeat, ShareGroupDescribe: being a member of a share group, and looking at one."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 from mainstem.broker.share_group import Places, ShareBeat
 from mainstem.broker.share_groups import ShareGroupState
-from mainstem.core.errors import GroupIsLive, MainstemError, UnknownGroup
+from mainstem.core.errors import GroupIsLive, MainstemError
 from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.membership import STOPPING
@@ -125,22 +124,21 @@ def describe(asked: Asked, request: ShareGroupDescribeRequest, reply: Reply) -> 
     reply(ShareGroupDescribeResponse(groups=groups))
 
 
-def state_of(group: ShareGroupState) -> str:
-    """Return how a group's state is called."""
-    return "Stable" if group.members else "Empty"
-
-
 def listed(service: Service) -> Iterator[ListedGroup]:
     """Return the share groups as they are listed beside others; a queue is one, too."""
-    for name in service.broker.share.names():
-        with suppress(UnknownGroup):
-            yield ListedGroup(name, KIND, state_of(service.broker.share.describe(name)), KIND)
+    share = service.broker.share
+    for name in share.names():
+        yield ListedGroup(name, KIND, _state(has_members=share.has_members(name)), KIND)
+
+
+def _state(*, has_members: bool) -> str:
+    return "Stable" if has_members else "Empty"
 
 
 def _described(group: ShareGroupState, allowed: int) -> DescribedShareGroup:
     return DescribedShareGroup(
         group_id=group.name,
-        group_state=state_of(group),
+        group_state=_state(has_members=bool(group.members)),
         group_epoch=group.epoch,
         assignment_epoch=group.epoch,
         assignor_name="simple",
