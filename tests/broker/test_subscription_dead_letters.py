@@ -4,9 +4,10 @@ import pytest
 from tests.broker.brokers import FullLog, LateLog, read_all, values
 from tests.broker.queues import LOCK_MS, Desk
 
+from mainstem.broker.share_group import ShareBeat
 from mainstem.broker.subscription import Outcome
 from mainstem.core.dead_letters import MAX_REASON, origin_of, revived
-from mainstem.core.errors import StorageFull, UnknownTopic
+from mainstem.core.errors import DamagedLog, StorageFailed, StorageFull, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.log.port import PartitionId, Slice
 
@@ -133,6 +134,50 @@ def test_without_room_for_a_dead_letter_nothing_is_settled() -> None:
     desk.broker.tick()
     assert values(read_all(desk.broker, "orders.dead")) == [b"1", b"2"]
     assert desk.restarted().values() == []
+
+
+def test_what_cannot_be_read_to_be_buried_keeps_nobody_from_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk(max_deliveries=1, partitions=2)
+    desk.publish(b"1")
+    desk.publish(b"2", partition=1)
+    assert len(desk.acquire(2)) == 2
+    read, damaged = desk.log.read, desk.broker.topic("orders").partitions[0]
+
+    def read_some(at: PartitionId, offset: int, max_bytes: int) -> Slice:
+        if (at, offset) == (damaged, 0):
+            raise DamagedLog("a segment cannot be read")
+        return read(at, offset, max_bytes)
+
+    monkeypatch.setattr(desk.log, "read", read_some)
+    desk.clock.now_ms += LOCK_MS
+    desk.broker.tick()
+    desk.publish(b"3", partition=1)
+
+    assert desk.values() == [b"3"]
+    assert values(read_all(desk.broker, "orders.dead")) == [b"2"]
+    monkeypatch.undo()
+    desk.broker.tick()
+    assert values(read_all(desk.broker, "orders.dead")) == [b"2", b"1"]
+
+
+def test_a_log_that_has_stopped_does_not_stop_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(max_deliveries=1)
+    desk.broker.share.heartbeat(
+        ShareBeat(group="others", member_id="bob", epoch=0, topics=("orders",))
+    )
+    desk.publish(b"1")
+    desk.acquire()
+
+    def stopped(*_: object, **__: object) -> None:
+        raise StorageFailed("the disk failed")
+
+    monkeypatch.setattr(desk.log, "append", stopped)
+    desk.clock.now_ms += 45_000
+    desk.broker.tick()
+
+    assert not desk.broker.share.has_members("others")
 
 
 def test_a_reason_is_cut_to_what_a_header_should_hold() -> None:

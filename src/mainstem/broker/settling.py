@@ -25,7 +25,6 @@ from mainstem.core.errors import (
     MainstemError,
     OffsetOutOfRange,
     StaleDelivery,
-    StorageFull,
     TopicExists,
     UnknownPartition,
     UnknownTopic,
@@ -148,14 +147,17 @@ class Settling:
 
     def bury_spent(self, live: LiveSubscription) -> bool:
         """Make dead letters of what was delivered too often; return whether there was any."""
-        plan = Plan()
+        is_any = False
         for number, window in live.windows.items():
+            plan = Plan()
             for offset in sorted(window.spent):
                 plan.bury(number, offset, window.entries[offset].reason or _NEVER_SETTLED)
-        # They are buried later if there is no room now.
-        with suppress(StorageFull):
-            self.carry_out(live, plan)
-        return bool(plan.changes)
+            # Without room, or if they cannot be read, they stay as they are: nobody who asks for
+            # other events shall wait for that, and it is tried again with everything that is asked.
+            with suppress(MainstemError):
+                self.carry_out(live, plan)
+                is_any = is_any or bool(plan.changes)
+        return is_any
 
     def carry_out(self, live: LiveSubscription, plan: Plan) -> Durable:
         """Append what was planned, all or nothing, and make it true; StorageFull changes nothing.
