@@ -252,6 +252,19 @@ def test_who_waits_is_woken_when_time_gives_something_back() -> None:
     assert woken == [None]
 
 
+def test_who_waits_is_woken_also_if_another_comes_before_the_clock_is_looked_at() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2")
+    desk.values()
+    woken: list[None] = []
+    desk.subscriptions.watch("orders", "emails", lambda: woken.append(None))
+
+    desk.clock.now_ms += LOCK_MS
+    assert len(desk.acquire(1, "bob")) == 1
+
+    assert woken == [None]
+
+
 def test_a_subscription_goes_with_its_topic() -> None:
     desk = Desk()
     desk.publish(b"1")

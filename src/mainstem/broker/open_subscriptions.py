@@ -120,10 +120,11 @@ class OpenSubscriptions:
             live.fit(found, self.fold)
         return live
 
-    def expire(self, live: LiveSubscription) -> bool:
-        """Take back what is out for too long; return whether there is anything new to acquire."""
+    def expire(self, live: LiveSubscription) -> None:
+        """Take back what is out for too long, bury what was delivered too often; wake who waits."""
         is_changed = live.expire(self.monotonic_ms(), self.now_ms())
-        return self.settling.bury_spent(live) or is_changed
+        if self.settling.bury_spent(live) or is_changed:
+            self.settling.calls += live.take_waiting()
 
     def carry_out(self, live: LiveSubscription, plan: Plan) -> Durable:
         """Append what was planned, make it true, and wake whom it may bring something."""
@@ -145,8 +146,7 @@ class OpenSubscriptions:
         """Take back what is out for too long, and bury what was delivered too often."""
         with self.turn():
             for live in self.live.values():
-                if self.expire(live):
-                    self.settling.calls += live.take_waiting()
+                self.expire(live)
 
     def next_wait_ms(self) -> int | None:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""
