@@ -12,6 +12,7 @@ from mainstem.broker.share_groups import ShareTurn
 from mainstem.broker.share_starts import back_ms
 from mainstem.broker.subscription import Order, Outcome, Run, Settlement, SubscriptionSettings
 from mainstem.core.errors import (
+    DamagedLog,
     GroupFull,
     GroupIsLive,
     InvalidSetting,
@@ -22,6 +23,7 @@ from mainstem.core.errors import (
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
 from mainstem.log.memory import MemoryLog
+from mainstem.log.port import PartitionId, Slice
 
 HOUR_MS = 3_600_000
 
@@ -399,6 +401,39 @@ def test_an_event_that_waited_for_its_key_is_lent_once_after_a_restart() -> None
 
     assert lent(broker) == [Run(1, 1, 1)]
     assert broker.subscriptions.show("orders", "emails").owners == {"ann": 1}
+
+
+def test_what_was_taken_in_when_the_disk_could_not_be_read_is_not_taken_in_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = MemoryLog()
+    broker = new_broker(log)
+    broker.create_topic("orders", TopicSettings(partitions=1))
+    broker.subscriptions.create("orders", "emails", SubscriptionSettings(order=Order.KEY))
+    broker.publish("orders", [Event(b"1", b"k")])
+    broker.subscriptions.acquire("orders", "emails", "bob")
+    broker.publish("orders", [Event(b"2", b"k")])
+    broker.publish("orders", [Event(b"3", b"k")])
+    read = log.read
+
+    def read_some(at: PartitionId, offset: int, max_bytes: int) -> Slice:
+        if offset == 2:
+            raise DamagedLog("a segment cannot be read")
+        return read(at, offset, 1)
+
+    monkeypatch.setattr(log, "read", read_some)
+    with pytest.raises(DamagedLog):
+        lent(broker)
+    monkeypatch.undo()
+
+    got = []
+    broker.subscriptions.settle("orders", "emails", "bob", [Settlement(0, 0)])
+    while found := broker.subscriptions.acquire("orders", "emails", "bob", max_events=5):
+        got += [each.event.value for each in found]
+        done = [Settlement(0, each.event.offset) for each in found]
+        broker.subscriptions.settle("orders", "emails", "bob", done)
+    assert got == [b"2", b"3"]
+    assert broker.subscriptions.show("orders", "emails").windows[0].start == 3
 
 
 def test_all_or_nothing_is_settled_in_a_partition() -> None:

@@ -154,26 +154,25 @@ class LiveSubscription:
         load = Load(max_events, max_bytes, least=least)
         if not self._may_have_more(number):
             return load
-        self._lend_again(number, load)
-        while not load.is_full:
-            try:
-                fresh = self._fresh_batches(number, load.room)
-            except MainstemError:
-                # What was taken in has to be given; the next call meets the error again.
-                if not load.offsets:
-                    raise
-                break
-            if fresh is None:
-                break
-            for batch in fresh:
-                header = read_header(batch)
-                if load.is_full or not load.fits(header.base_offset, batch):
-                    break
-                limit = header.count if whole else max_events - len(load.offsets)
-                if chosen := self._take_in(number, batch, header, limit):
-                    load.add(header.base_offset, batch, chosen)
-        # Whoever takes events one by one goes on from here.
-        self.begin(number)
+        try:
+            self._lend_again(number, load)
+            while (
+                not load.is_full and (fresh := self._fresh_batches(number, load.room)) is not None
+            ):
+                for batch in fresh:
+                    header = read_header(batch)
+                    if load.is_full or not load.fits(header.base_offset, batch):
+                        break
+                    limit = header.count if whole else max_events - len(load.offsets)
+                    if chosen := self._take_in(number, batch, header, limit):
+                        load.add(header.base_offset, batch, chosen)
+        except MainstemError:
+            # What was taken in has to be given; the next call meets the error again.
+            if not load.offsets:
+                raise
+        finally:
+            # Whoever takes events one by one goes on from here.
+            self.begin(number)
         return load
 
     def peek(self, limit: int, after: Position | None = None) -> list[Unsettled]:
@@ -329,9 +328,7 @@ class LiveSubscription:
                     batch = backlog.stored_at(offset)
                 except MainstemError:
                     window.put_back(offset)
-                    if not load.offsets:
-                        raise
-                    break
+                    raise
                 held = () if batch is None else offsets_of(batch)
                 base = offset if batch is None else read_header(batch).base_offset
                 last = offset if batch is None else read_header(batch).last_offset

@@ -227,6 +227,7 @@ class Window:
         self.max_deliveries = max_deliveries
         self.keyed, self.lines = keyed, None if self.entries or not keyed else {}
         self.spent.clear()
+        self._ready.clear()
         for offset, entry in self.entries.items():
             if entry.owner is None:
                 self._wait(offset, entry)
