@@ -299,13 +299,15 @@ class ClassicGroups:
         with self._turn():
             self._check_known(name)
             self._state.groups.check_not_live(name, "deleted")
+            durables: list[Durable] = []
             if self._state.cursors.of(name):
                 partitions = list(self._state.cursors.of(name))
-                self._state.change_cursors(self._state.cursors.remove(name), self._now_ms())
+                changes = self._state.cursors.remove(name)
+                durables.append(self._state.change_cursors(changes, self._now_ms()))
                 self._rebalances.roster.calls += self._state.make_room(partitions)
             self._rebalances.roster.deadlines.clear((name, "forget", ""))
-            self._write(self.generations.forget(name))
-            return self._consumers.forget(name)
+            durables += (self._write(self.generations.forget(name)), self._consumers.forget(name))
+            return next((each for each in reversed(durables) if each is not AT_ONCE), AT_ONCE)
 
     # Groups that change their kind; used under the lock
 

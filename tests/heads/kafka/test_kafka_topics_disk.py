@@ -27,6 +27,7 @@ from mainstem.heads.kafka.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterResource,
 )
+from mainstem.heads.kafka.messages.groups import DELETE_GROUPS, DeleteGroupsRequest
 from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataTopicName
 from mainstem.heads.kafka.messages.topics import (
     CREATE_PARTITIONS,
@@ -115,6 +116,29 @@ async def codes(api: Api, version: int, answer: Answer | Later) -> list[Code]:
         if parts := getattr(body, name, None):
             return [Code(each.error_code) for each in parts]
     raise AssertionError(body)
+
+
+@pytest.mark.parametrize("kind", ["cursors", "queue", "both"])
+def test_the_deletion_of_a_group_is_answered_when_it_is_durable(kind: str) -> None:
+    delete = (DELETE_GROUPS, 2, DeleteGroupsRequest(("g",)))
+
+    async def test(place: Place) -> None:
+        if kind != "queue":
+            place.broker.commit("g", {("old", 0): 0})
+        if kind != "cursors":
+            place.broker.subscriptions.create("old", "g")
+        place.log.committer.commit()
+
+        answer = place.ask(*delete)
+        assert isinstance(answer, Later)
+        assert answer.answer is None
+        place.log.committer.commit()
+
+        assert await codes(*delete[:2], answer) == [Code.NONE]
+        again = place.ask(*delete)
+        assert await codes(*delete[:2], again) == [Code.GROUP_ID_NOT_FOUND]
+
+    in_place(test)
 
 
 def in_place(test: Callable[[Place], Awaitable[None]]) -> None:

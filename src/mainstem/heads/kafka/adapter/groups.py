@@ -1,12 +1,14 @@
 """DescribeGroups, ListGroups, DeleteGroups."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from mainstem.broker.classic_group import Phase
 from mainstem.core.errors import MainstemError, UnknownGroup
 from mainstem.heads.kafka.adapter import share_groups
 from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.codec import decode_blob
 from mainstem.heads.kafka.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -23,6 +25,7 @@ from mainstem.heads.kafka.messages.groups import (
     ListGroupsResponse,
 )
 from mainstem.heads.shape import ProtocolError
+from mainstem.log.port import Durable
 
 _CONSUMERS = "consumer"
 """The protocol of groups whose members tell in a known form what they own."""
@@ -103,22 +106,27 @@ def _listed(service: Service) -> Iterator[ListedGroup]:
 
 
 def delete(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:
-    """Forget groups that have no members."""
-    results = [_deleted(asked, name) for name in request.groups_names]
-    reply(DeleteGroupsResponse(results=results))
+    """Forget groups that have no members; answered when that is durable, or is not."""
+    parts = Parts[DeletedGroup](asked.service)
+    for name in request.groups_names:
+        delete_it = partial(_delete, asked.service, name)
+        parts.attempt(delete_it, DeletedGroup(name), partial(_not_deleted, asked, name))
+    parts.then(lambda results: reply(DeleteGroupsResponse(results=results)))
 
 
-def _deleted(asked: Asked, name: str) -> DeletedGroup:
-    broker = asked.service.broker
-    unknown: list[UnknownGroup] = []
-    # A queue and a group may have one name: for an administrator that is one thing to delete.
-    for delete in (broker.classic.delete, broker.share.delete):
-        try:
-            delete(name)
-        except UnknownGroup as error:
-            unknown.append(error)
-        except MainstemError as error:
-            return DeletedGroup(name, code_in(asked.header, error))
-    if len(unknown) > 1:
-        return DeletedGroup(name, code_in(asked.header, unknown[0]))
-    return DeletedGroup(name)
+def _not_deleted(asked: Asked, name: str, error: MainstemError) -> DeletedGroup:
+    return DeletedGroup(name, code_in(asked.header, error))
+
+
+def _delete(service: Service, name: str) -> Durable:
+    """Forget a group and a queue of one name: for an administrator that is one thing."""
+    broker = service.broker
+    try:
+        durable = broker.classic.delete(name)
+    except UnknownGroup:
+        return broker.share.delete(name)
+    try:
+        # One commit is for all, and this is the later one.
+        return broker.share.delete(name)
+    except UnknownGroup:
+        return durable
