@@ -367,6 +367,13 @@ def test_who_takes_from_no_topic_is_told_the_time_of_its_group(ann: Sharer, peer
     assert ann.fetch().acquisition_lock_timeout_ms == 20_000
 
 
+def test_a_session_of_a_group_or_member_that_cannot_be_is_refused(address: str, topic: str) -> None:
+    for group, member in ((topic, ""), (topic, "m" * 37), ("g" * 256, "ann")):
+        sharer = Sharer(address, group, member)
+        assert code(sharer.fetch(partitions=[])) is Code.INVALID_REQUEST
+        sharer.close()
+
+
 def test_a_new_session_has_nothing_to_acknowledge(ann: Sharer) -> None:
     assert code(ann.fetch(acks=[(0, 0, [ACCEPT])])) is Code.INVALID_REQUEST
 

@@ -6,9 +6,11 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from mainstem.core.errors import MainstemError
+from mainstem.core.names import MAX_GROUP_LENGTH
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.adapter.share_acks import Acked, Refusal, acknowledge
+from mainstem.heads.kafka.adapter.share_groups import MAX_ID_LENGTH
 from mainstem.heads.kafka.adapter.share_sessions import BEGIN, END, Place, ShareSession
 from mainstem.heads.kafka.adapter.topic_ids import name_of
 from mainstem.heads.kafka.messages.share_fetch import (
@@ -120,14 +122,15 @@ def _results(acked: Acked, error: MainstemError | None) -> dict[bytes, dict[int,
 
 def _session_to_fetch(asked: Asked, request: ShareFetchRequest) -> ShareSession | Refusal:
     sessions = asked.service.share_sessions
-    group, member, epoch = request.group_id, request.member_id, request.share_session_epoch
+    group, member = request.group_id or "", request.member_id or ""
+    epoch = request.share_session_epoch
     places = [
         (topic.topic_id, each.partition_index)
         for topic in request.topics
         for each in topic.partitions
     ]
     most = asked.service.settings.max_fetch_partitions
-    if not group or not member or len(places) > most:
+    if not _is_named(group, member) or len(places) > most:
         return Refusal(Code.INVALID_REQUEST, "name a group, a member, and not too many partitions")
     if request.share_acquire_mode not in (_WHOLE_BATCHES, _STRICTLY):
         return Refusal(Code.INVALID_REQUEST, f"no acquire mode {request.share_acquire_mode}")
@@ -144,6 +147,11 @@ def _session_to_fetch(asked: Asked, request: ShareFetchRequest) -> ShareSession 
         ]
         found = sessions.resume(group, member, epoch, asked.waiting, places, forgotten)
     return Refusal(found) if isinstance(found, Code) else found
+
+
+def _is_named(group: str, member: str) -> bool:
+    """Tell whether there can be such a group and member: sessions keep what they are called."""
+    return 0 < len(group) <= MAX_GROUP_LENGTH and 0 < len(member) <= MAX_ID_LENGTH
 
 
 def _lock_ms(asked: Asked, session: ShareSession) -> int:

@@ -29,7 +29,7 @@ DESCRIBE_FIRST, DESCRIBE_LAST = 1, 1
 KIND = "share"
 """What these groups are called in lists of groups."""
 _LEAVE = -1
-_MAX_ID_LENGTH = 36
+MAX_ID_LENGTH = 36
 """What Kafka allows: the length of a UUID."""
 
 
@@ -83,8 +83,8 @@ def _wrong(request: ShareGroupHeartbeatRequest) -> str | None:
     """Return what is wrong with a heartbeat, whatever the group."""
     if not request.group_id.strip() or not request.member_id.strip():
         return "a heartbeat names its group and its member"
-    if len(request.member_id) > _MAX_ID_LENGTH:
-        return f"the id of a member has at most {_MAX_ID_LENGTH} characters"
+    if len(request.member_id) > MAX_ID_LENGTH:
+        return f"the id of a member has at most {MAX_ID_LENGTH} characters"
     if request.rack_id == "":
         return "a rack is empty"
     if request.member_epoch < _LEAVE:
