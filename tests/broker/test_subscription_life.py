@@ -189,6 +189,22 @@ def test_what_compaction_took_away_is_settled() -> None:
     assert desk.subscriptions.show("table", "s").windows[0].missed == 0
 
 
+def test_peeking_goes_on_behind_what_compaction_took_away() -> None:
+    desk = Desk()
+    desk.broker.create_topic("table", TopicSettings(compact=True, segment_bytes=1024))
+    desk.subscriptions.create("table", "s")
+    for value in (b"old", b"older", b"kept"):
+        desk.broker.publish("table", [Event(value, b"other" if value == b"kept" else b"k")])
+    assert len(desk.subscriptions.acquire("table", "s", "ann", max_events=3)) == 3
+    for number in range(100):
+        desk.broker.publish("table", [Event(b"%d" % number * 30, b"k")])
+    desk.log.upkeep()  # type: ignore[attr-defined]
+
+    (first,) = desk.subscriptions.peek("table", "s", 1)
+
+    assert first.event.value == b"kept"
+
+
 def test_events_that_were_taken_back_are_not_taken_for_settled() -> None:
     desk = Desk()
     desk.publish(b"1", b"2", b"3")

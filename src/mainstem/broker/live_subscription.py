@@ -185,10 +185,12 @@ class LiveSubscription:
                     continue
                 first = after.offset + 1
             tail = self.keep_within(number).tail
-            chosen = islice((at for at in window.entries if at >= first), limit - len(found))
-            for offset, event in self.again(number, chosen).items():
-                entry = window.entries[offset]
-                found.append(Unsettled(event, entry.deliveries, entry.owner))
+            entries = (at for at in window.entries if at >= first)
+            # Of some that are chosen the event may be gone: then there are others after them.
+            while chosen := list(islice(entries, limit - len(found))):
+                for offset, event in self.again(number, chosen).items():
+                    entry = window.entries[offset]
+                    found.append(Unsettled(event, entry.deliveries, entry.owner))
             ahead = self._backlog(number, min(tail, max(window.next, first)))
             while len(found) < limit and (fresh := ahead.take()) is not None:
                 found.append(Unsettled(fresh))
