@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from unittest.mock import patch
 
 from tests.simulation.share_book import GROUP, SETTINGS, ShareBook
 from tests.simulation.world import Reply, World
 
 from mainstem.broker.broker import Broker
+from mainstem.core.errors import StorageFull
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.kafka.adapter import share_fetch, share_groups
 from mainstem.heads.kafka.adapter.service import Asked, Service
@@ -18,6 +20,7 @@ from mainstem.heads.kafka.messages.share_groups import ShareGroupHeartbeatReques
 from mainstem.heads.kafka.settings import KafkaSettings
 
 Call = Callable[[], None]
+_LOCKS = "share.partition.max.record.locks"
 Request = ShareGroupHeartbeatRequest | ShareFetchRequest | ShareAcknowledgeRequest
 
 
@@ -109,6 +112,7 @@ class ShareHead:
         self.book = ShareBook(world)
         world.broker.group_configs.alter(GROUP, SETTINGS)
         world.after_crash.append(self._serve)
+        world.every(700, self._alter)
         self._serve(world.broker)
 
     def _serve(self, broker: Broker) -> None:
@@ -119,6 +123,14 @@ class ShareHead:
             settings = KafkaSettings()
             self.service = Service(broker, now_ms, settings, TopicSettings(), "simulated")
         self.book.watch(broker)
+
+    def _alter(self) -> None:
+        """Give the group other settings while it goes on."""
+        configs = self._world.broker.group_configs
+        most = {"1000": "2000"}.get(configs.text(GROUP, _LOCKS), "1000")
+        with suppress(StorageFull):
+            configs.alter(GROUP, {_LOCKS: most})
+            self._world.deeds["share: settings altered"] += 1
 
     def connect(self) -> Connection:
         """Open a connection to the server that is there."""
