@@ -67,7 +67,7 @@ class Seat:
         """Settle deliveries, in one write; those that are not out here any more are refused."""
         self.check_open()
         settled = self._subscriptions.settle(*self._place, self.consumer, settlements)
-        self._last = settled.durable
+        self._wait_for(settled.durable)
         return settled
 
     def ack_many(self, held: Sequence["Held"]) -> Settled:
@@ -119,8 +119,12 @@ class Seat:
             # If it was deleted meanwhile, nothing is left to give back.
             with suppress(UnknownTopic, UnknownSubscription):
                 durable = self._subscriptions.leave(*self._place, self.consumer)
-                self._last = self._last if durable is AT_ONCE else durable
+                self._wait_for(durable)
         return self._last
+
+    def _wait_for(self, durable: Durable) -> None:
+        """Have whoever closes wait for it; what changed nothing says nothing of what was before."""
+        self._last = self._last if durable is AT_ONCE else durable
 
     def forget(self, reason: str) -> None:
         """Be closed without giving anything back."""
