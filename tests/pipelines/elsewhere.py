@@ -128,7 +128,7 @@ def tables(directory: Path, address: str) -> Tables:
 
 def run_elsewhere(directory: Path, address: str, *where: str, **environment: str) -> list[object]:
     """Run the pipeline by the command up to where the topic ends; return what it told."""
-    command = [sys.executable, "-m", "mainstem.cli", "--at", address, "pipeline", "run", "shop.py"]
+    command = [sys.executable, "-m", "mainstem", "--at", address, "pipeline", "run", "shop.py"]
     ran = subprocess.run(
         [*command, "--batch", *where],
         cwd=directory,

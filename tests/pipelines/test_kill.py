@@ -42,7 +42,7 @@ def publish(address: str, numbers: range) -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    program = [sys.executable, "-m", "mainstem.cli", "pipeline", "run", str(DYING)]
+    program = [sys.executable, "-m", "mainstem", "pipeline", "run", str(DYING)]
     return [*program, "--master", "local[2]", *arguments]
 
 
@@ -158,7 +158,7 @@ def read_up_to(lines: Iterator[str], events: int) -> None:
 
 @contextmanager
 def server(directory: Path, port: int) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    serve = [sys.executable, "-m", "mainstem.cli", "serve", str(directory)]
+    serve = [sys.executable, "-m", "mainstem", "serve", str(directory)]
     with subprocess.Popen(
         [*serve, "--kafka", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"],
         stderr=subprocess.PIPE,

@@ -45,7 +45,7 @@ _CLEAR = "\x1b[2J\x1b[H"
 @click.option("--kafka", default="127.0.0.1:9092", help="Where Kafka clients connect.")
 def main(directory: str, seconds: float | None, kafka: str) -> None:
     """Serve a log, publish sample events, run the sample pipeline and show its tables."""
-    serve = [sys.executable, "-m", "mainstem.cli", "serve", directory, "--kafka", kafka]
+    serve = [sys.executable, "-m", "mainstem", "serve", directory, "--kafka", kafka]
     try:
         find_spark()
         find_java()
@@ -136,7 +136,7 @@ class Generator:
 
 @contextmanager
 def _pipeline(address: str, work: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    command = [sys.executable, "-m", "mainstem.cli", "--at", address, "pipeline", "run"]
+    command = [sys.executable, "-m", "mainstem", "--at", address, "pipeline", "run"]
     command += [str(_TABLES), "--name", "sample", "--stream", "--every", "1s"]
     with (work / "pipeline.log").open("w") as said:
         runs = subprocess.Popen(command, cwd=work, stdout=said, stderr=said, start_new_session=True)

@@ -1,5 +1,0 @@
-"""``python -m mainstem.cli`` is the command ``mainstem``."""
-
-from mainstem.cli import main
-
-main()
