@@ -65,6 +65,11 @@ def one_of(*words: str) -> Read:
     return read
 
 
+def or_never(read: Read) -> Read:
+    """Return what also reads 0, where that means that there is no limit."""
+    return lambda text: "0" if text.strip() == "0" else read(text)
+
+
 def switch(text: str) -> str:
     """Read whether something is so."""
     return one_of("true", "false")(text.strip().lower())
@@ -85,7 +90,14 @@ def _numbers() -> dict[str, GroupSetting]:
     return found
 
 
-KNOWN: dict[str, GroupSetting] = _numbers() | {
+_NUMBERS = _numbers()
+KNOWN: dict[str, GroupSetting] = _NUMBERS | {
+    # Unlike Kafka: a queue that was made in Python can try for ever, and so it can be set to.
+    "share.delivery.count.limit": msgspec.structs.replace(
+        _NUMBERS["share.delivery.count.limit"],
+        about="After how many deliveries an event becomes a dead letter; 0 tries for ever.",
+        read=or_never(_NUMBERS["share.delivery.count.limit"].read),
+    ),
     "share.auto.offset.reset": GroupSetting(
         "Where a share group begins in a topic that is new to it.",
         "latest",
@@ -96,6 +108,13 @@ KNOWN: dict[str, GroupSetting] = _numbers() | {
         "Whether a share group waits for transactions to commit.",
         "read_uncommitted",
         one_of("read_uncommitted", "read_committed"),
+        str,
+    ),
+    "mainstem.share.acquire.mode": GroupSetting(
+        "Whether the number of events that members ask for is a strict limit, also where they do "
+        "not say so.",
+        "batch_optimized",
+        one_of("batch_optimized", "record_limit"),
         str,
     ),
     "share.renew.acknowledge.enable": GroupSetting(

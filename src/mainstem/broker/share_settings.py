@@ -14,6 +14,8 @@ DELIVERIES = "share.delivery.count.limit"
 LOCKS = "share.partition.max.record.locks"
 ISOLATION = "share.isolation.level"
 RENEW = "share.renew.acknowledge.enable"
+ACQUIRE = "mainstem.share.acquire.mode"
+STRICTLY = "record_limit"
 
 
 class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ def fresh_subscription(settings: Mapping[str, str]) -> SubscriptionSettings:
 def altered_subscription(was: SubscriptionSettings, own: Mapping[str, str]) -> SubscriptionSettings:
     """Return what was set for the group, and else what the subscription has."""
     changes: dict[str, object] = {
-        _OURS[name]: text == "read_uncommitted" if name == ISOLATION else int(text)
+        _OURS[name]: text == "read_uncommitted" if name == ISOLATION else int(text) or None
         for name, text in own.items()
         if name in _OURS
     }

@@ -3,29 +3,25 @@
 import atexit
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Literal, NoReturn, Self
+from typing import Literal, Self
 from weakref import WeakSet
 
 from mainstem.client.abandoned import Abandoned
 from mainstem.client.connected_groups import ConnectedGroups
+from mainstem.client.connected_queue import ConnectedQueue
+from mainstem.client.connected_queues import ConnectedQueues
 from mainstem.client.connected_subscription import ConnectedSubscription
 from mainstem.client.connected_topics import ConnectedTopics
 from mainstem.client.queues import Order
 from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.values import make_event, value_bytes
 from mainstem.client.wish import Wish
-from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic, Unsupported
+from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic
 from mainstem.core.event import Event, Position
 from mainstem.remote.administering import Administration
 from mainstem.remote.link import Link, Setting
 from mainstem.remote.producers import Producers
 from mainstem.remote.producing import Deliveries, Delivery
-
-_NO_QUEUES = (
-    "queues over the network are share groups of Kafka clients (docs/guides/queues.md): use one of "
-    "those here, open the data directory itself (mainstem.open) where no server runs on it, or "
-    "share partitions in a group (subscribe); mainstem queue ls --at DIRECTORY looks at them"
-)
 
 
 def connect(address: str, *, timeout_s: float = 5.0, **settings: Setting) -> "ConnectedStem":
@@ -51,7 +47,9 @@ class ConnectedStem:
         self._abandoned = Abandoned()
         self._topics = ConnectedTopics(administration, self._check_open, self._producers.forget)
         self._groups = ConnectedGroups(administration, self._settle_groups)
+        self._queues = ConnectedQueues(administration, self._abandoned, self._check_open)
         self._subscriptions: WeakSet[ConnectedSubscription] = WeakSet()
+        self._open_queues: WeakSet[ConnectedQueue] = WeakSet()
         # A program that forgets to close still commits what its consumers finished.
         atexit.register(self._close, failed=True)
 
@@ -71,9 +69,9 @@ class ConnectedStem:
         return self._groups
 
     @property
-    def queues(self) -> NoReturn:
-        """Refuse: queues over the network are share groups of Kafka clients."""
-        raise Unsupported(_NO_QUEUES)
+    def queues(self) -> ConnectedQueues:
+        """List, show, peek, delete."""
+        return self._queues
 
     def publish(
         self,
@@ -165,9 +163,25 @@ class ConnectedStem:
         lock_s: float | None = None,
         order: Order | None = None,
         follow: bool = True,
-    ) -> NoReturn:
-        """Refuse: queues over the network are share groups of Kafka clients."""
-        raise Unsupported(_NO_QUEUES)
+    ) -> ConnectedQueue:
+        """Share the events of a topic one by one with the other consumers of a queue.
+
+        It is a share group of that name; what is given is set for the group. Over the network every
+        delivery counts, also one that is given back.
+        """
+        self._settle_groups()
+        made = self._queues.open(
+            topic,
+            name,
+            start=start,
+            max_deliveries=max_deliveries,
+            lock_s=lock_s,
+            order=order,
+            follow=follow,
+        )
+        self._abandoned.start()
+        self._open_queues.add(made)
+        return made
 
     def close(self) -> None:
         """Finish what is under way and let go of the connection."""
@@ -207,6 +221,12 @@ class ConnectedStem:
                 each.stem_closes(failed=failed)
             except MainstemError as error:
                 refused = error
+        for queue in list(self._open_queues):
+            try:
+                queue.close_for("the stem has been closed; connect again")
+            except MainstemError as error:
+                refused = error
+        self._queues.close()
         self._producers.close()
         if refused is not None and not failed:
             raise refused

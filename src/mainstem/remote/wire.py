@@ -1,7 +1,7 @@
 """One connection to a broker, for the few requests where librdkafka is not quick enough.
 
 Bytes only: requests and answers in the versions of the protocol that need no tagged fields, which
-every broker since Kafka 2.1 knows.
+every broker since Kafka 2.1 knows; and for what came later, in the flexible ones [KIP-482].
 """
 
 import socket
@@ -15,10 +15,13 @@ from mainstem.core.errors import Unreachable
 T = TypeVar("T")
 
 INT8, INT16, INT32, INT64 = Struct(">b"), Struct(">h"), Struct(">i"), Struct(">q")
+_BYTE = Struct(">B")
 _HEAD = Struct(">hhi")
 _LARGEST = 512 << 20
 """More than this is not an answer, but something else that listens there."""
 _CLIENT = "mainstem"
+NO_TAGS = b"\0"
+"""The end of every structure in a flexible version that has nothing more to say."""
 
 
 class Wire:
@@ -34,9 +37,9 @@ class Wire:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(timeout_s)
 
-    def send(self, api: int, version: int, body: bytes) -> None:
+    def send(self, api: int, version: int, body: bytes, *, flexible: bool = False) -> None:
         """Put a request on its way."""
-        head = _HEAD.pack(api, version, self._asked) + string(_CLIENT)
+        head = _HEAD.pack(api, version, self._asked) + string(_CLIENT) + NO_TAGS * flexible
         self._asked += 1
         try:
             self._socket.sendall(INT32.pack(len(head) + len(body)) + head + body)
@@ -55,10 +58,13 @@ class Wire:
         self._answered += 1
         return answer
 
-    def ask(self, api: int, version: int, body: bytes) -> "Answer":
+    def ask(self, api: int, version: int, body: bytes, *, flexible: bool = False) -> "Answer":
         """Send a request and wait for its answer; nothing else may be on its way."""
-        self.send(api, version, body)
-        return self.receive()
+        self.send(api, version, body, flexible=flexible)
+        answer = self.receive()
+        if flexible:
+            answer.tags()
+        return answer
 
     def close(self) -> None:
         """Let go."""
@@ -117,6 +123,37 @@ class Answer:
         """Read an array of whatever is read; an absent one is empty."""
         return [read() for _ in range(self.int32())]
 
+    # Of flexible versions
+
+    def compact_string(self) -> str:
+        """Read a text; an absent one is empty."""
+        return str(self._bytes(self._varint() - 1), "utf-8", "replace")
+
+    def compact_array(self, read: Callable[[], T]) -> list[T]:
+        """Read an array of whatever is read; an absent one is empty."""
+        return [read() for _ in range(self._varint() - 1)]
+
+    def tags(self) -> None:
+        """Pass over whatever a structure says beyond what is known of it."""
+        for _ in range(self._varint()):
+            self._varint()
+            self._bytes(self._varint())
+
+    def uuid(self) -> None:
+        """Pass over an id."""
+        self._bytes(16)
+
+    def _varint(self) -> int:
+        found = shift = 0
+        while True:
+            byte = self._number(_BYTE)
+            found |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return found
+            if shift > 28:
+                raise Unreachable(self._address, "its answer is none of a Kafka broker")
+
     def _number(self, form: Struct) -> int:
         try:
             (found,) = form.unpack_from(self._view, self._at)
@@ -141,3 +178,24 @@ def array(items: Iterable[bytes]) -> bytes:
     """Write an array of what is written already."""
     parts = list(items)
     return INT32.pack(len(parts)) + b"".join(parts)
+
+
+def compact_string(text: str) -> bytes:
+    """Write a text in a flexible version."""
+    data = text.encode()
+    return _varint(len(data) + 1) + data
+
+
+def compact_array(items: Iterable[bytes]) -> bytes:
+    """Write an array of what is written already in a flexible version."""
+    parts = list(items)
+    return _varint(len(parts) + 1) + b"".join(parts)
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from mainstem.broker.share_settings import ACQUIRE, STRICTLY
 from mainstem.core.errors import MainstemError
 from mainstem.core.names import MAX_GROUP_LENGTH
 from mainstem.heads.kafka.adapter.errors import Code, code_of
@@ -241,6 +242,10 @@ class _ShareFetch:
         # Members that come together share what is there: the first does not take it all.
         is_first = self._request.share_session_epoch == BEGIN
         subscriptions, session = self._service.broker.subscriptions, self._session
+        is_strict = (
+            self._request.share_acquire_mode == _STRICTLY
+            or self._service.broker.group_configs.text(session.group, ACQUIRE) == STRICTLY
+        )
         for topic_id, numbers in session.by_topic().items():
             name = name_of(self._service, topic_id)
             if name is None:
@@ -257,7 +262,7 @@ class _ShareFetch:
                     numbers,
                     max_events=left,
                     max_bytes=room,
-                    whole=self._request.share_acquire_mode == _WHOLE_BATCHES,
+                    whole=not is_strict,
                     least=room == self._max_bytes,
                     single=is_first,
                 )

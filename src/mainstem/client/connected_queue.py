@@ -1,0 +1,404 @@
+"""A queue of a server: deliveries that wait in the thread of their consumer.
+
+How this works: a queue over the network is a share group [KIP-932]. A member of one may ask for
+more only when all that it was given is settled. So a queue object is as many members as are needed:
+who asks while everything of the members there are is out, asks as another one. A member asks for
+one event, so that none waits here while its lock runs; only for those who settle quickly, or who
+hold many at a time, it asks for more. What was given and not handed out before half of its lock is
+over goes back.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import NoReturn, Self
+
+from mainstem.client.abandoned import Abandoned
+from mainstem.client.queues import Delivery
+from mainstem.client.seat import check_limit
+from mainstem.client.share_member import Given, Leaving, ShareMember
+from mainstem.core.errors import (
+    Closed,
+    InvalidSetting,
+    MainstemError,
+    StaleDelivery,
+    Unsupported,
+)
+from mainstem.core.event import Event, Position
+from mainstem.remote.link import Link
+from mainstem.remote.sharing import NotOut, Sharing, Verdict
+
+MANY = 100
+"""How many events are asked for at a time where that is safe."""
+_SINGLES, _MOST_MEMBERS = 8, 16
+"""So many members ask for single events, and so many there are at most."""
+_QUICK = 20
+"""After so many deliveries that were settled quickly, more are asked for at a time."""
+_QUICK_SHARE = 0.001
+"""Quickly: within this share of the lock."""
+_SLICE_S = 0.1
+"""How long one wait in librdkafka is at most: who closes waits for its end."""
+_QUIET_S = 5.0
+"""If nothing came for so long, whatever is not settled is out with others."""
+
+
+class ConnectedDelivery:
+    """Implements ``Delivery`` through the Kafka protocol."""
+
+    __slots__ = ("_given", "_queue")
+
+    def __init__(self, queue: "ConnectedQueue", given: Given) -> None:
+        self._queue = queue
+        self._given = given
+
+    @property
+    def event(self) -> Event:
+        """What was published."""
+        return self._given.shared.event
+
+    @property
+    def count(self) -> int:
+        """How often the event has been delivered, this time included."""
+        return self._given.shared.count
+
+    def ack(self) -> None:
+        """Say that it is done: it never comes again; durable on return."""
+        self._queue.settle(self._given, Verdict.ACCEPT)
+
+    def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+        """Say that it failed: it comes again, or becomes a dead letter; the reason is not kept."""
+        if delay_s:
+            raise Unsupported(
+                "over the network an event that failed comes again at once: nack() without "
+                "delay_s, or wait before; only mainstem.open can delay it"
+            )
+        self._queue.settle(self._given, Verdict.RELEASE)
+
+    def release(self) -> None:
+        """Give it back untried; over the network this delivery counts."""
+        self._queue.settle(self._given, Verdict.RELEASE)
+
+    def reject(self, reason: str = "") -> None:
+        """Say that it will never work: a dead letter at once; the reason is not kept."""
+        self._queue.settle(self._given, Verdict.REJECT)
+
+    def renew(self) -> NoReturn:
+        """Refuse: locks cannot be renewed over the network."""
+        raise Unsupported(
+            "over the network the lock of a delivery cannot be renewed: open the queue with a "
+            "lock_s that is long enough"
+        )
+
+    def __enter__(self) -> Event:
+        """Return the event."""
+        return self._given.shared.event
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ack, or give back if there was an error, unless it was settled inside.
+
+        This does not wait for the server: what it refuses is raised by whoever asks next.
+        """
+        if self._given.is_settled:
+            return
+        if error is None:
+            self._queue.settle(self._given, Verdict.ACCEPT, wait=False)
+            return
+        # The error says more than that the delivery had gone to another meanwhile.
+        with suppress(StaleDelivery, Closed):
+            self._queue.settle(self._given, Verdict.RELEASE, wait=False)
+
+
+class ConnectedQueue:
+    """Implements ``Queue`` through the Kafka protocol; one consumer, in one thread or several."""
+
+    def __init__(
+        self,
+        link: Link,
+        topic: str,
+        name: str,
+        *,
+        lock_s: float,
+        follow: bool,
+        unsettled: Callable[[], int | None],
+        abandoned: Abandoned,
+    ) -> None:
+        self._link = link
+        self._abandoned = abandoned
+        self._topic, self._name = topic, name
+        self._lock_s = lock_s
+        self._follow = follow
+        self._unsettled = unsettled
+        """How many events of the queue are not settled, by the server; None if it cannot tell."""
+        self._turn = threading.Condition()
+        """Guards what follows; never held while the server is waited for."""
+        self._members: list[ShareMember] = []
+        self._polling = False
+        self._closed: str | None = None
+        self._quick = 0
+        self._gone_since: float | None = None
+
+    def __iter__(self) -> Iterator[ConnectedDelivery]:
+        """Iterate."""
+        return self
+
+    def __next__(self) -> ConnectedDelivery:
+        """Return the next delivery; StopIteration once closed, or if it does not follow."""
+        found = self._take(1, None, ends=not self._follow)
+        if not found:
+            raise StopIteration
+        return found[0]
+
+    def poll(self, timeout: float | None = None) -> ConnectedDelivery | None:
+        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+        self._check_open()
+        return next(iter(self._take(1, timeout)), None)
+
+    def poll_many(self, limit: int = 100, timeout: float | None = None) -> list[ConnectedDelivery]:
+        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+        self._check_open()
+        check_limit(limit)
+        return self._take(limit, timeout)
+
+    def ack_many(self, deliveries: Iterable[Delivery]) -> None:
+        """Ack deliveries of this queue object together; durable on return.
+
+        Raises StaleDelivery if one of them is not out any more; the others are acked all the same,
+        except those that were given out with it of the same partition. Raises InvalidSetting if
+        one was delivered to another consumer; none is acked then.
+        """
+        given = [self._own(each) for each in deliveries]
+        refused: list[MainstemError] = []
+        for member in {id(each.member): each.member for each in given}.values():
+            refused += self._settle(
+                member, [each for each in given if each.member is member], Verdict.ACCEPT, wait=True
+            )
+        for error in refused:
+            raise error
+
+    def settle(self, given: Given, verdict: Verdict, *, wait: bool = True) -> None:
+        """Say what becomes of one delivery; raises StaleDelivery."""
+        for error in self._settle(given.member, [given], verdict, wait=wait):
+            raise error
+
+    def close(self) -> None:
+        """Leave the queue: what was not settled comes again at once, and over the network counts."""
+        self.close_for("the queue has been closed; open it again")
+
+    def close_for(self, reason: str) -> None:
+        """Close, and say why to whoever uses it later."""
+        with self._turn:
+            already, self._closed = self._closed, self._closed or reason
+            members = list(self._members)
+            self._turn.notify_all()
+        if already is not None:
+            return
+        failed: MainstemError | None = None
+        for each in members:
+            try:
+                each.close()
+            except MainstemError as error:
+                failed = error
+            for position, why in each.take_late().items():
+                failed = self._stale(position, why)
+        if failed is not None:
+            raise failed
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        try:
+            self.close()
+        except MainstemError:
+            # The error inside says more.
+            if kind is None:
+                raise
+
+    def __del__(self) -> None:
+        # This may run at any point of any thread, so it only leaves a note, for the stem.
+        if self._closed is None and self._members:
+            self._abandoned.note(Leaving(self._members))
+
+    # Taking
+
+    def _take(
+        self, limit: int, timeout: float | None, *, ends: bool = False
+    ) -> list[ConnectedDelivery]:
+        until = None if timeout is None else time.monotonic() + timeout
+        quiet_since = time.monotonic()
+        is_last = False
+        while True:
+            with self._turn:
+                member, found = self._turn_to(limit, until, is_last=is_last)
+            if found or member is None:
+                return [ConnectedDelivery(self, each) for each in found]
+            try:
+                # Also for those who do not want to wait: the server has to be asked at least.
+                member.poll(_SLICE_S, self._lock_s)
+            finally:
+                with self._turn:
+                    self._polling = False
+                    self._turn.notify_all()
+            self._check_reachable(member)
+            if not member.waiting:
+                is_quiet = time.monotonic() - quiet_since >= _QUIET_S
+                is_last = (ends and self._is_over(is_quiet)) or (
+                    until is not None and time.monotonic() >= until
+                )
+
+    def _turn_to(
+        self, limit: int, until: float | None, *, is_last: bool
+    ) -> tuple[ShareMember | None, list[Given]]:
+        """Return events, or else who is to ask for them; neither if there is nothing to be had."""
+        while True:
+            if self._closed is not None:
+                return None, []
+            self._tell_late()
+            now = time.monotonic()
+            self._let_go(now)
+            found = self._hand_out(limit, now)
+            if found or is_last:
+                return None, found
+            if not self._polling:
+                member = self._free(limit)
+                if member is not None:
+                    self._polling = True
+                    return member, []
+            # Somebody settles, or another has asked, or the lock of what is out runs out.
+            soonest = min((each.until for each in self._members if each.out), default=None)
+            ends = [each - now for each in (soonest, until) if each is not None]
+            if until is not None and now >= until:
+                return None, []
+            self._turn.wait(max(0.0, min(ends)) if ends else None)
+
+    def _hand_out(self, limit: int, now: float) -> list[Given]:
+        found: list[Given] = []
+        for member in self._members:
+            while member.waiting and len(found) < limit:
+                given = Given(member, member.waiting.popleft(), now)
+                member.out[given.shared.event.position] = given
+                found.append(given)
+        return found
+
+    def _free(self, limit: int) -> ShareMember | None:
+        """Return a member that may ask for as many events as is safe; None if all are busy."""
+        busy = sum(not each.is_free for each in self._members)
+        is_many = limit > 1 or self._quick >= _QUICK or busy >= _SINGLES
+        most = min(limit, MANY) if limit > 1 else (MANY if is_many else 1)
+        free = [each for each in self._members if each.is_free]
+        for each in free:
+            if each.most == most:
+                return each
+        if len(self._members) >= _MOST_MEMBERS:
+            return max(free, key=lambda it: it.most <= most, default=None)
+        member = ShareMember(Sharing(self._link, self._name, self._topic, most))
+        self._members.append(member)
+        return member
+
+    def _let_go(self, now: float) -> None:
+        """Give back what waits here for too long, and forget what is out for too long."""
+        for member in self._members:
+            if member.waiting and now > member.until - self._lock_s / 2:
+                back = [each.event for each in member.waiting]
+                member.waiting.clear()
+                member.give_back(back)
+                self._quick = 0
+            if member.out and now >= member.until:
+                # They are out no more; librdkafka has to be told, or it would not ask again.
+                back = [each.shared.event for each in member.out.values()]
+                member.out.clear()
+                member.give_back(back)
+                self._quick = 0
+
+    def _is_over(self, is_quiet: bool) -> bool:
+        """Tell whether nothing is to be had: all is settled, or out with somebody."""
+        left = self._unsettled()
+        with self._turn:
+            held = sum(len(each.out) + len(each.waiting) for each in self._members)
+        return is_quiet or (left is not None and left <= held)
+
+    def _check_reachable(self, member: ShareMember) -> None:
+        if not member.gone:
+            self._gone_since = None
+            return
+        now = time.monotonic()
+        self._gone_since = self._gone_since or now
+        if now - self._gone_since >= self._link.timeout_s:
+            self._gone_since = None
+            self._link.knock()
+
+    def _tell_late(self) -> None:
+        for member in self._members:
+            for position, why in member.take_late().items():
+                raise self._stale(position, why)
+
+    # Settling
+
+    def _settle(
+        self, member: ShareMember, given: list[Given], verdict: Verdict, *, wait: bool
+    ) -> list[MainstemError]:
+        self._check_open()
+        now = time.monotonic()
+        refused: list[MainstemError] = []
+        said: list[Event] = []
+        with self._turn:
+            for each in given:
+                event = each.shared.event
+                if each.is_settled:
+                    refused.append(self._stale(event.position, "it was settled before"))
+                elif member.out.get(event.position) is not each or now >= each.until:
+                    refused.append(self._stale(event.position, "its lock has run out"))
+                else:
+                    said.append(event)
+                is_quick = now - each.at <= self._lock_s * _QUICK_SHARE
+                self._quick = self._quick + 1 if is_quick else 0
+                each.is_settled = True
+        if said:
+            try:
+                answers = member.settle(said, verdict, wait=wait)
+            finally:
+                with self._turn:
+                    for event in said:
+                        member.out.pop(event.position, None)
+                    self._turn.notify_all()
+            refused += [self._stale(position, why) for position, why in answers.items()]
+        return refused
+
+    def _stale(self, position: Position, why: MainstemError | str) -> MainstemError:
+        place = f"{self._topic}[{position.partition}]@{position.offset}"
+        if isinstance(why, str | NotOut):
+            return StaleDelivery(place, self._name, str(why))
+        return why
+
+    def _own(self, delivery: object) -> Given:
+        if not isinstance(delivery, ConnectedDelivery):
+            raise InvalidSetting(
+                f"only deliveries can be acked, not a {type(delivery).__name__}: give what poll, "
+                "poll_many or the loop gave; nothing was acked"
+            )
+        if delivery._queue is not self:
+            event = delivery.event
+            raise InvalidSetting(
+                f"{event.topic}[{event.partition}]@{event.offset} was delivered to another queue "
+                "object, and only the one that gave a delivery can ack it; none of these "
+                "deliveries was acked"
+            )
+        return delivery._given
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise Closed(self._closed)

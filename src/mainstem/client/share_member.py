@@ -1,0 +1,108 @@
+"""One member of a queue over the network: what it was given, and for how long it may have it."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from mainstem.core.errors import MainstemError
+from mainstem.core.event import Event, Position
+from mainstem.remote.sharing import Shared, Sharing, Verdict
+
+
+class Given:
+    """An event that the caller has: from whom, and since when."""
+
+    __slots__ = ("at", "is_settled", "member", "shared", "until")
+
+    def __init__(self, member: "ShareMember", shared: Shared, at: float) -> None:
+        self.member = member
+        self.shared = shared
+        self.at = at
+        self.until = member.until
+        """When its lock runs out."""
+        self.is_settled = False
+
+
+class ShareMember:
+    """A member with the events of its last poll; those who ask see to it that one polls."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+        self._lock = threading.Lock()
+        """librdkafka's consumer is for one thread at a time."""
+        self._empty_at: float | None = time.monotonic()
+        """When it last asked in vain."""
+        self._closed = False
+        self.waiting: deque[Shared] = deque()
+        self.out: dict[Position, Given] = {}
+        self.until = 0.0
+        """When the locks of what it was given run out."""
+
+    @property
+    def most(self) -> int:
+        """How many events it asks for at a time."""
+        return self._sharing.most
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody answers."""
+        return self._sharing.gone
+
+    @property
+    def is_free(self) -> bool:
+        """Whether everything that it was given is settled, so that it may ask for more."""
+        return not self.waiting and not self.out
+
+    def poll(self, timeout_s: float, lock_s: float) -> None:
+        """Ask for events and wait a while for the first."""
+        with self._lock:
+            if self._closed:
+                return
+            # One that came back empty may have left a fetch on its way, and what that takes is
+            # locked since then.
+            since = time.monotonic() if self._empty_at is None else self._empty_at
+            found = self._sharing.poll(timeout_s)
+            self._empty_at = None if found else time.monotonic()
+        self.until = since + lock_s
+        self.waiting.extend(found)
+
+    def settle(
+        self, events: Sequence[Event], verdict: Verdict, *, wait: bool
+    ) -> dict[Position, MainstemError]:
+        """Say what becomes of events; return what did not count, as far as that is known."""
+        with self._lock:
+            if self._closed:
+                return {}
+            if wait:
+                return self._sharing.settle(events, verdict)
+            return self._sharing.settle_soon(events, verdict)
+
+    def give_back(self, events: Sequence[Event]) -> None:
+        """Let others have events, if they are still out here: nobody waits for an answer."""
+        with self._lock:
+            if not self._closed:
+                self._sharing.give_back(events)
+
+    def take_late(self) -> dict[Position, MainstemError]:
+        """Return what did not count of what was said without waiting, once."""
+        return self._sharing.take_late()
+
+    def close(self) -> None:
+        """Leave; what was not settled goes back."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._sharing.close()
+
+
+class Leaving:
+    """Members whose queue object was let go without being closed."""
+
+    def __init__(self, members: Sequence[ShareMember]) -> None:
+        self._members = members
+
+    def close(self, *, finished: bool) -> None:
+        """Leave the group; what was not settled goes back."""
+        for each in self._members:
+            each.close()
