@@ -115,24 +115,6 @@ def test_redriving_elsewhere(run: Run) -> None:
     assert run("sub", "later", "-e").lines == ["bad"]
 
 
-def test_a_server_is_no_place_for_dead_letters_and_how_to_look_at_them_is_said(
-    directory: Path, run: Run
-) -> None:
-    with serving(directory) as address:
-        for at in (str(directory), address):
-            refused = run("dead", "show", "orders", "--at", at)
-            listed = run("dead", "ls", "--at", at)
-            looked = run("sub", "orders.dead", "-e", "-J", "--at", at)
-            topics = run("topic", "ls", "*.dead", "--at", at)
-
-            assert refused.code == listed.code == Exit.REFUSED
-            assert "mainstem sub orders.dead -e -J shows" in refused.err
-            assert "mainstem topic ls '*.dead' shows" in listed.err
-            assert "queue" not in refused.err + listed.err
-            assert "no such customer" in json.loads(looked.out)["headers"]
-            assert json.loads(topics.out)["topic"] == "orders.dead"
-
-
 @pytest.mark.usefixtures("directory")
 def test_a_redrive_to_nowhere_or_at_no_rate_is_refused(run: Run) -> None:
     assert run("dead", "redrive", "orders", "--to", "").code == Exit.REFUSED

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
-from itertools import islice
+from itertools import count, islice
 from math import isnan
 
 import click
@@ -30,7 +30,6 @@ from mainstem.core.errors import (
     StorageFull,
     UnknownSubscription,
     Unreachable,
-    Unsupported,
 )
 from mainstem.core.event import Event, Position
 from mainstem.core.names import check_topic
@@ -75,7 +74,7 @@ def dead() -> None:
 @at_option
 def list_letters(form: Format | None, at: str | None) -> None:
     """List the topics of dead letters, and how many letters nobody has dealt with."""
-    with _opened(at) as stem:
+    with open_target(at) as stem:
         rows = [
             {"topic": info.name, "letters": _left(stem, info.name), "of": info.events}
             for info in stem.topics.list(f"*{SUFFIX}")
@@ -95,7 +94,7 @@ def list_letters(form: Format | None, at: str | None) -> None:
 @at_option
 def show(topic: str, count: int, form: Format | None, at: str | None) -> None:
     """Show the first dead letters that nobody has dealt with, and why they are dead."""
-    with _opened(at, topic) as stem:
+    with open_target(at) as stem:
         name = _dead(stem, topic)
         letters = list(islice(_letters(stem, name, min(count, _AT_ONCE)), count))
     rows = [_row(letter, form) for letter in letters]
@@ -137,7 +136,7 @@ def redrive(
     if rate is not None and isnan(rate):
         raise click.BadParameter("nan is no number of letters", param_hint="--rate")
     tally = _Tally()
-    with _opened(at, topic) as stem:
+    with open_target(at) as stem:
         name = _dead(stem, topic)
         try:
             if dry_run:
@@ -183,10 +182,9 @@ class _Tally:
 
 
 def _redrive(stem: Stem, name: str, to: str | None, rate: float | None, tally: _Tally) -> None:
-    # A delivery is held while it waits for its turn.
-    lock_s = _LOCK_S if rate is None else _LOCK_S + 2 / rate
-    with closing(_taken(stem, name, lock_s)) as taken:
-        for delivery in _paced(taken, rate):
+    expected = _left(stem, name) if rate is not None else 0
+    with closing(_taken(stem, name)) as taken:
+        for delivery in _paced(taken, rate, expected):
             letter = delivery.event
             # What could not be published is held until the end, and comes again when its lock has
             # run out.
@@ -199,8 +197,7 @@ def _redrive(stem: Stem, name: str, to: str | None, rate: float | None, tally: _
                 tally.done[target] += 1
                 is_published = True
             if is_published:
-                with delivery:
-                    pass
+                delivery.ack()
 
 
 @dead.command(epilog="mainstem dead drop orders --yes")
@@ -209,7 +206,7 @@ def _redrive(stem: Stem, name: str, to: str | None, rate: float | None, tally: _
 @at_option
 def drop(topic: str, yes: bool, at: str | None) -> None:
     """Delete all dead letters of a topic, those that were redriven, too."""
-    with _opened(at, topic) as stem:
+    with open_target(at) as stem:
         name = _dead(stem, topic)
         confirm(f"delete {_left(stem, name):,} dead letters that nobody has dealt with", yes=yes)
         with closing(_taken(stem, name)) as taken:
@@ -217,22 +214,6 @@ def drop(topic: str, yes: bool, at: str | None) -> None:
                 with delivery:
                     pass
         stem.topics.trim(name, "latest")
-
-
-def _opened(at: str | None, topic: str | None = None) -> Stem:
-    """Open the log that was chosen; a server does not tell which letters were dealt with."""
-    stem = open_target(at)
-    try:
-        _ = stem.queues
-    except Unsupported:
-        stem.close()
-        look = "topic ls '*.dead'" if topic is None else f"sub {_dead_name(topic)} -e -J"
-        raise Refused(
-            "dead letters are dealt with in the data directory itself, while no server runs on it: "
-            f"stop the server, and name its directory with --at; mainstem {look} shows what there "
-            "is meanwhile, letters that were redriven before, too"
-        ) from None
-    return stem
 
 
 def _dead_name(topic: str) -> str:
@@ -270,20 +251,24 @@ def _letters(stem: Stem, name: str, at_once: int = _AT_ONCE) -> Iterator[Event]:
         after = found[-1].event.position
 
 
-def _taken(stem: Stem, name: str, lock_s: float = _LOCK_S) -> Generator[Delivery]:
+def _taken(stem: Stem, name: str) -> Generator[Delivery]:
     """Take the letters one by one, those that are there now: more may come while they are."""
     tails = {each.partition: each.tail for each in stem.topics.show(name).partitions}
-    with stem.queue(name, name=QUEUE, max_deliveries=0, lock_s=lock_s, follow=False) as queue:
+    with stem.queue(name, name=QUEUE, max_deliveries=0, lock_s=_LOCK_S, follow=False) as queue:
         for delivery in queue:
             if delivery.event.offset < tails[delivery.event.partition]:
                 yield delivery
 
 
-def _paced(deliveries: Iterator[Delivery], rate: float | None) -> Iterator[Delivery]:
+def _paced(deliveries: Iterator[Delivery], rate: float | None, expected: int) -> Iterator[Delivery]:
+    """Take deliveries at a pace: the wait comes first, as the lock of what is taken runs."""
     begun = time.monotonic()
-    for number, delivery in enumerate(deliveries):
-        if rate is not None:
+    for number in count():
+        if rate is not None and number < expected:
             time.sleep(max(0.0, begun + number / rate - time.monotonic()))
+        delivery = next(deliveries, None)
+        if delivery is None:
+            return
         yield delivery
 
 

@@ -7,9 +7,8 @@ from mainstem.cli.asking import confirm, yes_option
 from mainstem.cli.formats import envelope
 from mainstem.cli.help import Group
 from mainstem.cli.rows import Format, cell, chosen, format_option, print_json, print_rows
-from mainstem.cli.target import admin_of, at_option, open_target
+from mainstem.cli.target import at_option, open_target
 from mainstem.client.queues import QueueInfo
-from mainstem.core.errors import UnknownSubscription
 from mainstem.core.event import Event
 
 _SHOWN = 60
@@ -27,7 +26,7 @@ def queue() -> None:
     """List and show queues, look into them, forget them.
 
     A queue is made by stem.queue("orders", name="emails") in Python; every share group of Kafka
-    clients is one, too. Of a server that runs, those of its data directory are listed and shown.
+    clients is one, too. A server that runs is asked at its admin port.
     """
 
 
@@ -42,7 +41,8 @@ def queue() -> None:
 @at_option
 def list_queues(form: Format | None, at: str | None) -> None:
     """List the queues of every topic: READY to be delivered, and OUT with consumers."""
-    queues = _queues(at)
+    with open_target(at) as stem:
+        queues = stem.queues.list()
     print_rows(
         [_row(each) for each in queues],
         form,
@@ -57,7 +57,8 @@ def list_queues(form: Format | None, at: str | None) -> None:
 @at_option
 def show(topic: str, name: str, form: Format | None, at: str | None) -> None:
     """Show a queue: its settings, its consumers, and how it stands in each partition."""
-    info = _queue(at, topic, name)
+    with open_target(at) as stem:
+        info = stem.queues.show(topic, name)
     partitions = [msgspec.structs.asdict(each) for each in info.partitions]
     if chosen(form) != "table":
         print_json(_row(info) | {"consumers": info.consumers, "partitions": partitions})
@@ -108,32 +109,6 @@ def remove(topic: str, name: str, yes: bool, at: str | None) -> None:
         left = info.ready + info.out
         confirm(f"forget queue {name} of {topic} with {left:,} events not settled", yes=yes)
         stem.queues.delete(topic, name)
-
-
-def _queues(at: str | None) -> tuple[QueueInfo, ...]:
-    admin = admin_of(at)
-    if admin is not None:
-        return _served(admin)
-    with open_target(at) as stem:
-        return stem.queues.list()
-
-
-def _queue(at: str | None, topic: str, name: str) -> QueueInfo:
-    admin = admin_of(at)
-    if admin is None:
-        with open_target(at) as stem:
-            return stem.queues.show(topic, name)
-    for each in _served(admin):
-        if (each.topic, each.name) == (topic, name):
-            return each
-    raise UnknownSubscription(topic, name)
-
-
-def _served(admin: str) -> tuple[QueueInfo, ...]:
-    # The log is only loaded when it is used.
-    from mainstem.client.looked_after import queues_at  # noqa: PLC0415
-
-    return queues_at(admin)
 
 
 def event_row(event: Event, form: Format | None) -> dict[str, object]:

@@ -68,17 +68,6 @@ def open_target(at: str | None, *, create: bool = False) -> "Stem":
     return mainstem.open(target)
 
 
-def admin_of(at: str | None) -> str | None:
-    """Return where the server that holds the directory chosen is looked after, if one does."""
-    target = target_of(at)
-    if is_address(target) or not Path(target).is_dir():
-        return None
-    from mainstem.node.directory import holder_of  # noqa: PLC0415
-
-    holder = holder_of(Path(target))
-    return None if holder is None else holder.admin
-
-
 def _connect(address: str) -> "Stem":
     # librdkafka takes a while to load.
     import mainstem  # noqa: PLC0415

@@ -20,7 +20,7 @@ from mainstem.client.loops import Bell
 from mainstem.client.queues import Order
 from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.values import make_event
-from mainstem.core.errors import Closed, UnknownPartition, UnknownTopic
+from mainstem.core.errors import Closed, UnknownPartition, UnknownTopic, Unsupported
 from mainstem.core.event import Event, Position
 
 T = TypeVar("T")
@@ -125,8 +125,11 @@ class AsyncConnectedStem:
         order: Order | None = None,
         follow: bool = True,
     ) -> NoReturn:
-        """Refuse: queues over the network are share groups of Kafka clients."""
-        self._stem.queue(topic, name=name)
+        """Refuse: librdkafka has no share groups for event loops."""
+        raise Unsupported(
+            "mainstem.aio has no queues over the network: use stem.blocking.queue(...) in a thread "
+            "of its own (asyncio.to_thread), or mainstem.aio.open on the data directory itself"
+        )
 
     async def close(self) -> None:
         """Finish what is under way and let go of the connection."""

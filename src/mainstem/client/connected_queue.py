@@ -30,10 +30,10 @@ from mainstem.core.event import Event, Position
 from mainstem.remote.link import Link
 from mainstem.remote.sharing import NotOut, Sharing, Verdict
 
-MANY = 100
-"""How many events are asked for at a time where that is safe."""
 _SINGLES, _MOST_MEMBERS = 8, 16
 """So many members ask for single events, and so many there are at most."""
+_FOR_QUICK, _FOR_HOLDERS, _MOST_AT_ONCE = 100, 250, 1000
+"""How many events are asked for at a time: those of who is quick, holds many, or wants many."""
 _QUICK = 20
 """After so many deliveries that were settled quickly, more are asked for at a time."""
 _QUICK_SHARE = 0.001
@@ -188,14 +188,15 @@ class ConnectedQueue:
             raise error
 
     def close(self) -> None:
-        """Leave the queue: what was not settled comes again at once, and over the network counts."""
+        """Leave the queue: what was not settled comes again at once; that delivery counts."""
         self.close_for("the queue has been closed; open it again")
 
     def close_for(self, reason: str) -> None:
         """Close, and say why to whoever uses it later."""
         with self._turn:
             already, self._closed = self._closed, self._closed or reason
-            members = list(self._members)
+            # First those that have nothing, or they would take what the others give back.
+            members = sorted(self._members, key=lambda it: not it.is_free)
             self._turn.notify_all()
         if already is not None:
             return
@@ -243,7 +244,7 @@ class ConnectedQueue:
         is_last = False
         while True:
             with self._turn:
-                member, found = self._turn_to(limit, until, is_last=is_last)
+                member, found = self._turn_to(limit, until, ends=ends, is_last=is_last)
             if found or member is None:
                 return [ConnectedDelivery(self, each) for each in found]
             try:
@@ -261,7 +262,7 @@ class ConnectedQueue:
                 )
 
     def _turn_to(
-        self, limit: int, until: float | None, *, is_last: bool
+        self, limit: int, until: float | None, *, ends: bool, is_last: bool
     ) -> tuple[ShareMember | None, list[Given]]:
         """Return events, or else who is to ask for them; neither if there is nothing to be had."""
         while True:
@@ -278,12 +279,15 @@ class ConnectedQueue:
                 if member is not None:
                     self._polling = True
                     return member, []
+                if ends:
+                    # As much is out here as can be, and whoever holds it may be the one who asks.
+                    return None, []
             # Somebody settles, or another has asked, or the lock of what is out runs out.
             soonest = min((each.until for each in self._members if each.out), default=None)
-            ends = [each - now for each in (soonest, until) if each is not None]
+            waits = [each - now for each in (soonest, until) if each is not None]
             if until is not None and now >= until:
                 return None, []
-            self._turn.wait(max(0.0, min(ends)) if ends else None)
+            self._turn.wait(max(0.0, min(waits)) if waits else None)
 
     def _hand_out(self, limit: int, now: float) -> list[Given]:
         found: list[Given] = []
@@ -296,15 +300,17 @@ class ConnectedQueue:
 
     def _free(self, limit: int) -> ShareMember | None:
         """Return a member that may ask for as many events as is safe; None if all are busy."""
-        busy = sum(not each.is_free for each in self._members)
-        is_many = limit > 1 or self._quick >= _QUICK or busy >= _SINGLES
-        most = min(limit, MANY) if limit > 1 else (MANY if is_many else 1)
         free = [each for each in self._members if each.is_free]
+        most = min(limit, _MOST_AT_ONCE)
+        if limit == 1 and len(self._members) - len(free) >= _SINGLES:
+            most = _FOR_HOLDERS
+        elif limit == 1 and self._quick >= _QUICK:
+            most = _FOR_QUICK
         for each in free:
             if each.most == most:
                 return each
         if len(self._members) >= _MOST_MEMBERS:
-            return max(free, key=lambda it: it.most <= most, default=None)
+            return min(free, key=lambda it: abs(it.most - most), default=None)
         member = ShareMember(Sharing(self._link, self._name, self._topic, most))
         self._members.append(member)
         return member

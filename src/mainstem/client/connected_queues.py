@@ -5,14 +5,31 @@ from functools import partial
 
 from mainstem.client.abandoned import Abandoned
 from mainstem.client.connected_queue import ConnectedQueue
-from mainstem.client.queues import Order
-from mainstem.client.seat import milliseconds
+from mainstem.client.looked_after import NotThere, events_at, queues_at
+from mainstem.client.queues import Order, QueuedEvent, QueueInfo
+from mainstem.client.seat import check_limit, milliseconds
 from mainstem.client.starts import check_start
 from mainstem.client.stem import Start
-from mainstem.core.errors import InvalidName, InvalidSetting, Unsupported
+from mainstem.core.errors import (
+    InvalidName,
+    InvalidSetting,
+    MainstemError,
+    UnknownSubscription,
+    UnknownTopic,
+    Unsupported,
+)
+from mainstem.core.event import Position
 from mainstem.core.names import check_group
 from mainstem.remote.administering import Administration
-from mainstem.remote.share_groups import ACQUIRE, DELIVERIES, LOCK, START, ShareGroups
+from mainstem.remote.looking import AdminPort, admin_port
+from mainstem.remote.share_groups import (
+    ACQUIRE,
+    DELIVERIES,
+    ISOLATION,
+    LOCK,
+    START,
+    ShareGroups,
+)
 
 _LOCK_MS = 30_000
 """What the lock of a group is where the server does not tell."""
@@ -67,6 +84,53 @@ class ConnectedQueues:
             abandoned=self._abandoned,
         )
 
+    def list(self) -> tuple[QueueInfo, ...]:
+        """Return every queue, by topic and name."""
+        return queues_at(self._port(), self._administration.link.timeout_s)
+
+    def show(self, topic: str, name: str) -> QueueInfo:
+        """Return one queue."""
+        for each in self.list():
+            if (each.topic, each.name) == (topic, name):
+                return each
+        raise self._unknown(topic, name)
+
+    def peek(
+        self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
+    ) -> tuple[QueuedEvent, ...]:
+        """Return the first events that are not settled, or the first after one; take none."""
+        check_limit(limit)
+        port, timeout_s = self._port(), self._administration.link.timeout_s
+        found: list[QueuedEvent] = []
+        try:
+            # Large events come in several pages.
+            while len(found) < limit:
+                more = events_at(port, timeout_s, topic, name, limit - len(found), after)
+                if not more:
+                    break
+                found += more
+                after = more[-1].event.position
+        except NotThere:
+            raise self._unknown(topic, name) from None
+        return tuple(found)
+
+    def delete(self, topic: str, name: str) -> None:
+        """Forget a queue that has no consumers; the events stay in the topic."""
+        self._check_open()
+        self._groups.forget(name, topic)
+
+    def _port(self) -> AdminPort:
+        self._check_open()
+        # Asked anew: a server that has started again may have another one.
+        return admin_port(self._administration)
+
+    def _unknown(self, topic: str, name: str) -> MainstemError:
+        return (
+            UnknownSubscription(topic, name)
+            if self._administration.describe([topic])
+            else UnknownTopic(topic)
+        )
+
     def close(self) -> None:
         """Let go of the connections."""
         self._groups.close()
@@ -77,7 +141,9 @@ class ConnectedQueues:
         if found is None:
             return None
         count = sum(max(0, each.lag) for each in found.values())
-        open_ones = [number for number in partitions if number not in found or found[number].lag < 0]
+        open_ones = [
+            number for number in partitions if number not in found or found[number].lag < 0
+        ]
         if open_ones:
             # Where nothing was ever settled, Kafka does not tell; where there is nothing, we know.
             bounds = self._administration.bounds([(topic, number) for number in open_ones])
@@ -102,7 +168,8 @@ def _settings(
             f"over the network a queue cannot be set to order={order!r:.100}; make it with "
             "mainstem.open where no server runs on the directory, and it keeps its order here"
         )
-    wanted = {START: str(start)}
+    # As embedded: only events of committed transactions are delivered.
+    wanted = {START: str(start), ISOLATION: "read_committed"}
     if max_deliveries is not None:
         if not isinstance(max_deliveries, int) or max_deliveries < 0:
             raise InvalidSetting(

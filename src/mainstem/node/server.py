@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import secrets
 import signal
 import socket
 import time
@@ -26,6 +27,7 @@ from mainstem.node.config import Config
 from mainstem.node.health import Health, Phase
 from mainstem.node.loop_commits import LoopCommits
 from mainstem.node.node import Node, open_node, time_of_day_ms
+from mainstem.node.peeking import Peeking
 from mainstem.node.scrape import Scrape
 
 MEMORY = ":memory:"
@@ -86,11 +88,13 @@ async def running(
     """
     began = time.monotonic()
     health = Health()
-    scrape = Scrape(health.not_ready, __version__)
+    scrape, peeking = Scrape(health.not_ready, __version__), Peeking()
+    run_id = secrets.token_hex(8)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_bind(address, "--kafka", config.kafka.silence_ms))
         bound = _bound(listener)
-        looked_after = None if admin is None else await _look_after(stack, admin, health, scrape)
+        pages = Pages(health.not_ready, scrape.text, scrape.queues, peeking.page, run_id)
+        looked_after = None if admin is None else await _look_after(stack, admin, pages, scrape)
         # In a thread, so that whoever asks meanwhile is told what it waits for.
         node = await asyncio.to_thread(
             open_node,
@@ -105,10 +109,12 @@ async def running(
             stack.callback(LoopCommits(node.committer, asyncio.get_running_loop()).stop)
         settings = msgspec.structs.replace(config.kafka, auto_create=config.auto_create)
         service = Service(node.broker, node.now_ms, settings, node.defaults, "mainstem")
+        service.admin, service.run_id = None if looked_after is None else str(looked_after), run_id
         node.broker.classic.read_assignment = groups.owned
         node.broker.consumers.guests.words = ConsumerWords()
         server = await kafka.listen(service, listener)
         stack.push_async_callback(server.close)
+        peeking.node = node
         scrape.node, scrape.kafka, scrape.heads["kafka"] = node, service.counts, server.traffic
         health.stopped = lambda: node.stopped
         health.phase = Phase.READY
@@ -121,7 +127,7 @@ async def running(
 
 
 async def _look_after(
-    stack: contextlib.AsyncExitStack, wanted: LookedAfter, health: Health, scrape: Scrape
+    stack: contextlib.AsyncExitStack, wanted: LookedAfter, pages: Pages, scrape: Scrape
 ) -> Address:
     """Open the admin port."""
     try:
@@ -131,7 +137,7 @@ async def _look_after(
             raise
         taken = _bind(Address(wanted.address.host, 0), "--admin")
     listener = stack.enter_context(taken)
-    server = await admin_head.listen(Pages(health.not_ready, scrape.text, scrape.queues), listener)
+    server = await admin_head.listen(pages, listener)
     scrape.heads["admin"] = server.traffic
     stack.push_async_callback(server.close)
     return _bound(listener)

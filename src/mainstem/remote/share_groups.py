@@ -38,6 +38,7 @@ from mainstem.remote.wire import (
 START = "share.auto.offset.reset"
 LOCK = "share.record.lock.duration.ms"
 DELIVERIES = "share.delivery.count.limit"
+ISOLATION = "share.isolation.level"
 ACQUIRE = "mainstem.share.acquire.mode"
 """Only our server knows this one: whether the number of records asked for is a strict limit."""
 
@@ -85,9 +86,7 @@ class ShareGroups:
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
             for name, value in changes.items()
         ]
-        resource = ConfigResource(
-            ConfigResource.Type.GROUP, group, incremental_configs=entries
-        )
+        resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=entries)
         client = self._administration.client
         (future,) = client.incremental_alter_configs([resource], **self._wait).values()
         try:

@@ -62,7 +62,7 @@ class Sharing:
 
     def __init__(self, link: Link, group: str, topic: str, most: int) -> None:
         self._link = link
-        self._about = {"group": group, "topic": topic}
+        self._group, self._topic = group, topic
         self.most = most
         self.gone = False
         """Whether nobody answers."""
@@ -87,20 +87,20 @@ class Sharing:
         try:
             messages = self._consumer.poll(timeout_s)
         except KafkaException as error:
-            raise self._link.refusal(error, **self._about) from None
+            raise self._refusal(kafka_error(error)) from None
         found, trouble = [], None
         for message in messages:
-            error = message.error()
-            if error is not None:
+            found_wrong = message.error()
+            if found_wrong is not None:
                 # librdkafka has given it back, or rejected it, by itself.
-                trouble = trouble or error
+                trouble = found_wrong
                 continue
             place = message.topic() or "", message.partition() or 0, message.offset() or 0
             found.append(Shared(event_of(message, *place), message.delivery_count() or 1))
         if found:
             self.gone = False
         elif trouble is not None:
-            raise explained(trouble, self._link.address, **self._about)
+            raise self._refusal(trouble)
         return found
 
     def settle(self, events: Sequence[Event], verdict: Verdict) -> dict[Position, MainstemError]:
@@ -112,7 +112,7 @@ class Sharing:
         try:
             answers = self._consumer.commit_sync(self._link.timeout_s)
         except KafkaException as error:
-            raise self._link.refusal(error, **self._about) from None
+            raise self._refusal(kafka_error(error)) from None
         failed = {at.partition: error for at, error in answers.items() if error is not None}
         refused |= {
             each: self._explained(failed[each.partition])
@@ -132,7 +132,7 @@ class Sharing:
         try:
             self._consumer.commit_async()
         except KafkaException as error:
-            raise self._link.refusal(error, **self._about) from None
+            raise self._refusal(kafka_error(error)) from None
         return refused
 
     def give_back(self, events: Sequence[Event]) -> None:
@@ -160,13 +160,16 @@ class Sharing:
         try:
             self._consumer.close()
         except KafkaException as error:
-            raise self._link.refusal(error, **self._about) from None
+            raise self._refusal(kafka_error(error)) from None
 
     def _explained(self, error: KafkaException) -> MainstemError:
         found = kafka_error(error)
         if found.code() in _STALE:
             return NotOut(f"{self._link.address} says {found.name()}: {found.str()}")
-        return explained(found, self._link.address, **self._about)
+        return self._refusal(found)
+
+    def _refusal(self, error: KafkaError) -> MainstemError:
+        return explained(error, self._link.address, topic=self._topic, group=self._group)
 
     def _on_commit(
         self, offsets: dict[TopicPartition, set[int]], error: KafkaException | None
@@ -181,4 +184,3 @@ class Sharing:
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in GONE:
             self.gone = True
-

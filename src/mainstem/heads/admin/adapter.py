@@ -1,53 +1,132 @@
 """The pages of the admin port: is the server alive, can it be used, and how it is doing."""
 
+import re
 from collections.abc import Callable
+from urllib.parse import parse_qs
 
+from mainstem.core.errors import MainstemError, UnknownSubscription, UnknownTopic
+from mainstem.core.event import Position
 from mainstem.heads.admin.session import HttpAnswer
 
 JSON_TYPE = "application/json"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MAX_EVENTS = 1_000
+"""Events on one page."""
 _OVERVIEW = b"""\
 /livez    200 while the server turns
 /readyz   200 while it can be used, else 503 and why
 /metrics  how it is doing, in the text format of Prometheus
 /queues   how every queue and share group stands, as JSON
+/queues/events?topic=orders&queue=emails&limit=10&after=0:17
+          the first events of a queue that are not settled (after that one), as JSON
 """
+_AFTER = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
+_MAX_FIELDS = 10
+
+Peek = Callable[[str, str, int, Position | None], bytes]
+"""Returns events of a queue as JSON: topic, name, how many, and after which."""
+
+
+class _BadRequest(Exception):
+    """What was asked means nothing."""
 
 
 class Pages:
-    """Answers paths, from functions that the node gives."""
+    """Answers what is asked for, from functions that the node gives."""
 
     def __init__(
         self,
         not_ready: Callable[[], str | None],
         metrics: Callable[[], str],
         queues: Callable[[], bytes] = lambda: b"[]",
+        peek: Peek = lambda _topic, _name, _limit, _after: b"[]",
+        run_id: str = "",
     ) -> None:
         self._not_ready = not_ready
         self._metrics = metrics
         self._queues = queues
+        self._peek = peek
+        self._run_id = run_id
+        """Tells this server from others that may listen where it is thought to be."""
 
-    def is_slow(self, path: str) -> bool:
+    def is_slow(self, target: str) -> bool:
         """Tell whether a page may take long, and must be made outside the event loop."""
-        return path in ("/metrics", "/queues")
+        return target.partition("?")[0] in ("/metrics", "/queues", "/queues/events")
 
-    def answer(self, path: str) -> HttpAnswer:
+    def answer(self, target: str) -> HttpAnswer:
         """Return a page; from any thread."""
+        path, _, query = target.partition("?")
         match path:
             case "/livez":
                 return HttpAnswer(200, b"ok\n")
             case "/readyz":
                 why = self._not_ready()
-                return HttpAnswer(200, b"ok\n") if why is None else _unavailable(why)
+                return HttpAnswer(200, b"ok\n") if why is None else _said(503, why)
             case "/metrics":
                 return HttpAnswer(200, self._metrics().encode(), METRICS_TYPE)
-            case "/queues":
-                return HttpAnswer(200, self._queues(), JSON_TYPE)
+            case "/queues" | "/queues/events":
+                return self._of_queues(path, query)
             case "/":
                 return HttpAnswer(200, _OVERVIEW)
             case _:
                 return HttpAnswer(404, b"there is no such page; there are\n" + _OVERVIEW)
 
+    def _of_queues(self, path: str, query: str) -> HttpAnswer:
+        try:
+            fields = _fields(query)
+            if fields.get("run", self._run_id) != self._run_id:
+                return _said(
+                    421, "another server is meant: this one has started since, or is not it"
+                )
+            if path == "/queues":
+                return HttpAnswer(200, self._queues(), JSON_TYPE)
+            asked = _named(fields, "topic"), _named(fields, "queue"), _limit(fields), _after(fields)
+            return HttpAnswer(200, self._peek(*asked), JSON_TYPE)
+        except _BadRequest as error:
+            return _said(400, str(error))
+        except (UnknownTopic, UnknownSubscription) as error:
+            return _said(404, str(error))
+        except MainstemError as error:
+            return _said(503, str(error))
 
-def _unavailable(why: str) -> HttpAnswer:
-    return HttpAnswer(503, f"{why}\n".encode())
+
+def _fields(query: str) -> dict[str, str]:
+    try:
+        found = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
+    except ValueError as error:
+        raise _BadRequest(f"what follows the ? cannot be read: {error}") from None
+    for name, values in found.items():
+        if len(values) > 1:
+            raise _BadRequest(f"{name!r:.100} is said twice")
+    return {name: values[0] for name, values in found.items()}
+
+
+def _named(fields: dict[str, str], name: str) -> str:
+    if not fields.get(name):
+        raise _BadRequest(
+            f"say which {name}: /queues/events?topic=orders&queue=emails, with %XX for other "
+            "characters than letters and digits"
+        )
+    return fields[name]
+
+
+def _limit(fields: dict[str, str]) -> int:
+    text = fields.get("limit", "10")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:10]) <= MAX_EVENTS:
+        raise _BadRequest(f"limit must be a whole number, 1 to {MAX_EVENTS}, not {text!r:.100}")
+    return int(text)
+
+
+def _after(fields: dict[str, str]) -> Position | None:
+    if "after" not in fields:
+        return None
+    found = _AFTER.fullmatch(fields["after"])
+    if found is None:
+        raise _BadRequest(
+            f"after must be a partition and an offset, as 0:17, not {fields['after']!r:.100}"
+        )
+    return Position(int(found[1]), int(found[2]))
+
+
+def _said(status: int, why: str) -> HttpAnswer:
+    return HttpAnswer(status, f"{why}\n".encode("utf-8", "replace"))

@@ -30,14 +30,14 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 
 
 class HttpSession:
-    """Bytes in, the path that is asked for out; an answer in, bytes out."""
+    """Bytes in, the path and query that are asked for out; an answer in, bytes out."""
 
     def __init__(self) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._has_body = True
 
     def receive(self, data: bytes) -> str | None:
-        """Return the path once the request is whole; raises ProtocolError with its answer."""
+        """Return what is asked for once that is whole; raises ProtocolError with its answer."""
         try:
             self._http.receive_data(data)
             event = self._http.next_event()
@@ -49,7 +49,7 @@ class HttpSession:
             return None
         self._has_body = event.method != b"HEAD"
         self._check(event)
-        return event.target.partition(b"?")[0].decode("ascii")
+        return event.target.decode("ascii")
 
     def send(self, answer: HttpAnswer) -> bytes:
         """Return an answer as bytes; it is the last that this peer gets."""

@@ -106,7 +106,10 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
 def _of_broker(service: Service) -> dict[str, int | str]:
     """Return what is set at the start, by the names that Kafka has for it."""
     own, limits = service.settings, service.broker.limits
-    return {
+    ours: dict[str, int | str] = {"mainstem.run.id": service.run_id}
+    if service.admin is not None:
+        ours["mainstem.admin.address"] = service.admin
+    return ours | {
         "node.id": own.node_id,
         "broker.id": own.node_id,
         "listeners": f"PLAINTEXT://{service.host}:{service.port}",

@@ -49,6 +49,10 @@ class Service:
         self.counts = Counts()
         self.host, self.port = "127.0.0.1", 0
         """Where clients are told to connect; known once the head listens."""
+        self.admin: str | None = None
+        """Where the server is looked after, if anywhere."""
+        self.run_id = ""
+        """Tells this run of the server from all others."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.fetch_sessions = FetchSessions(

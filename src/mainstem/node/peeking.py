@@ -1,0 +1,78 @@
+"""What the admin port shows of single queues: their first events, within bounds."""
+
+import msgspec
+
+from mainstem.core.errors import MainstemError
+from mainstem.core.event import Event, Position
+from mainstem.node.node import Node
+
+MAX_EVENTS = 1_000
+MAX_BYTES = 4 * 1024 * 1024
+"""No more events are added to a page that has so much; the first is shown whatever its size."""
+_PIECE = 16
+"""So many are read while the lock of the queues is held."""
+_EVENT_BYTES = 100
+"""What an empty event has beside key, value and headers."""
+
+
+class PeekedEvent(msgspec.Struct, frozen=True):
+    """An event that is not settled; bytes are written in base64."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    deliveries: int
+    consumer: str | None
+
+
+class NotYet(MainstemError):
+    """The server has not opened its log yet."""
+
+
+class Peeking:
+    """Looks into queues; the node is filled in when it is there."""
+
+    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
+        self.node: Node | None = None
+        self._max_bytes = max_bytes
+
+    def page(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
+        """Return the first events that are not settled, or those after one, as JSON."""
+        if self.node is None:
+            raise NotYet("the server is starting; try again")
+        found: list[PeekedEvent] = []
+        room = self._max_bytes
+        while room > 0 and len(found) < limit:
+            piece = self.node.broker.subscriptions.peek(
+                topic, name, min(_PIECE, limit - len(found)), after
+            )
+            for each in piece:
+                room -= _size(each.event)
+                if room < 0 and found:
+                    break
+                found.append(_peeked(each.event, each.deliveries, each.owner))
+                after = each.event.position
+            if not piece:
+                break
+        return msgspec.json.encode(found)
+
+
+def _size(event: Event) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in event.headers)
+    return len(event.key or b"") + len(event.value or b"") + headers + _EVENT_BYTES
+
+
+def _peeked(event: Event, deliveries: int, owner: str | None) -> PeekedEvent:
+    return PeekedEvent(
+        event.partition,
+        event.offset,
+        event.timestamp_ms,
+        event.key,
+        event.value,
+        event.headers,
+        deliveries,
+        owner,
+    )

@@ -1,0 +1,67 @@
+"""Where a server of ours is looked after: it says so among its settings."""
+
+import msgspec
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import ConfigResource
+
+from mainstem.core.errors import MainstemError, Unsupported
+from mainstem.remote.administering import Administration
+from mainstem.remote.link import host_and_port
+
+ADDRESS, RUN = "mainstem.admin.address", "mainstem.run.id"
+_EVERYWHERE = ("0.0.0.0", "::")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class AdminPort(msgspec.Struct, frozen=True):
+    """An admin port, and which run of a server it must be of."""
+
+    host: str
+    port: int
+    run_id: str
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"{self.host}:{self.port}"
+
+
+def admin_port(administration: Administration) -> AdminPort:
+    """Return where the server is looked after; raises Unsupported if that is nowhere."""
+    link = administration.link
+    settings = _broker_settings(administration)
+    if RUN not in settings:
+        raise Unsupported(
+            f"{link.address} is no mainstem server, or an older one, and cannot be asked how its "
+            "queues stand; Kafka's own kafka-share-groups.sh --describe tells something of that"
+        )
+    if ADDRESS not in settings:
+        raise Unsupported(
+            f"the server at {link.address} has no admin port, where queues are looked at: start "
+            "it with --admin HOST:PORT"
+        )
+    host, _, port = settings[ADDRESS].rpartition(":")
+    reached = host_and_port(link.address.split(",")[0])[0]
+    if host in _EVERYWHERE:
+        host = reached
+    elif host in _LOOPBACK and reached not in _LOOPBACK:
+        raise Unsupported(
+            f"the admin port of {link.address}, where queues are looked at, can be reached on its "
+            f"own machine only ({settings[ADDRESS]}): ask there"
+        )
+    return AdminPort(host, int(port), settings[RUN])
+
+
+def _broker_settings(administration: Administration) -> dict[str, str]:
+    link = administration.link
+    try:
+        brokers = administration.client.list_topics(timeout=link.timeout_s).brokers
+    except KafkaException as error:
+        raise link.refusal(error) from None
+    for number in brokers:
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(number))
+        asked = administration.client.describe_configs([resource], request_timeout=link.timeout_s)
+        (future,) = asked.values()
+        entries = link.result(future)
+        return {name: it.value for name, it in entries.items() if it.value is not None}
+    raise MainstemError(f"{link.address} names no broker")
