@@ -4,7 +4,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.serving import serving
 
 import mainstem
 from mainstem.client.queues import QueuedEvent
@@ -16,7 +15,6 @@ from mainstem.core.errors import (
     StaleDelivery,
     UnknownPartition,
     UnknownSubscription,
-    Unsupported,
 )
 
 PATIENCE_S = 30
@@ -341,14 +339,6 @@ def test_a_queue_cannot_begin_in_a_partition_that_is_not_there(
 
     assert memory.queues.list() == ()
     assert next(memory.queue("orders", name="emails", start={0: 1})).event.text() == "2"
-
-
-def test_a_connected_stem_says_that_queues_are_share_groups_there(tmp_path: Path) -> None:
-    with serving(tmp_path) as address, mainstem.connect(address) as stem:
-        with pytest.raises(Unsupported, match="share groups"):
-            stem.queue("orders", name="emails")
-        with pytest.raises(Unsupported, match="share groups"):
-            _ = stem.queues
 
 
 def test_events_that_a_restart_took_away_are_not_taken_for_settled(tmp_path: Path) -> None:

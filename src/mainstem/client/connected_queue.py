@@ -144,6 +144,15 @@ class ConnectedQueue:
         self._quick = 0
         self._gone_since: float | None = None
 
+    def begin(self, has_begun: Callable[[], bool], timeout_s: float) -> None:
+        """Wait until the server knows where the queue begins; a while, if it does not tell."""
+        member = self._free(1)
+        until = time.monotonic() + timeout_s
+        while member is not None and not member.waiting and time.monotonic() < until:
+            if has_begun():
+                return
+            member.poll(_SLICE_S, self._lock_s)
+
     def __iter__(self) -> Iterator[ConnectedDelivery]:
         """Iterate."""
         return self

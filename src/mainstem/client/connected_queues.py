@@ -34,6 +34,9 @@ from mainstem.remote.share_groups import (
 _LOCK_MS = 30_000
 """What the lock of a group is where the server does not tell."""
 
+_BEGIN_S = 2.0
+"""How long we wait until a queue has begun, where the server does not tell."""
+
 
 class ConnectedQueues:
     """Implements ``Queues`` through the Kafka protocol, and the admin port of our server."""
@@ -74,7 +77,7 @@ class ConnectedQueues:
             wanted[ACQUIRE] = "record_limit"
         self._groups.set(name, wanted, now)
         lock_ms = int((now | wanted).get(LOCK, _LOCK_MS))
-        return ConnectedQueue(
+        made = ConnectedQueue(
             self._administration.link,
             topic,
             name,
@@ -83,6 +86,10 @@ class ConnectedQueues:
             unsettled=partial(self._unsettled, topic, name, partitions),
             abandoned=self._abandoned,
         )
+        if start == "latest":
+            # What is published from now on is meant, and not what is after its consumer has joined.
+            made.begin(partial(self._has_begun, topic, name, partitions), _BEGIN_S)
+        return made
 
     def list(self) -> tuple[QueueInfo, ...]:
         """Return every queue, by topic and name."""
@@ -134,6 +141,10 @@ class ConnectedQueues:
     def close(self) -> None:
         """Let go of the connections."""
         self._groups.close()
+
+    def _has_begun(self, topic: str, name: str, partitions: range) -> bool:
+        found = self._groups.standings(name, topic, partitions) or {}
+        return all(number in found and found[number].start >= 0 for number in partitions)
 
     def _unsettled(self, topic: str, name: str, partitions: range) -> int | None:
         """Return how many events are not settled; None if the server does not tell."""
