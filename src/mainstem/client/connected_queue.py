@@ -30,8 +30,8 @@ from mainstem.core.event import Event, Position
 from mainstem.remote.link import Link
 from mainstem.remote.sharing import NotOut, Sharing, Verdict
 
-_SINGLES, _MOST_MEMBERS = 8, 16
-"""So many members ask for single events, and so many there are at most."""
+_SINGLES, _SINGLES_WHOLE, _MOST_MEMBERS = 16, 2, 24
+"""So many members ask for single events (where whole batches come anyway), of so many at most."""
 _FOR_QUICK, _FOR_HOLDERS, _MOST_AT_ONCE = 100, 250, 1000
 """How many events are asked for at a time: those of who is quick, holds many, or wants many."""
 _QUICK = 20
@@ -40,8 +40,33 @@ _QUICK_SHARE = 0.001
 """Quickly: within this share of the lock."""
 _SLICE_S = 0.1
 """How long one wait in librdkafka is at most: who closes waits for its end."""
-_QUIET_S = 5.0
-"""If nothing came for so long, whatever is not settled is out with others."""
+_QUIET_S, _JOIN_S = 5.0, 15.0
+"""If nothing came for so long, whatever is not settled is out with others; at first it may take
+longer, as Kafka tells a new member after some seconds what it may ask for."""
+
+
+class _End:
+    """Finds out whether nothing is to be had: all is settled, or out with somebody.
+
+    That a poll came back empty says little, as a fetch may be on its way.
+    """
+
+    def __init__(
+        self, unsettled: Callable[[], int | None], ready: Callable[[], int | None]
+    ) -> None:
+        self._unsettled, self._ready = unsettled, ready
+        self._quiet_since = time.monotonic()
+        self._none_ready = 0
+
+    def is_here(self, member: ShareMember, held: Callable[[], int]) -> bool:
+        """Tell so after a member has polled in vain."""
+        left = self._unsettled()
+        if left is not None and left <= held():
+            return True
+        # Looked at twice: what was just given to a member here is not ready either.
+        self._none_ready = self._none_ready + 1 if self._ready() == 0 else 0
+        quiet_s = time.monotonic() - self._quiet_since
+        return self._none_ready > 1 or quiet_s >= (_QUIET_S if member.was_given else _JOIN_S)
 
 
 class ConnectedDelivery:
@@ -125,8 +150,10 @@ class ConnectedQueue:
         name: str,
         *,
         lock_s: float,
+        strict: bool,
         follow: bool,
         unsettled: Callable[[], int | None],
+        ready: Callable[[], int | None],
         abandoned: Abandoned,
     ) -> None:
         self._link = link
@@ -136,10 +163,12 @@ class ConnectedQueue:
         self._follow = follow
         self._unsettled = unsettled
         """How many events of the queue are not settled, by the server; None if it cannot tell."""
+        self._ready = ready
+        """How many of them are not out with anybody; None if the server cannot tell."""
+        self._singles = _SINGLES if strict else _SINGLES_WHOLE
         self._turn = threading.Condition()
         """Guards what follows; never held while the server is waited for."""
         self._members: list[ShareMember] = []
-        self._polling = False
         self._closed: str | None = None
         self._quick = 0
         self._gone_since: float | None = None
@@ -249,7 +278,7 @@ class ConnectedQueue:
         self, limit: int, timeout: float | None, *, ends: bool = False
     ) -> list[ConnectedDelivery]:
         until = None if timeout is None else time.monotonic() + timeout
-        quiet_since = time.monotonic()
+        end = _End(self._unsettled, self._ready)
         is_last = False
         while True:
             with self._turn:
@@ -261,12 +290,11 @@ class ConnectedQueue:
                 member.poll(_SLICE_S, self._lock_s)
             finally:
                 with self._turn:
-                    self._polling = False
+                    member.is_polled = False
                     self._turn.notify_all()
             self._check_reachable(member)
             if not member.waiting:
-                is_quiet = time.monotonic() - quiet_since >= _QUIET_S
-                is_last = (ends and self._is_over(is_quiet)) or (
+                is_last = (ends and end.is_here(member, self._held)) or (
                     until is not None and time.monotonic() >= until
                 )
 
@@ -283,14 +311,13 @@ class ConnectedQueue:
             found = self._hand_out(limit, now)
             if found or is_last:
                 return None, found
-            if not self._polling:
-                member = self._free(limit)
-                if member is not None:
-                    self._polling = True
-                    return member, []
-                if ends:
-                    # As much is out here as can be, and whoever holds it may be the one who asks.
-                    return None, []
+            member = self._free(limit)
+            if member is not None:
+                member.is_polled = True
+                return member, []
+            if ends:
+                # As much is out here as can be, and whoever holds it may be the one who asks.
+                return None, []
             # Somebody settles, or another has asked, or the lock of what is out runs out.
             soonest = min((each.until for each in self._members if each.out), default=None)
             waits = [each - now for each in (soonest, until) if each is not None]
@@ -311,7 +338,7 @@ class ConnectedQueue:
         """Return a member that may ask for as many events as is safe; None if all are busy."""
         free = [each for each in self._members if each.is_free]
         most = min(limit, _MOST_AT_ONCE)
-        if limit == 1 and len(self._members) - len(free) >= _SINGLES:
+        if limit == 1 and len(self._members) - len(free) >= self._singles:
             most = _FOR_HOLDERS
         elif limit == 1 and self._quick >= _QUICK:
             most = _FOR_QUICK
@@ -339,12 +366,9 @@ class ConnectedQueue:
                 member.give_back(back)
                 self._quick = 0
 
-    def _is_over(self, is_quiet: bool) -> bool:
-        """Tell whether nothing is to be had: all is settled, or out with somebody."""
-        left = self._unsettled()
+    def _held(self) -> int:
         with self._turn:
-            held = sum(len(each.out) + len(each.waiting) for each in self._members)
-        return is_quiet or (left is not None and left <= held)
+            return sum(len(each.out) + len(each.waiting) for each in self._members)
 
     def _check_reachable(self, member: ShareMember) -> None:
         if not member.gone:

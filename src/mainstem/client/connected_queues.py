@@ -82,8 +82,10 @@ class ConnectedQueues:
             topic,
             name,
             lock_s=lock_ms / 1000,
+            strict=ACQUIRE in now,
             follow=follow,
             unsettled=partial(self._unsettled, topic, name, partitions),
+            ready=partial(self._ready, topic, name),
             abandoned=self._abandoned,
         )
         if start == "latest":
@@ -141,6 +143,13 @@ class ConnectedQueues:
     def close(self) -> None:
         """Let go of the connections."""
         self._groups.close()
+
+    def _ready(self, topic: str, name: str) -> int | None:
+        """Return how many events are not out with anybody; None if the server does not tell."""
+        try:
+            return self.show(topic, name).ready
+        except MainstemError:
+            return None
 
     def _has_begun(self, topic: str, name: str, partitions: range) -> bool:
         found = self._groups.standings(name, topic, partitions) or {}

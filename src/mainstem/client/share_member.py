@@ -34,6 +34,10 @@ class ShareMember:
         self._empty_at: float | None = time.monotonic()
         """When it last asked in vain."""
         self._closed = False
+        self.is_polled = False
+        """Whether somebody waits for more just now."""
+        self.was_given = False
+        """Whether it ever got anything."""
         self.waiting: deque[Shared] = deque()
         self.out: dict[Position, Given] = {}
         self.until = 0.0
@@ -52,7 +56,7 @@ class ShareMember:
     @property
     def is_free(self) -> bool:
         """Whether everything that it was given is settled, so that it may ask for more."""
-        return not self.waiting and not self.out
+        return not self.waiting and not self.out and not self.is_polled
 
     def poll(self, timeout_s: float, lock_s: float) -> None:
         """Ask for events and wait a while for the first."""
@@ -65,6 +69,7 @@ class ShareMember:
             found = self._sharing.poll(timeout_s)
             self._empty_at = None if found else time.monotonic()
         self.until = since + lock_s
+        self.was_given = self.was_given or bool(found)
         self.waiting.extend(found)
 
     def settle(
