@@ -11,11 +11,12 @@ over goes back.
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Self
 
 from mainstem.client.abandoned import Abandoned
+from mainstem.client.connected_delivery import ConnectedDelivery
+from mainstem.client.queue_end import QueueEnd
 from mainstem.client.queues import Delivery
 from mainstem.client.seat import check_limit
 from mainstem.client.share_member import Given, Leaving, ShareMember
@@ -24,7 +25,6 @@ from mainstem.core.errors import (
     InvalidSetting,
     MainstemError,
     StaleDelivery,
-    Unsupported,
 )
 from mainstem.core.event import Event, Position
 from mainstem.remote.link import Link
@@ -40,104 +40,6 @@ _QUICK_SHARE = 0.001
 """Quickly: within this share of the lock."""
 _SLICE_S = 0.1
 """How long one wait in librdkafka is at most: who closes waits for its end."""
-_QUIET_S, _JOIN_S = 5.0, 15.0
-"""If nothing came for so long, whatever is not settled is out with others; at first it may take
-longer, as Kafka tells a new member after some seconds what it may ask for."""
-
-
-class _End:
-    """Finds out whether nothing is to be had: all is settled, or out with somebody.
-
-    That a poll came back empty says little, as a fetch may be on its way.
-    """
-
-    def __init__(
-        self, unsettled: Callable[[], int | None], ready: Callable[[], int | None]
-    ) -> None:
-        self._unsettled, self._ready = unsettled, ready
-        self._quiet_since = time.monotonic()
-        self._none_ready = 0
-
-    def is_here(self, member: ShareMember, held: Callable[[], int]) -> bool:
-        """Tell so after a member has polled in vain."""
-        left = self._unsettled()
-        if left is not None and left <= held():
-            return True
-        # Looked at twice: what was just given to a member here is not ready either.
-        self._none_ready = self._none_ready + 1 if self._ready() == 0 else 0
-        quiet_s = time.monotonic() - self._quiet_since
-        return self._none_ready > 1 or quiet_s >= (_QUIET_S if member.was_given else _JOIN_S)
-
-
-class ConnectedDelivery:
-    """Implements ``Delivery`` through the Kafka protocol."""
-
-    __slots__ = ("_given", "_queue")
-
-    def __init__(self, queue: "ConnectedQueue", given: Given) -> None:
-        self._queue = queue
-        self._given = given
-
-    @property
-    def event(self) -> Event:
-        """What was published."""
-        return self._given.shared.event
-
-    @property
-    def count(self) -> int:
-        """How often the event has been delivered, this time included."""
-        return self._given.shared.count
-
-    def ack(self) -> None:
-        """Say that it is done: it never comes again; durable on return."""
-        self._queue.settle(self._given, Verdict.ACCEPT)
-
-    def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
-        """Say that it failed: it comes again, or becomes a dead letter; the reason is not kept."""
-        if delay_s:
-            raise Unsupported(
-                "over the network an event that failed comes again at once: nack() without "
-                "delay_s, or wait before; only mainstem.open can delay it"
-            )
-        self._queue.settle(self._given, Verdict.RELEASE)
-
-    def release(self) -> None:
-        """Give it back untried; over the network this delivery counts."""
-        self._queue.settle(self._given, Verdict.RELEASE)
-
-    def reject(self, reason: str = "") -> None:
-        """Say that it will never work: a dead letter at once; the reason is not kept."""
-        self._queue.settle(self._given, Verdict.REJECT)
-
-    def renew(self) -> NoReturn:
-        """Refuse: locks cannot be renewed over the network."""
-        raise Unsupported(
-            "over the network the lock of a delivery cannot be renewed: open the queue with a "
-            "lock_s that is long enough"
-        )
-
-    def __enter__(self) -> Event:
-        """Return the event."""
-        return self._given.shared.event
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Ack, or give back if there was an error, unless it was settled inside.
-
-        This does not wait for the server: what it refuses is raised by whoever asks next.
-        """
-        if self._given.is_settled:
-            return
-        if error is None:
-            self._queue.settle(self._given, Verdict.ACCEPT, wait=False)
-            return
-        # The error says more than that the delivery had gone to another meanwhile.
-        with suppress(StaleDelivery, Closed):
-            self._queue.settle(self._given, Verdict.RELEASE, wait=False)
 
 
 class ConnectedQueue:
@@ -165,6 +67,8 @@ class ConnectedQueue:
         """How many events of the queue are not settled, by the server; None if it cannot tell."""
         self._ready = ready
         """How many of them are not out with anybody; None if the server cannot tell."""
+        self._strict = strict
+        """Whether no more events are given out than are asked for."""
         self._singles = _SINGLES if strict else _SINGLES_WHOLE
         self._turn = threading.Condition()
         """Guards what follows; never held while the server is waited for."""
@@ -278,7 +182,7 @@ class ConnectedQueue:
         self, limit: int, timeout: float | None, *, ends: bool = False
     ) -> list[ConnectedDelivery]:
         until = None if timeout is None else time.monotonic() + timeout
-        end = _End(self._unsettled, self._ready)
+        end = QueueEnd(self._unsettled, self._ready)
         is_last = False
         while True:
             with self._turn:
@@ -340,13 +244,16 @@ class ConnectedQueue:
         most = min(limit, _MOST_AT_ONCE)
         if limit == 1 and len(self._members) - len(free) >= self._singles:
             most = _FOR_HOLDERS
-        elif limit == 1 and self._quick >= _QUICK:
+        elif limit == 1 and self._strict and self._quick >= _QUICK:
             most = _FOR_QUICK
-        for each in free:
-            if each.most == most:
-                return each
+        # First whoever has asked in vain, as something may have come for it since. Kafka divides
+        # the partitions among the members, so that there each of them has its turn.
+        alike = [each for each in free if each.most == most]
+        asked = [each for each in free if each.has_asked or (alike and not self._strict)]
+        if asked or alike:
+            return min(asked or alike, key=lambda it: it.polled_at)
         if len(self._members) >= _MOST_MEMBERS:
-            return min(free, key=lambda it: abs(it.most - most), default=None)
+            return free[0] if free else None
         member = ShareMember(Sharing(self._link, self._name, self._topic, most))
         self._members.append(member)
         return member
@@ -429,14 +336,14 @@ class ConnectedQueue:
                 f"only deliveries can be acked, not a {type(delivery).__name__}: give what poll, "
                 "poll_many or the loop gave; nothing was acked"
             )
-        if delivery._queue is not self:
+        if not delivery.is_of(self):
             event = delivery.event
             raise InvalidSetting(
                 f"{event.topic}[{event.partition}]@{event.offset} was delivered to another queue "
                 "object, and only the one that gave a delivery can ack it; none of these "
                 "deliveries was acked"
             )
-        return delivery._given
+        return delivery.given
 
     def _check_open(self) -> None:
         if self._closed is not None:

@@ -34,6 +34,7 @@ class ShareMember:
         self._empty_at: float | None = time.monotonic()
         """When it last asked in vain."""
         self._closed = False
+        self.polled_at = 0.0
         self.is_polled = False
         """Whether somebody waits for more just now."""
         self.was_given = False
@@ -58,6 +59,11 @@ class ShareMember:
         """Whether everything that it was given is settled, so that it may ask for more."""
         return not self.waiting and not self.out and not self.is_polled
 
+    @property
+    def has_asked(self) -> bool:
+        """Whether it asked in vain, so that a fetch may be on its way or has brought something."""
+        return self._empty_at is not None and self.polled_at > 0
+
     def poll(self, timeout_s: float, lock_s: float) -> None:
         """Ask for events and wait a while for the first."""
         with self._lock:
@@ -67,7 +73,8 @@ class ShareMember:
             # locked since then.
             since = time.monotonic() if self._empty_at is None else self._empty_at
             found = self._sharing.poll(timeout_s)
-            self._empty_at = None if found else time.monotonic()
+            self.polled_at = time.monotonic()
+            self._empty_at = None if found else self.polled_at
         self.until = since + lock_s
         self.was_given = self.was_given or bool(found)
         self.waiting.extend(found)

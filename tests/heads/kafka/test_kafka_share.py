@@ -602,6 +602,8 @@ def deleted(peer: Peer, group: str) -> Code:
         ("share.auto.offset.reset", "by_duration:P"),
         ("share.isolation.level", "serializable"),
         ("share.delivery.count.limit", "1"),
+        ("share.delivery.count.limit", "00"),
+        ("mainstem.share.acquire.mode", "strictly"),
         ("share.record.lock.duration.ms", "0"),
         ("share.session.timeout.ms", "5000"),
     ],
