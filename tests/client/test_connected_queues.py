@@ -89,6 +89,20 @@ def test_a_delivery_that_took_too_long_is_refused_and_comes_again(stem: Connecte
         again.ack()
 
 
+def test_the_lock_of_a_queue_that_was_made_in_the_directory_is_known(tmp_path: Path) -> None:
+    with mainstem.open(tmp_path) as stem:
+        stem.publish("orders", 1)
+        stem.queue("orders", name="emails", lock_s=0.5).close()
+
+    with serving(tmp_path) as address, mainstem.connect(address) as stem:
+        queue = stem.queue("orders", name="emails")
+        late = one(queue)
+        again = one(queue)
+        with pytest.raises(StaleDelivery, match="its lock has run out"):
+            late.ack()
+        again.ack()
+
+
 def test_of_many_only_what_came_again_meanwhile_is_refused(stem: ConnectedStem) -> None:
     for number in range(2):
         stem.publish("orders", number)

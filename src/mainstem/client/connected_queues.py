@@ -1,6 +1,7 @@
 """Queues of a server: open, list, show, peek, delete."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from mainstem.client.abandoned import Abandoned
@@ -76,12 +77,12 @@ class ConnectedQueues:
             # runs out counts as a delivery.
             wanted[ACQUIRE] = "record_limit"
         self._groups.set(name, wanted, now)
-        lock_ms = int((now | wanted).get(LOCK, _LOCK_MS))
+        lock_s = self._lock_s(topic, name, now) if lock_s is None else lock_s
         made = ConnectedQueue(
             self._administration.link,
             topic,
             name,
-            lock_s=lock_ms / 1000,
+            lock_s=lock_s,
             strict=ACQUIRE in now,
             follow=follow,
             unsettled=partial(self._unsettled, topic, name, partitions),
@@ -143,6 +144,13 @@ class ConnectedQueues:
     def close(self) -> None:
         """Let go of the connections."""
         self._groups.close()
+
+    def _lock_s(self, topic: str, name: str, settings: Mapping[str, str]) -> float:
+        """Return how long deliveries are locked; a queue that was made in Python has its own."""
+        if ACQUIRE in settings:
+            with suppress(MainstemError):
+                return self.show(topic, name).lock_s
+        return int(settings.get(LOCK, _LOCK_MS)) / 1000
 
     def _ready(self, topic: str, name: str) -> int | None:
         """Return how many events are not out with anybody; None if the server does not tell."""
