@@ -8,8 +8,10 @@ from tests.client.every_stem.stems import in_thread
 from tests.serving import server, serving
 
 import mainstem
+from mainstem.client import connected_queue
 from mainstem.client.connected import ConnectedStem
 from mainstem.client.looked_after import queues_at
+from mainstem.client.queue_end import QueueEnd
 from mainstem.client.queues import Delivery, Queue
 from mainstem.core.dead_letters import origin_of
 from mainstem.core.errors import (
@@ -87,6 +89,32 @@ def test_a_delivery_that_took_too_long_is_refused_and_comes_again(stem: Connecte
             with pytest.raises(StaleDelivery, match="orders\\[0\\]@0"):
                 settle()
         again.ack()
+
+
+def test_who_holds_as_much_as_can_be_waits_until_a_lock_runs_out(
+    stem: ConnectedStem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connected_queue, "_MOST_MEMBERS", 1)
+    stem.publish("orders", 1)
+
+    with stem.queue("orders", name="emails", lock_s=1) as queue:
+        one(queue)
+        assert queue.poll(0) is None
+        assert one(queue).count == 2
+    with stem.queue("orders", name="emails", follow=False) as queue:
+        assert [delivery.count for delivery in queue] == [3]
+
+
+def test_a_loop_ends_when_all_is_settled_or_out_and_not_when_a_poll_was_in_vain() -> None:
+    left, ready = 3, 2
+    end = QueueEnd(lambda: left, lambda: ready)
+
+    assert not end.is_here(lambda: 2, was_given=True)
+    assert end.is_here(lambda: 3, was_given=True)
+    ready = 0
+    # What was given to a member here just now is not ready either: it is looked at twice.
+    assert [end.is_here(lambda: 2, was_given=True) for _ in range(2)] == [False, True]
+    assert not QueueEnd(lambda: None, lambda: None).is_here(lambda: 0, was_given=False)
 
 
 def test_the_lock_of_a_queue_that_was_made_in_the_directory_is_known(tmp_path: Path) -> None:
@@ -223,9 +251,10 @@ def test_a_loop_that_is_left_gives_back_what_it_did_not_settle(stem: ConnectedSt
         break
     del delivery
 
-    with stem.queue("orders", name="emails") as queue:
-        found = [one(queue) for _ in range(3)]
-        assert sorted(each.event.json() for each in found) == [0, 1, 2]
+    (info,) = stem.queues.list()
+    assert (info.ready, info.out) == (3, 0)
+    # Nobody is there any more.
+    stem.queues.delete("orders", "emails")
 
 
 def test_a_queue_goes_on_when_its_server_comes_back(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class ConnectedStem:
         self._abandoned = Abandoned()
         self._topics = ConnectedTopics(administration, self._check_open, self._producers.forget)
         self._groups = ConnectedGroups(administration, self._settle_groups)
-        self._queues = ConnectedQueues(administration, self._abandoned, self._check_open)
+        self._queues = ConnectedQueues(administration, self._abandoned, self._settle_groups)
         self._subscriptions: WeakSet[ConnectedSubscription] = WeakSet()
         self._open_queues: WeakSet[ConnectedQueue] = WeakSet()
         # A program that forgets to close still commits what its consumers finished.
@@ -169,7 +169,6 @@ class ConnectedStem:
         It is a share group of that name; what is given is set for the group. Over the network every
         delivery counts, also one that is given back.
         """
-        self._settle_groups()
         made = self._queues.open(
             topic,
             name,

@@ -198,7 +198,7 @@ class ConnectedQueue:
                     self._turn.notify_all()
             self._check_reachable(member)
             if not member.waiting:
-                is_last = (ends and end.is_here(member, self._held)) or (
+                is_last = (ends and end.is_here(self._held, was_given=member.was_given)) or (
                     until is not None and time.monotonic() >= until
                 )
 

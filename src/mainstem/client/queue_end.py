@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable
 
-from mainstem.client.share_member import ShareMember
-
 _QUIET_S, _JOIN_S = 5.0, 15.0
 """If nothing came for so long, whatever is not settled is out with others; at first it may take
 longer, as Kafka tells a new member after some seconds what it may ask for."""
@@ -23,12 +21,12 @@ class QueueEnd:
         self._quiet_since = time.monotonic()
         self._none_ready = 0
 
-    def is_here(self, member: ShareMember, held: Callable[[], int]) -> bool:
-        """Tell so after a member has polled in vain."""
+    def is_here(self, held: Callable[[], int], *, was_given: bool) -> bool:
+        """Tell so after a member has polled in vain, which may have been given something before."""
         left = self._unsettled()
         if left is not None and left <= held():
             return True
         # Looked at twice: what was just given to a member here is not ready either.
         self._none_ready = self._none_ready + 1 if self._ready() == 0 else 0
         quiet_s = time.monotonic() - self._quiet_since
-        return self._none_ready > 1 or quiet_s >= (_QUIET_S if member.was_given else _JOIN_S)
+        return self._none_ready > 1 or quiet_s >= (_QUIET_S if was_given else _JOIN_S)
