@@ -286,6 +286,17 @@ def test_a_server_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
         queue.poll(PATIENCE_S)
 
 
+def test_a_setting_that_share_groups_do_not_know_is_refused(
+    served: Running, stem: ConnectedStem
+) -> None:
+    with (
+        mainstem.connect(str(served.kafka), isolation_level="read_committed") as other,
+        other.queue("orders", name="emails") as queue,
+        pytest.raises(InvalidSetting, match=r"isolation\.level"),
+    ):
+        queue.poll(0)
+
+
 # Looking
 
 

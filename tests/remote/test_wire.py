@@ -3,14 +3,16 @@
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mainstem.core.errors import Unreachable
 from mainstem.remote.leaders import Leaders
 from mainstem.remote.link import Link
-from mainstem.remote.wire import Wire
+from mainstem.remote.wire import INT8, INT32, NO_TAGS, Answer, Wire, compact_array, compact_string
 
 
 @contextmanager
@@ -61,3 +63,25 @@ def test_an_answer_that_is_cut_off_is_said() -> None:
 def test_nobody_there_is_said() -> None:
     with pytest.raises(Unreachable, match="refused"):
         Wire("127.0.0.1", 1, 10)
+
+
+@given(st.text(max_size=300), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=300))
+def test_what_is_written_for_a_flexible_version_is_read_back(text: str, numbers: list[int]) -> None:
+    written = compact_string(text) + compact_array(INT32.pack(each) for each in numbers) + NO_TAGS
+
+    answer = Answer(bytearray(written + b"\2\0\1x\5\2yz" + INT8.pack(7)), "there")
+
+    assert answer.compact_string() == text
+    assert answer.compact_array(answer.int32) == numbers
+    for _ in range(2):
+        answer.tags()
+    assert answer.int8() == 7
+
+
+@given(st.binary(max_size=50))
+def test_whatever_a_flexible_answer_is_it_is_read_or_refused(data: bytes) -> None:
+    answer = Answer(bytearray(data), "there")
+
+    with suppress(Unreachable):
+        answer.tags()
+        answer.compact_array(answer.compact_string)

@@ -18,7 +18,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from mainstem.core.errors import Fenced, MainstemError
+from mainstem.core.errors import Fenced, InvalidSetting, MainstemError
 from mainstem.core.event import Event, Position
 from mainstem.remote.link import Link
 from mainstem.remote.refusals import GONE, explained, kafka_error
@@ -68,17 +68,22 @@ class Sharing:
         """Whether nobody answers."""
         self._late: dict[Position, MainstemError] = {}
         self._given_back: set[Position] = set()
-        self._consumer = ShareConsumer(
-            link.config(
-                group_id=group,
-                share_acknowledgement_mode="explicit",
-                max_poll_records=most,
-                fetch_wait_max_ms=_FETCH_WAIT_MS,
-                # Events are held for as long as their locks last, which the server looks after.
-                max_poll_interval_ms=_LONGEST_MS,
+        try:
+            self._consumer = ShareConsumer(
+                link.config(
+                    group_id=group,
+                    share_acknowledgement_mode="explicit",
+                    max_poll_records=most,
+                    fetch_wait_max_ms=_FETCH_WAIT_MS,
+                    # Events are held for as long as their locks last, which the server looks after.
+                    max_poll_interval_ms=_LONGEST_MS,
+                )
+                | {"error_cb": self._on_error}
             )
-            | {"error_cb": self._on_error}
-        )
+        except KafkaException as error:
+            raise self._refusal(kafka_error(error)) from None
+        except ValueError as error:
+            raise InvalidSetting(f"a queue cannot be read like this: {error}") from None
         self._consumer.set_acknowledgement_commit_callback(self._on_commit)
         self._consumer.subscribe([topic])
 
