@@ -190,7 +190,7 @@ def test_a_redrive_that_is_killed_loses_nothing(run: Run, address: str) -> None:
     with mainstem.connect(address) as stem:
         stem.topics.create("again", partitions=1)
         stem.publish_many("orders.dead", [str(number) for number in range(300)])
-        redrive = [sys.executable, "-m", "mainstem.cli", "dead", "redrive", "orders"]
+        redrive = [sys.executable, "-m", "mainstem", "dead", "redrive", "orders"]
         for _ in range(3):
             with (
                 stem.subscribe("again", start="latest") as seen,

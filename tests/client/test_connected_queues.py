@@ -1,6 +1,7 @@
 """Queues over the network: what is different there, and what is the server's part."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -284,6 +285,9 @@ def test_a_server_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
 
     with pytest.raises(Unreachable):
         queue.poll(PATIENCE_S)
+
+    with suppress(Unreachable):
+        stem.close()
 
 
 def test_a_setting_that_share_groups_do_not_know_is_refused(

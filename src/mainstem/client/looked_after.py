@@ -11,7 +11,8 @@ from mainstem.client.embedded_queues import queue_info
 from mainstem.client.queues import QueuedEvent, QueueInfo
 from mainstem.core.errors import Unreachable
 from mainstem.core.event import Event, Position
-from mainstem.node.peeking import MAX_EVENTS, PeekedEvent
+from mainstem.heads.admin.adapter import MAX_EVENTS
+from mainstem.node.peeking import PeekedEvent
 from mainstem.remote.looking import AdminPort
 
 T = TypeVar("T")

@@ -6,7 +6,6 @@ from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event, Position
 from mainstem.node.node import Node
 
-MAX_EVENTS = 1_000
 MAX_BYTES = 4 * 1024 * 1024
 """No more events are added to a page that has so much; the first is shown whatever its size."""
 _PIECE = 16
