@@ -108,6 +108,35 @@ def test_redriving_publishes_the_event_as_it_was_and_only_once(run: Run) -> None
     assert (last["payload"], last["headers"]) == ("bad", [])
 
 
+def test_redriving_puts_an_event_where_it_was(directory: Path, run: Run) -> None:
+    with mainstem.open(directory) as stem:
+        stem.topics.create("bills", partitions=4)
+        for number in range(4):
+            stem.publish("bills", str(number), key="same", partition=number)
+        for delivery in stem.queue("bills", name="emails", follow=False):
+            delivery.reject("no such customer")
+
+    assert run("dead", "redrive", "bills").code == 0
+
+    rows = [json.loads(line) for line in run("sub", "bills", "-e", "-J").lines]
+    places = sorted((row["partition"], row["payload"]) for row in rows)
+    assert places == [(number, str(number)) for number in range(4) for _ in range(2)]
+
+
+def test_redriving_into_a_topic_that_has_fewer_partitions_by_now(directory: Path, run: Run) -> None:
+    with mainstem.open(directory) as stem:
+        stem.topics.create("bills", partitions=2)
+        stem.publish("bills", "1", partition=1)
+        for delivery in stem.queue("bills", name="emails", follow=False):
+            delivery.reject("no such customer")
+        stem.topics.delete("bills")
+        stem.topics.create("bills", partitions=1)
+
+    assert run("dead", "redrive", "bills").code == 0
+
+    assert run("sub", "bills", "-e").lines == ["1"]
+
+
 @pytest.mark.usefixtures("directory")
 def test_redriving_elsewhere(run: Run) -> None:
     assert run("dead", "redrive", "orders", "--to", "later").code == 0

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import count, islice
 from math import isnan
 
@@ -28,6 +29,7 @@ from mainstem.core.errors import (
     MainstemError,
     StorageFailed,
     StorageFull,
+    UnknownPartition,
     UnknownSubscription,
     Unreachable,
 )
@@ -192,9 +194,7 @@ def _redrive(stem: Stem, name: str, to: str | None, rate: float | None, tally: _
                 continue
             is_published = False
             with tally.one(letter):
-                target, event = _target(letter, to), _sent(letter, to)
-                stem.publish(target, event.value, key=event.key, headers=event.headers)
-                tally.done[target] += 1
+                tally.done[_publish(stem, letter, to)] += 1
                 is_published = True
             if is_published:
                 delivery.ack()
@@ -270,6 +270,19 @@ def _paced(deliveries: Iterator[Delivery], rate: float | None, expected: int) ->
         if delivery is None:
             return
         yield delivery
+
+
+def _publish(stem: Stem, letter: Event, to: str | None) -> str:
+    """Publish the event of a letter, where it was if it goes back; return to which topic."""
+    target, event = _target(letter, to), _sent(letter, to)
+    origin = origin_of(letter) if to is None else None
+    publish = partial(stem.publish, target, event.value, key=event.key, headers=event.headers)
+    try:
+        # Its producer may have chosen otherwise than we would, and its key is there since.
+        publish(partition=None if origin is None else origin.partition)
+    except UnknownPartition:
+        publish()
+    return target
 
 
 def _target(letter: Event, to: str | None) -> str:
