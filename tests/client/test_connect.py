@@ -7,12 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.leftovers import clients_left, kafka_clients
 from tests.serving import serving
 
 import mainstem
 from mainstem.core.errors import Closed, InvalidSetting, Unreachable
 
 NOBODY = "127.0.0.1:1"
+PATIENCE_S = 30
 
 
 def test_nobody_at_the_address_is_told_at_once_with_what_to_do() -> None:
@@ -145,3 +147,19 @@ def test_the_kafka_client_is_loaded_by_connect_alone() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_stem_that_was_closed_has_let_go_of_its_connections(tmp_path: Path) -> None:
+    before = kafka_clients()
+    with serving(tmp_path) as address:
+        stem = mainstem.connect(address)
+        stem.publish("n", 1)
+        list(stem.subscribe("n", group="g", follow=False))
+        open_ones = kafka_clients()
+
+        stem.close()
+
+        assert open_ones > before
+        assert clients_left(before, PATIENCE_S) == 0
+        with pytest.raises(Closed):
+            stem.topics.list()

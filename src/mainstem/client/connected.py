@@ -227,5 +227,6 @@ class ConnectedStem:
                 refused = error
         self._queues.close()
         self._producers.close()
+        self._administration.close()
         if refused is not None and not failed:
             raise refused

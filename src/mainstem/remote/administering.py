@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
 )
 
 from mainstem.core.errors import (
+    Closed,
     InvalidSetting,
     MainstemError,
     OffsetOutOfRange,
@@ -72,8 +73,20 @@ class Administration:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self.client = AdminClient(link.config())
+        self._client: AdminClient | None = AdminClient(link.config())
         self._wait = {"request_timeout": link.timeout_s}
+
+    @property
+    def client(self) -> AdminClient:
+        """The client that asks; raises Closed once it was let go."""
+        if self._client is None:
+            raise Closed("the connection has been closed; connect again")
+        return self._client
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        # It has no call for that: it ends with the last that refers to it.
+        self._client = None
 
     # What there is
 

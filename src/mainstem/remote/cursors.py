@@ -31,12 +31,12 @@ class Cursors:
 
     def __init__(self, administration: Administration) -> None:
         self._link = administration.link
-        self._client = administration.client
+        self._administration = administration
         self._wait = {"request_timeout": self._link.timeout_s}
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all groups."""
-        listed = self._link.result(self._client.list_consumer_groups(**self._wait))
+        listed = self._link.result(self._administration.client.list_consumer_groups(**self._wait))
         if not listed.valid and listed.errors:
             raise self._link.refusal(listed.errors[0])
         return tuple(sorted(each.group_id for each in listed.valid))
@@ -47,7 +47,7 @@ class Cursors:
         # One group a request, but many requests at a time. Not before the groups were described:
         # librdkafka dies of the answer that somebody else keeps the group, or nobody yet.
         asked = {
-            name: self._client.list_consumer_group_offsets(
+            name: self._administration.client.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name)], **self._wait
             )[name]
             for name in described
@@ -73,7 +73,9 @@ class Cursors:
         if not names:
             return {}
         found = {}
-        for name, future in self._client.describe_consumer_groups(names, **self._wait).items():
+        for name, future in self._administration.client.describe_consumer_groups(
+            names, **self._wait
+        ).items():
             with suppress(UnknownGroup):
                 found[name] = self._link.result(future, group=name)
         return found
@@ -92,7 +94,9 @@ class Cursors:
     def _move(self, group: str, offsets: Mapping[Place, int]) -> None:
         places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         asked = [ConsumerGroupTopicPartitions(group, places)]
-        future = self._client.alter_consumer_group_offsets(asked, **self._wait)[group]
+        future = self._administration.client.alter_consumer_group_offsets(asked, **self._wait)[
+            group
+        ]
         try:
             done = future.result(self._link.timeout_s)
         except KafkaException as error:
@@ -105,7 +109,7 @@ class Cursors:
 
     def delete(self, group: str) -> None:
         """Forget a group that has no members."""
-        futures = self._client.delete_consumer_groups([group], **self._wait)
+        futures = self._administration.client.delete_consumer_groups([group], **self._wait)
         self._link.result(futures[group], group=group)
 
     def _refuse(self, at: TopicPartition, group: str) -> None:

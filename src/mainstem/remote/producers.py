@@ -56,6 +56,8 @@ class Producers:
         """Wait for what is on its way, for a bounded time, and let go."""
         for producing in self._by_batch.values():
             producing.close()
+        self._by_topic.clear()
+        self._by_batch.clear()
 
     def _settings(self, topic: str) -> TopicSettings:
         found = self._administration.describe([topic])
