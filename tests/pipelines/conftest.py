@@ -31,11 +31,6 @@ def java_with(scratch: Path) -> str:
     return f"-XX:+UseSerialGC -Djava.io.tmpdir={scratch}"
 
 
-@pytest.fixture(autouse=True)
-def no_kafka_clients_left() -> None:
-    """Let sinks keep their producers: after a refused transaction nothing collects these."""
-
-
 @pytest.fixture
 def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have what a test starts leave its temporary files in one place: who is killed leaves them."""
