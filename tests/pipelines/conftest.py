@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.leftovers import no_clients_left
 from tests.serving import serving
 
 from mainstem.pipelines.session import MissingJava, MissingSpark, spark_session
@@ -29,6 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def java_with(scratch: Path) -> str:
     """Return options of a Java that has little to do, and does not litter."""
     return f"-XX:+UseSerialGC -Djava.io.tmpdir={scratch}"
+
+
+@pytest.fixture(autouse=True)
+def no_kafka_clients_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let no test leave Kafka clients behind, but those that Spark makes and drops when it likes."""
+    if request.node.get_closest_marker("spark") is not None:
+        yield
+        return
+    with no_clients_left():
+        yield
 
 
 @pytest.fixture

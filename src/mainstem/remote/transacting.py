@@ -79,8 +79,9 @@ class Transacting:
         """
         _make(self._link, self._mark_at[0])
         self._call(self._producer.init_transactions, self._link.timeout_s)
-        (found,) = self._call(
-            self._marks.committed, [TopicPartition(*self._mark_at)], self._link.timeout_s
+        places = [TopicPartition(*self._mark_at)]
+        (found,) = self._link.patiently(
+            lambda: self._call(self._marks.committed, places, self._link.timeout_s)
         )
         return found.metadata or ""
 
