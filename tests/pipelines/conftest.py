@@ -34,7 +34,7 @@ def java_with(scratch: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def no_kafka_clients_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let no test leave Kafka clients behind, but those that Spark makes and drops when it likes."""
+    """Let no test leave Kafka clients behind, but for those that use Spark."""
     if request.node.get_closest_marker("spark") is not None:
         yield
         return
