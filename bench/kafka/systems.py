@@ -176,6 +176,10 @@ class Kafka:
         return _count(self._admin, topic, partitions)
 
 
+_EARLY = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_LEADER_EPOCH)
+"""A topic that was just made may have no leader yet, or one that does not know it."""
+
+
 def _count(admin: AdminClient, topic: str, partitions: int) -> int:
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     asked = {TopicPartition(topic, each): latest for each in range(partitions)}
@@ -185,10 +189,9 @@ def _count(admin: AdminClient, topic: str, partitions: int) -> int:
         try:
             return sum(int(each.result(PATIENCE_S).offset) for each in found)
         except KafkaException as error:
-            # A topic that was just made may have no leader yet.
-            early = error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION
-            if not early or time.monotonic() > until:
+            if error.args[0].code() not in _EARLY or time.monotonic() > until:
                 raise
+            time.sleep(0.01)
 
 
 class Sink:
