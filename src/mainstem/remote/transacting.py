@@ -88,8 +88,7 @@ class Transacting:
     def write(self, events: Iterable[Outgoing], mark: Callable[[], str] | None) -> int:
         """Commit events together with the mark that is asked for after them; returns how many."""
         self._call(self._producer.begin_transaction)
-        count = 0
-        failure: BaseException | None = None
+        count, done = 0, False
         try:
             for count, event in enumerate(events, 1):
                 self._put(event)
@@ -103,15 +102,13 @@ class Transacting:
                     self._link.timeout_s,
                 )
             self._call(self._producer.commit_transaction, self._link.timeout_s)
+            done = True
         except MainstemError as error:
             # What became of an event says more than that its transaction cannot be committed.
-            failure = self._failed or error
-        except BaseException as error:
-            failure = error
-        if failure is not None:
-            # Not while it is handled: confluent-kafka would never forget it, and with it us.
-            self._abort()
-            raise failure
+            raise self._failed or error from None
+        finally:
+            if not done:
+                self._abort()
         return count
 
     def close(self) -> None:
