@@ -154,13 +154,19 @@ def test_a_peer_that_goes_while_nothing_more_is_taken_from_it_is_noticed(
 
 def waits_for_the_window(peer: Peer) -> bool:
     """Tell whether the kernel only asks from time to time whether the peer will take more."""
-    port = peer.socket.getsockname()[1]
+    # Both ends: another server on this machine may have a peer with the same port.
+    ends = peer.socket.getpeername()[1], peer.socket.getsockname()[1]
     probing = "04"
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        _, _, remote, _, _, timer = line.split()[:6]
-        if int(remote.rpartition(":")[2], 16) == port:
+        _, local, remote, _, _, timer = line.split()[:6]
+        if (port_of(local), port_of(remote)) == ends:
             return timer.startswith(probing)
     return False
+
+
+def port_of(end: str) -> int:
+    """Return the port of an end of a connection as the kernel writes it."""
+    return int(end.rpartition(":")[2], 16)
 
 
 def test_a_peer_whose_window_stays_shut_is_not_waited_for(
