@@ -1,8 +1,9 @@
 """The async twin of ``mainstem.connect``.
 
 How this works: librdkafka waits in threads, so this does too. One thread puts events on their way,
-in the order of the calls, and none waits for them to arrive. Each subscription has a thread that
-waits for its events, a short while at a time, so that a program can end without closing it.
+in the order of the calls, and none waits for them to arrive. Each subscription and each queue has a
+thread that waits for its events, a short while at a time, so that a program can end without closing
+it.
 """
 
 import asyncio
@@ -11,16 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import Literal, NoReturn, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from mainstem.client.async_administration import AsyncGroups, AsyncTopics
+from mainstem.client.async_connected_queue import AsyncConnectedQueue
 from mainstem.client.async_connected_subscription import AsyncConnectedSubscription
 from mainstem.client.connected import ConnectedStem
 from mainstem.client.loops import Bell
 from mainstem.client.queues import Order
 from mainstem.client.stem import HeadersLike, Key, Start, Value
 from mainstem.client.values import make_event
-from mainstem.core.errors import Closed, UnknownPartition, UnknownTopic, Unsupported
+from mainstem.core.errors import Closed, UnknownPartition, UnknownTopic
 from mainstem.core.event import Event, Position
 
 T = TypeVar("T")
@@ -124,12 +126,22 @@ class AsyncConnectedStem:
         lock_s: float | None = None,
         order: Order | None = None,
         follow: bool = True,
-    ) -> NoReturn:
-        """Refuse: librdkafka has no share groups for event loops."""
-        raise Unsupported(
-            "mainstem.aio has no queues over the network: use stem.blocking.queue(...) in a thread "
-            "of its own (asyncio.to_thread), or mainstem.aio.open on the data directory itself"
+    ) -> AsyncConnectedQueue:
+        """Share the events of a topic one by one; the rules are those of ``ConnectedStem.queue``.
+
+        The server is asked when the first delivery is, or by ``async with``.
+        """
+        make = partial(
+            self._stem.queue,
+            topic,
+            name=name,
+            start=start,
+            max_deliveries=max_deliveries,
+            lock_s=lock_s,
+            order=order,
+            follow=follow,
         )
+        return AsyncConnectedQueue(make, follow=follow)
 
     async def close(self) -> None:
         """Finish what is under way and let go of the connection."""

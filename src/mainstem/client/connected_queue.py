@@ -138,7 +138,7 @@ class ConnectedQueue:
         with self._turn:
             already, self._closed = self._closed, self._closed or reason
             # First those that have nothing, or they would take what the others give back.
-            members = sorted(self._members, key=lambda it: not it.is_free)
+            members = sorted(self._members, key=lambda it: bool(it.out or it.waiting))
             self._turn.notify_all()
         if already is not None:
             return
