@@ -179,3 +179,14 @@ def runs(answer: ShareFetchResponse, number: int = 0) -> list[tuple[int, int, in
     """Return first, last and count of what was acquired of a partition."""
     acquired = partition_of(answer, number).acquired_records
     return [(each.first_offset, each.last_offset, each.delivery_count) for each in acquired]
+
+
+def code(answer: object) -> Code:
+    """Return what was said to a whole request."""
+    return Code(answer.error_code)  # type: ignore[attr-defined]
+
+
+def ack_code(answer: ShareAcknowledgeResponse) -> Code:
+    """Return what was said to the acknowledgements of the only partition."""
+    (topic,) = answer.responses
+    return Code(topic.partitions[0].error_code)
