@@ -1,12 +1,12 @@
 """Subscriptions: what is given up becomes a dead letter, with its story."""
 
 import pytest
-from tests.broker.brokers import FullLog, LateLog, read_all, values
+from tests.broker.brokers import FullLog, LateLog, publish, read_all, values
 from tests.broker.queues import LOCK_MS, Desk
 
 from mainstem.broker.share_group import ShareBeat
-from mainstem.broker.subscription import Outcome
-from mainstem.core.dead_letters import MAX_REASON, origin_of, revived
+from mainstem.broker.subscription import Outcome, Settlement
+from mainstem.core.dead_letters import MAX_REASON, origin_of, revived, topic_of
 from mainstem.core.errors import DamagedLog, StorageFailed, StorageFull, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.log.port import PartitionId, Slice
@@ -54,6 +54,25 @@ def test_a_rejected_event_is_a_dead_letter_at_once() -> None:
     origin = origin_of(letter)
     assert origin is not None
     assert origin.reason == "no such customer"
+
+
+@pytest.mark.parametrize("length", [245, 249])
+def test_a_topic_whose_name_leaves_no_room_has_dead_letters_under_a_shorter_one(
+    length: int,
+) -> None:
+    desk, long = Desk(), "x" * length
+    desk.broker.create_topic(long)
+    desk.subscriptions.create(long, "emails")
+    publish(desk.broker, long, b"bad")
+
+    (delivery,) = desk.subscriptions.acquire(long, "emails", "ann")
+    rejected = Settlement(0, 0, Outcome.REJECT, delivery.lease)
+    assert desk.subscriptions.settle(long, "emails", "ann", [rejected]).refused == {}
+
+    (letter,) = read_all(desk.broker, topic_of(long))
+    origin = origin_of(letter)
+    assert origin is not None
+    assert (letter.value, origin.topic) == (b"bad", long)
 
 
 def test_a_batch_is_read_once_however_many_of_its_events_are_rejected(

@@ -11,6 +11,7 @@ from tests.serving import serving
 import mainstem
 from mainstem.cli.exits import Exit
 from mainstem.client.embedded_queues import EmbeddedQueues
+from mainstem.core.dead_letters import topic_of
 from mainstem.core.errors import StorageFull
 
 
@@ -121,6 +122,26 @@ def test_redriving_puts_an_event_where_it_was(directory: Path, run: Run) -> None
     rows = [json.loads(line) for line in run("sub", "bills", "-e", "-J").lines]
     places = sorted((row["partition"], row["payload"]) for row in rows)
     assert places == [(number, str(number)) for number in range(4) for _ in range(2)]
+
+
+@pytest.mark.parametrize("length", [244, 245, 249])
+def test_dead_letters_are_found_by_the_name_of_their_topic_however_long_it_is(
+    directory: Path, run: Run, length: int
+) -> None:
+    topic = "x" * length
+    with mainstem.open(directory) as stem:
+        stem.publish(topic, "bad")
+        for delivery in stem.queue(topic, name="emails", follow=False):
+            delivery.reject("no such customer")
+
+    listed = [json.loads(line)["topic"] for line in run("dead", "ls").lines]
+    assert sorted(listed) == ["orders.dead", topic_of(topic)]
+    assert json.loads(run("dead", "show", topic).out)["reason"] == "no such customer"
+    for name in (topic, topic_of(topic)):
+        dry = run("dead", "redrive", name, "--dry-run")
+        assert json.loads(dry.out) == {"to": topic, "letters": 1}
+    assert run("dead", "redrive", topic).code == 0
+    assert run("sub", topic, "-e").lines == ["bad", "bad"]
 
 
 def test_redriving_into_a_topic_that_has_fewer_partitions_by_now(directory: Path, run: Run) -> None:

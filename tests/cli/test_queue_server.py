@@ -209,3 +209,19 @@ def test_a_redrive_that_is_killed_loses_nothing(run: Run, address: str) -> None:
     assert set(found) == {"bad", "worse", "worst", *(str(number) for number in range(300))}
     # Each kill may come between publishing an event and settling its letter.
     assert found.total() <= 303 + 3
+
+
+@pytest.mark.parametrize("length", [240, 249])
+def test_dead_letters_of_a_topic_with_a_long_name_are_redriven(
+    run: Run, address: str, length: int
+) -> None:
+    topic = "x" * length
+    with mainstem.connect(address) as stem:
+        stem.publish(topic, "bad")
+        for delivery in stem.queue(topic, name="emails", follow=False):
+            delivery.reject()
+
+    assert json.loads(run("dead", "show", topic, "--at", address).out)["payload"] == "bad"
+    assert run("dead", "redrive", topic, "--at", address).code == 0
+
+    assert run("sub", topic, "-e", "--at", address).lines == ["bad", "bad"]

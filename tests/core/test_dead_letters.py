@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.core.dead_letters import Origin, buried, origin_of, revived
+from mainstem.core.dead_letters import Origin, buried, origin_of, revived, topic_of
 from mainstem.core.event import Event
+from mainstem.core.names import MAX_TOPIC_LENGTH, check_topic
 
 PIPELINE = (
     ("mainstem-reason", b"not JSON"),
@@ -54,3 +55,20 @@ def test_what_tells_no_whole_story_is_left_as_it_is() -> None:
 
     assert origin_of(event) is None
     assert revived(event) == event
+
+
+def test_every_topic_has_dead_letters_of_its_own_however_long_its_name_is() -> None:
+    topics = ["x" * length + end for length in range(1, MAX_TOPIC_LENGTH) for end in "yz"]
+
+    found = [topic_of(topic) for topic in topics]
+
+    assert len({*found}) == len(topics)
+    for topic, name in zip(topics, found, strict=True):
+        check_topic(name)
+        assert name.endswith(".dead")
+        assert name == f"{topic}.dead" or len(topic) > MAX_TOPIC_LENGTH - len(".dead")
+
+
+def test_the_dead_letters_of_a_long_name_are_found_by_later_versions_too() -> None:
+    assert topic_of("x" * 244) == f"{'x' * 244}.dead"
+    assert topic_of("x" * 245) == f"{'x' * 227}-becad1fd31bd361e.dead"

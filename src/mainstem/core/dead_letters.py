@@ -1,8 +1,11 @@
 """Dead letters: events that could not be worked on, with why and from where in their headers."""
 
+from hashlib import sha256
+
 import msgspec
 
 from mainstem.core.event import Event
+from mainstem.core.names import MAX_TOPIC_LENGTH
 
 PREFIX = "mainstem-"
 """How the headers begin that tell of the failure."""
@@ -10,6 +13,8 @@ SUFFIX = ".dead"
 MAX_REASON = 1_000
 """Characters of a reason that are kept: errors may quote whole documents."""
 
+_DIGITS = 16
+"""Of the hash that stands for the end of a name that is too long."""
 _COMMON = {"topic", "partition", "offset", "timestamp-ms", "reason"}
 _OF_QUEUES = {"subscription", "deliveries"}
 _OF_TABLES = {"table"}
@@ -28,7 +33,14 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def topic_of(topic: str) -> str:
-    """Return the topic that a topic's dead letters go to."""
+    """Return the topic that a topic's dead letters go to: ``<topic>.dead``, if there is room.
+
+    A longer name is cut, with a hash of all of it, as its letters must be found again.
+    """
+    most = MAX_TOPIC_LENGTH - len(SUFFIX)
+    if len(topic) > most:
+        digest = sha256(topic.encode("utf-8", "replace")).hexdigest()[:_DIGITS]
+        topic = f"{topic[: most - _DIGITS - 1]}-{digest}"
     return topic + SUFFIX
 
 

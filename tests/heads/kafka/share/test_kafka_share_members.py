@@ -3,8 +3,9 @@
 import pytest
 from tests.heads.kafka.attack import Peer
 from tests.heads.kafka.share.groups import described
-from tests.heads.kafka.sharing import END, Sharer, code, put, runs
+from tests.heads.kafka.sharing import END, REJECT, Sharer, ack_code, code, configure, put, runs
 
+from mainstem.core.dead_letters import topic_of
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.messages.share_groups import (
     SHARE_GROUP_HEARTBEAT,
@@ -75,6 +76,24 @@ def test_a_topic_that_comes_later_is_taken_from_its_beginning(address: str, peer
     assert told.assignment is not None
     sharer.topic_id = told.assignment.topic_partitions[0].topic_id
     assert runs(sharer.fetch()) == [(0, 2, 1)]
+    sharer.close()
+
+
+@pytest.mark.parametrize("length", [245, 249])
+def test_a_topic_of_any_name_is_shared_and_has_dead_letters(
+    address: str, peer: Peer, length: int
+) -> None:
+    topic = "x" * length
+    put(peer, topic, 2)
+    configure(peer, topic, "share.auto.offset.reset", "earliest")
+    sharer = Sharer(address, topic).joined()
+
+    assert described(peer, topic) == ("Stable", ["ann"])
+    assert runs(sharer.fetch()) == [(0, 1, 1)]
+    assert ack_code(sharer.acknowledge([(0, 1, [REJECT])])) is Code.NONE
+    letters = Sharer(address, topic_of(topic))
+    assert letters.topic_id != bytes(16)
+    letters.close()
     sharer.close()
 
 
