@@ -7,7 +7,7 @@ under the lock, and done without it.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 
 import msgspec
@@ -119,6 +119,14 @@ class OpenSubscriptions:
         if len(live.windows) != len(found.partitions):
             live.fit(found, self.fold)
         return live
+
+    def forget(self, keys: Collection[SubscriptionKey]) -> Durable:
+        """Forget subscriptions, all or none, and wake who waits there."""
+        durable = self.settling.write([each for key in keys for each in self.fold.remove(key)])
+        for key in keys:
+            live = self.live.pop(key, None)
+            self.settling.calls += [] if live is None else live.take_waiting()
+        return durable
 
     def expire(self, live: LiveSubscription) -> None:
         """Take back what is out for too long, bury what was delivered too often; wake who waits."""

@@ -36,7 +36,6 @@ from mainstem.core.errors import (
     UnknownGroup,
     UnknownMember,
     UnknownPartition,
-    UnknownSubscription,
     UnknownTopic,
 )
 from mainstem.core.names import check_group
@@ -208,7 +207,7 @@ class ShareGroups:
             return self._subscriptions.seek(topic, name, moved), refused
 
     def forget(self, name: str, topics: Iterable[str]) -> tuple[Durable, dict[str, MainstemError]]:
-        """Forget how far a group without members has got in some topics.
+        """Forget how far a group without members has got in some topics, in one append.
 
         Returns also the topics that nothing was known of, and why.
         """
@@ -216,24 +215,14 @@ class ShareGroups:
         with self._lock:
             self._check_empty(name, "forgotten")
             self._check_known(name)
-            durable: Durable = AT_ONCE
-            refused: dict[str, MainstemError] = {}
-            for topic in topics:
-                try:
-                    durable = self._subscriptions.delete(topic, name)
-                except (UnknownTopic, UnknownSubscription) as error:
-                    refused[topic] = error
-            return durable, refused
+            return self._subscriptions.delete_on(topics, name)
 
     def delete(self, name: str) -> Durable:
-        """Forget a group without members altogether."""
+        """Forget a group without members altogether, in one append."""
         with self._lock:
             self._check_empty(name, "deleted")
             self._check_known(name)
-            durable: Durable = AT_ONCE
-            for each in self._subscriptions.every(name):
-                durable = self._subscriptions.delete(each.topic, name)
-            return durable
+            return self._subscriptions.delete_all(name)
 
     # Parts of decisions, under the lock
 

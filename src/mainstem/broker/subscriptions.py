@@ -40,6 +40,7 @@ from mainstem.core.errors import (
     OffsetOutOfRange,
     StaleDelivery,
     UnknownPartition,
+    UnknownSubscription,
     UnknownTopic,
 )
 from mainstem.core.event import Position
@@ -114,11 +115,28 @@ class Subscriptions:
     def delete(self, topic: str, name: str) -> Durable:
         """Forget a subscription; what was out cannot be settled any more."""
         with self._open.turn():
-            key = self._open.known(topic, name)
-            durable = self._open.settling.write(self.fold.remove(key))
-            live = self._open.live.pop(key, None)
-            self._open.settling.calls += [] if live is None else live.take_waiting()
-        return durable
+            return self._open.forget([self._open.known(topic, name)])
+
+    def delete_on(
+        self, topics: Iterable[str], name: str
+    ) -> tuple[Durable, dict[str, MainstemError]]:
+        """Forget the subscriptions of a name on some topics, in one append.
+
+        Returns also the topics that have none, and why.
+        """
+        with self._open.turn():
+            keys, refused = dict[SubscriptionKey, None](), dict[str, MainstemError]()
+            for topic in topics:
+                try:
+                    keys[self._open.known(topic, name)] = None
+                except (UnknownTopic, UnknownSubscription) as error:
+                    refused[topic] = error
+            return self._open.forget(keys), refused
+
+    def delete_all(self, name: str) -> Durable:
+        """Forget the subscriptions of a name on whatever topic, in one append."""
+        with self._open.turn():
+            return self._open.forget([key for key in self.fold if key.name == name])
 
     def seek(self, topic: str, name: str, offsets: Mapping[int, int]) -> Durable:
         """Go on from other offsets, forward or back; what is out there cannot be settled any more.
