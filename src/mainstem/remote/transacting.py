@@ -6,9 +6,16 @@ and a group, whose committed offset carries a mark that says which batch was las
 committed in the same transaction as the events. So after a crash the mark tells whether the batch
 made it. The offset belongs to a topic of its own, without events, because brokers want one that
 exists; the group has no lag there.
+
+Two flaws of others shape what is done after a refusal. confluent-kafka never frees an error that it
+raises, and with it the one that was being handled meanwhile, its frames, and their producer: so no
+producer is called while an error is handled. And librdkafka frees a text twice, which ends the
+process, if a producer that was fenced is freed while it awaits answers: so it awaits none by then.
 """
 
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -27,8 +34,10 @@ _ANY_PARTITION = -1
 _LARGEST = 100_000_000
 _POLL_EVERY = 1000
 _ROOM_S = 0.5
+_TURN_S = 0.05
 _TRIES = 3
 _REPLACED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
 class Outgoing(NamedTuple):
@@ -56,7 +65,7 @@ class Transacting:
     ) -> None:
         self._link = link
         self._name = name
-        self._failed: MainstemError | None = None
+        self._fates = _Fates()
         self._mark_at = (marks_topic, 0)
         self._marks = Consumer(link.config(group_id=name, enable_auto_commit=False))
         self._producer = Producer(
@@ -88,12 +97,13 @@ class Transacting:
     def write(self, events: Iterable[Outgoing], mark: Callable[[], str] | None) -> int:
         """Commit events together with the mark that is asked for after them; returns how many."""
         self._call(self._producer.begin_transaction)
-        count, done = 0, False
+        count, self._fates = 0, _Fates()
+        failure: BaseException | None = None
         try:
             for count, event in enumerate(events, 1):
                 self._put(event)
                 if not count % _POLL_EVERY:
-                    self._producer.poll(0)
+                    self._call(self._producer.poll, 0)
             if mark is not None:
                 self._call(
                     self._producer.send_offsets_to_transaction,
@@ -102,13 +112,20 @@ class Transacting:
                     self._link.timeout_s,
                 )
             self._call(self._producer.commit_transaction, self._link.timeout_s)
-            done = True
         except MainstemError as error:
             # What became of an event says more than that its transaction cannot be committed.
-            raise self._failed or error from None
-        finally:
-            if not done:
-                self._abort()
+            failure = self._lost() or error
+        except BaseException as error:
+            failure = error
+        if failure is not None:
+            fenced = self._abort()
+            if fenced is not None and isinstance(failure, MainstemError):
+                failure = fenced
+            try:
+                raise failure
+            finally:
+                # It has this frame, which would have it in turn.
+                del failure, fenced
         return count
 
     def close(self) -> None:
@@ -116,55 +133,101 @@ class Transacting:
         self._marks.close()
 
     def _put(self, event: Outgoing) -> None:
-        if self._failed is not None:
-            raise self._failed
-        while True:
-            try:
-                self._producer.produce(
-                    event.topic,
-                    event.value,
-                    event.key,
-                    _ANY_PARTITION if event.partition is None else event.partition,
-                    on_delivery=self._delivered,
-                    timestamp=max(0, event.timestamp_ms or 0),
-                    headers=list(event.headers),
-                )
-            except BufferError:
-                self._producer.poll(_ROOM_S)
-            except KafkaException as error:
-                raise self._refusal(error, event.topic) from None
-            else:
-                return
+        if (lost := self._lost()) is not None:
+            raise lost
+        while not self._has_room_for(event):
+            self._call(self._producer.poll, _ROOM_S)
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self._failed is None and error.code() != KafkaError._PURGE_QUEUE:
-            self._failed = explained(error, self._link.address, topic=message.topic() or "")
+    def _has_room_for(self, event: Outgoing) -> bool:
+        try:
+            self._producer.produce(
+                event.topic,
+                event.value,
+                event.key,
+                _ANY_PARTITION if event.partition is None else event.partition,
+                on_delivery=self._fates.delivered,
+                timestamp=max(0, event.timestamp_ms or 0),
+                headers=list(event.headers),
+            )
+        except BufferError:
+            return False
+        except KafkaException as error:
+            raise self._refusal(kafka_error(error), event.topic) from None
+        return True
 
-    def _abort(self) -> None:
+    def _lost(self) -> MainstemError | None:
+        if self._fates.lost is None:
+            return None
+        error, topic = self._fates.lost
+        return explained(error, self._link.address, topic=topic)
+
+    def _abort(self) -> Fenced | None:
+        """Take everything back; returns why it cannot be, if that is because another took over."""
         try:
             self._producer.abort_transaction(self._link.timeout_s)
-        except KafkaException:
+        except (KafkaException, SystemError) as error:
             # Then it has been aborted by who took over, or is when its time is up.
-            return
+            refused = _told(error)
+        else:
+            return None
+        give_up(self._producer, self._link.timeout_s)
+        return self._fenced() if refused.code() in _REPLACED else None
 
     def _call(self, deed: Callable[..., T], *arguments: object) -> T:
         """Do it, again as long as that may help; what is refused is raised as a core error."""
         for _ in range(_TRIES):
             try:
                 return deed(*arguments)
-            except KafkaException as error:
-                if not kafka_error(error).retriable():
-                    raise self._refusal(error) from None
-                last = error
-        raise self._refusal(last)
+            except (KafkaException, SystemError) as error:
+                refused = _told(error)
+                if not refused.retriable():
+                    raise self._refusal(refused) from None
+        raise self._refusal(refused)
 
-    def _refusal(self, error: KafkaException, topic: str = "") -> MainstemError:
-        if kafka_error(error).code() in _REPLACED:
-            return Fenced(
-                f"another run writes as {self._name!r} by now, and this one may not any more; "
-                "have only one run at a time, or give each a name of its own"
-            )
-        return self._link.refusal(error, topic=topic, group=self._name)
+    def _refusal(self, error: KafkaError, topic: str = "") -> MainstemError:
+        if error.code() in _REPLACED:
+            return self._fenced()
+        return explained(error, self._link.address, topic=topic, group=self._name)
+
+    def _fenced(self) -> Fenced:
+        return Fenced(
+            f"another run writes as {self._name!r} by now, and this one may not any more; "
+            "have only one run at a time, or give each a name of its own"
+        )
+
+
+class _Fates:
+    """What became of events: without a producer, as that of an event without a fate is kept."""
+
+    def __init__(self) -> None:
+        self.lost: tuple[KafkaError, str] | None = None
+        """Why the first event was not written, and its topic."""
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        """Take down the fate of an event."""
+        if error is not None and self.lost is None and error.code() not in _PURGED:
+            self.lost = error, message.topic() or ""
+
+
+def give_up(producer: Producer, timeout_s: float) -> None:
+    """Have a producer await nothing any more, so that it can be freed."""
+    # An answer that refuses events while it is destroyed would free txn_errstr once more.
+    producer.purge()
+    until = time.monotonic() + timeout_s
+    while len(producer) and time.monotonic() < until:
+        # It raises once if all is lost. To flush would not: that goes on, and fails in callbacks.
+        with suppress(KafkaException):
+            producer.poll(_TURN_S)
+
+
+def _told(error: KafkaException | SystemError) -> KafkaError:
+    """Return what was refused; callbacks that run once all is lost fail because of that."""
+    found: BaseException | None = error
+    while isinstance(found, SystemError):
+        found = found.__cause__
+    if not isinstance(found, KafkaException):
+        raise error
+    return kafka_error(found)
 
 
 def _make(link: Link, topic: str) -> None:
