@@ -5,6 +5,9 @@ transactions over several partitions; workers turn events into others, and move 
 cursors in the same transaction; readers seek to and fro; members of a group come and go. Where a
 client cannot go on, it begins anew as a program does that was restarted, under the same name.
 
+No producer is called while an error is handled, and none is freed that awaits something, for the
+reasons that ``mainstem.remote.transacting`` gives.
+
 A transaction may be seen if its commit was asked for and nobody has said that it failed. If the
 client was told that it has to be aborted, and has aborted it, it must not be seen.
 """
@@ -20,6 +23,8 @@ from random import Random
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from tests.checker.history import Outcome, Place, Read, Recorder, Sent
 from tests.faults.mortal import QUICK, Tally
+
+from mainstem.remote.transacting import give_up
 
 INPUTS = 4
 OUTPUTS = 3
@@ -154,17 +159,23 @@ class Transaction:
         self, work: Callable[[], None], *, commits: bool, read: Sequence[Read] = (), group: str = ""
     ) -> Outcome:
         """Do the work in a transaction; raises if the producer cannot be used any more."""
-        error: KafkaException | None = None
+        failure: KafkaException | None = None
         try:
             self._producer.begin_transaction()
             work()
             outcome = self._finish(commits)
-        except KafkaException as failure:
-            outcome, error = self._give_up(failure)
+        except KafkaException as error:
+            failure = error
+        if failure is not None:
+            outcome, failure = self._give_up(failure)
         sent = [Sent(place, value, self._offsets.get(value)) for place, value in self._values]
         self._client.recorder.add(self._client.name, outcome, [*read, *sent], self._began, group)
-        if error is not None:
-            raise error
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                # It has this frame, which would have it in turn.
+                del failure
         self._client.done.add()
         return outcome
 
@@ -178,12 +189,10 @@ class Transaction:
 
     def _give_up(self, failure: KafkaException) -> tuple[Outcome, KafkaException | None]:
         if failure.args[0].txn_requires_abort():
-            try:
+            with suppress(KafkaException):
                 self._producer.abort_transaction(STEP_S)
-            except KafkaException as worse:
-                failure = worse
-            else:
                 return Outcome.ABORTED, None
+        give_up(self._producer, STEP_S)
         return Outcome.UNKNOWN if self._is_asked else Outcome.ABORTED, failure
 
 
@@ -209,15 +218,24 @@ def send(client: Client) -> None:
 def work(client: Client) -> None:
     """Turn each event into another, exactly once."""
     source = client.consumer("works")
+    failure: KafkaException | None = None
     try:
-        client.subscribe(source, ["in"])
-        producer = client.producer()
-        while not client.stop.is_set():
-            taken = client.poll(source, client.rng.randint(1, 10))
-            if taken and not _process(client, source, producer, taken):
-                _rewind(client, source, taken)
-    finally:
-        source.close()
+        _work(client, source)
+    except KafkaException as error:
+        # Callbacks may fail while it is closed, and what they raise keeps all that is known here.
+        failure = error.with_traceback(None)
+    source.close()
+    if failure is not None:
+        raise failure
+
+
+def _work(client: Client, source: Consumer) -> None:
+    client.subscribe(source, ["in"])
+    producer = client.producer()
+    while not client.stop.is_set():
+        taken = client.poll(source, client.rng.randint(1, 10))
+        if taken and not _process(client, source, producer, taken):
+            _rewind(client, source, taken)
 
 
 def _process(client: Client, source: Consumer, producer: Producer, taken: list[Message]) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.leftovers import no_clients_left
 from tests.serving import serving
 
 from mainstem.pipelines.session import MissingJava, MissingSpark, spark_session
@@ -32,8 +33,13 @@ def java_with(scratch: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def no_kafka_clients_left() -> None:
-    """Let sinks keep their producers: after a refused transaction nothing collects these."""
+def no_kafka_clients_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let no test leave Kafka clients behind, but for those that use Spark."""
+    if request.node.get_closest_marker("spark") is not None:
+        yield
+        return
+    with no_clients_left():
+        yield
 
 
 @pytest.fixture
