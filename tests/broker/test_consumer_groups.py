@@ -302,6 +302,7 @@ def test_a_static_member_that_left_for_a_while_finds_what_it_had() -> None:
     back.join()
 
     assert back.places == had
+    assert back.epoch == first.epoch, "nothing has changed for anybody"
     with pytest.raises(FencedInstance):
         second.say(epoch=2)
 

@@ -124,7 +124,8 @@ class Assignments:
         owned: Partitions | None,
     ) -> tuple[Current, Durable]:
         """Let a member be what it says it is now, and take its next step."""
-        if member.profile.wishes != was.profile.wishes or was.id not in draft.group.members:
+        is_new = was.id not in draft.group.members and not draft.has_room
+        if is_new or member.profile.wishes != was.profile.wishes:
             self.check_room(draft, member)
             draft.begin_epoch()
         draft.put(member)
@@ -138,7 +139,7 @@ class Assignments:
     def check_room(self, draft: ConsumerGroupDraft, member: ConsumerMember) -> None:
         """Refuse what would be too much."""
         group, limits, size = draft.group, self.limits, member.profile.size_bytes
-        # One that comes back takes a place that is there.
+        # One that comes back takes a place that is there, and so do guests.
         is_new = member.id not in group.members and not draft.changed
         if is_new and len(group.members) >= limits.max_members:
             raise GroupFull(group.name, f"{limits.max_members} members")

@@ -37,6 +37,11 @@ class ConsumerGroupDraft:
         """Whether partitions have to be assigned anew."""
         return self.epochs.group > self.epochs.assignment
 
+    @property
+    def has_room(self) -> bool:
+        """Whether somebody goes whose place another takes, with all that it is to own."""
+        return None in self.changed.values()
+
     def member(self, member_id: str) -> ConsumerMember:
         """Return a member as it will be."""
         return self.changed.get(member_id) or self.group.members[member_id]
