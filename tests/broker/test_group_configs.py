@@ -46,6 +46,14 @@ def test_defaults_that_contradict_each_other_are_refused() -> None:
         Broker(MemoryLog(), lambda: 0, limits=limits)
 
 
+def test_what_never_was_a_setting_is_not_set_afterwards() -> None:
+    configs = new_broker().group_configs
+
+    configs.alter("g", {"no.such.setting": None})
+
+    assert configs.names() == []
+
+
 def test_a_setting_can_be_taken_back() -> None:
     configs = new_broker().group_configs
     configs.alter("g", {SESSION: "60000", INTERVAL: "2000"})

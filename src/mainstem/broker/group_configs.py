@@ -193,12 +193,12 @@ class GroupConfigFold:
         was = self.of(group)
         settings = {} if fresh else dict(was)
         for name, text in changes.items():
-            known = _known(name)
             if text is None:
+                # As with Kafka, also what never was a setting: then it is not set afterwards.
                 settings.pop(name, None)
                 continue
             try:
-                settings[name] = known.read(text)
+                settings[name] = _known(name).read(text)
             except ValueError as error:
                 raise InvalidSetting(f"{name}={text!r:.100}: {error}") from None
         _check_pairs(self.defaults | settings, f"group {group!r}")

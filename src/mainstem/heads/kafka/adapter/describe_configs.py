@@ -1,6 +1,6 @@
 """DescribeConfigs, AlterConfigs and their like: settings of topics, groups and the broker."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mainstem.broker.group_configs import KNOWN as OF_GROUPS
 from mainstem.core.errors import InvalidName, InvalidSetting, MainstemError
@@ -136,10 +136,10 @@ def alter(asked: Asked, request: AlterConfigsRequest, reply: Reply) -> None:
     parts = Parts[AlteredConfigs](asked.service)
     for each in request.resources:
         resource = (each.resource_type, each.resource_name)
+        names = [entry.name for entry in each.configs]
         named = ((entry.name, entry.value) for entry in each.configs)
-        _attempt(
-            parts, asked.service, resource, named, fresh=True, validate_only=request.validate_only
-        )
+        only = request.validate_only
+        _attempt(parts, asked.service, resource, names, named, fresh=True, validate_only=only)
     parts.then(lambda responses: reply(AlterConfigsResponse(responses=responses)))
 
 
@@ -148,10 +148,10 @@ def alter_some(asked: Asked, request: IncrementalAlterConfigsRequest, reply: Rep
     parts = Parts[AlteredConfigs](asked.service)
     for each in request.resources:
         resource = (each.resource_type, each.resource_name)
+        names = [entry.name for entry in each.configs]
         named = (_change(asked.service, resource, entry) for entry in each.configs)
-        _attempt(
-            parts, asked.service, resource, named, fresh=False, validate_only=request.validate_only
-        )
+        only = request.validate_only
+        _attempt(parts, asked.service, resource, names, named, fresh=False, validate_only=only)
     parts.then(lambda responses: reply(IncrementalAlterConfigsResponse(responses=responses)))
 
 
@@ -159,17 +159,31 @@ def _attempt(
     parts: Parts[AlteredConfigs],
     service: Service,
     resource: tuple[int, str],
+    names: Sequence[str],
     named: Iterable[tuple[str, str | None]],
     *,
     fresh: bool,
     validate_only: bool,
 ) -> None:
     """Change settings of a topic or group, and say how that went."""
+    wrong = _wrong(resource, names)
+    if wrong is not None:
+        parts.add(AlteredConfigs(Code.INVALID_REQUEST, wrong, *resource))
+        return
     parts.attempt(
         lambda: _alter(service, resource, named, fresh=fresh, validate_only=validate_only),
         AlteredConfigs(0, None, *resource),
         lambda error: AlteredConfigs(code_of(error), str(error), *resource),
     )
+
+
+def _wrong(resource: tuple[int, str], names: Sequence[str]) -> str | None:
+    """Return what is wrong with a change of these settings, whatever they are."""
+    if resource == (_GROUP, ""):
+        return "settings of all groups are set at the start of the server: name a group"
+    if len(set(names)) < len(names):
+        return "a setting is named twice"
+    return None
 
 
 def _change(
