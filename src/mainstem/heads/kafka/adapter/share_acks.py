@@ -117,12 +117,15 @@ def _settlements(
 ) -> list[Settlement] | Refusal:
     """Return what is said of each offset, or why it cannot be understood."""
     found: list[Settlement] = []
-    after = 0
+    last = -1
     for ack in acks:
         count = ack.last_offset - ack.first_offset + 1
         types = ack.acknowledge_types
-        if count < 1 or ack.first_offset < after:
+        if count < 1 or ack.first_offset < max(last, 0):
             return Refusal(Code.INVALID_REQUEST, "acknowledged offsets must grow")
+        if ack.first_offset == last:
+            # To Kafka that is in order, only that the offset is settled by then.
+            return Refusal(Code.INVALID_RECORD_STATE, f"offset {last} is acknowledged twice")
         if len(types) not in (1, count):
             return Refusal(
                 Code.INVALID_REQUEST, f"{len(types)} acknowledge types for {count} offsets"
@@ -134,7 +137,7 @@ def _settlements(
         if len(found) + count > _MOST:
             return Refusal(Code.INVALID_REQUEST, f"not more than {_MOST} records can be out")
         found += _of(partition, ack)
-        after = ack.last_offset + 1
+        last = ack.last_offset
     return found
 
 

@@ -135,8 +135,8 @@ def _session_to_fetch(asked: Asked, request: ShareFetchRequest) -> ShareSession 
         return Refusal(Code.INVALID_REQUEST, "name a group, a member, and not too many partitions")
     if request.share_acquire_mode not in (_WHOLE_BATCHES, _STRICTLY):
         return Refusal(Code.INVALID_REQUEST, f"no acquire mode {request.share_acquire_mode}")
-    wanted = max(request.max_records, request.max_bytes, request.max_wait_ms)
-    if request.is_renew_ack and wanted > 0:
+    wanted = (request.max_records, request.max_bytes, request.min_bytes, request.max_wait_ms)
+    if request.is_renew_ack and max(wanted) > 0:
         return Refusal(Code.INVALID_REQUEST, "a fetch that renews asks for no records")
     if epoch == BEGIN:
         if any(each.acknowledgement_batches for it in request.topics for each in it.partitions):
