@@ -180,6 +180,12 @@ class ShareGroups:
             self._check_known(name)
         return self._subscriptions.every(name)
 
+    def check_movable(self, name: str) -> None:
+        """Refuse a group that ``seek`` refuses, whatever the topic."""
+        check_group(name)
+        with self._lock:
+            self._check_empty(name, "moved")
+
     def seek(
         self, name: str, topic: str, offsets: Mapping[int, int]
     ) -> tuple[Durable, dict[int, MainstemError]]:

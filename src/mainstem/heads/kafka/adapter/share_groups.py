@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from mainstem.broker.share_group import Places, ShareBeat
 from mainstem.broker.share_groups import ShareGroupState
 from mainstem.core.errors import GroupIsLive, MainstemError
+from mainstem.core.names import check_group
 from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.membership import STOPPING
@@ -85,7 +86,7 @@ def _wrong(request: ShareGroupHeartbeatRequest) -> str | None:
         return "a heartbeat names its group and its member"
     if len(request.member_id) > MAX_ID_LENGTH:
         return f"the id of a member has at most {MAX_ID_LENGTH} characters"
-    if request.rack_id == "":
+    if request.rack_id is not None and not request.rack_id.strip():
         return "a rack is empty"
     if request.member_epoch < _LEAVE:
         return f"epoch {request.member_epoch}: there are 0 to join, -1 to leave, and those given"
@@ -112,15 +113,11 @@ def describe(asked: Asked, request: ShareGroupDescribeRequest, reply: Reply) -> 
     allowed = on_group(request.include_authorized_operations)
     for name in request.group_ids:
         try:
+            check_group(name)
             groups.append(_described(asked.service.broker.share.describe(name), allowed))
         except MainstemError as error:
-            refused = DescribedShareGroup(
-                error_code=code_in(asked.header, error),
-                error_message=str(error),
-                group_id=name,
-                group_state="Dead",
-            )
-            groups.append(refused)
+            code, message = code_in(asked.header, error), str(error)
+            groups.append(DescribedShareGroup(code, message, name))
     reply(ShareGroupDescribeResponse(groups=groups))
 
 

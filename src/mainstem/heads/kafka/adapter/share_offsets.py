@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from mainstem.broker.subscription_states import SubscriptionState
 from mainstem.core.errors import GroupIsLive, InvalidName, MainstemError, UnknownGroup
+from mainstem.core.names import check_group
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.share_fetch import when_all
@@ -39,10 +40,14 @@ def describe(asked: Asked, request: DescribeShareGroupOffsetsRequest, reply: Rep
     groups = []
     for each in request.groups:
         try:
+            check_group(each.group_id)
             found = asked.service.broker.share.positions(each.group_id)
         except UnknownGroup:
             # Its offsets can be altered before it has a member, so one may also look at them.
             found = []
+        except InvalidName as error:
+            groups.append(DescribedShareOffsets(each.group_id, (), code_of(error), str(error)))
+            continue
         groups.append(DescribedShareOffsets(each.group_id, _positions(asked.service, each, found)))
     reply(DescribeShareGroupOffsetsResponse(groups=groups))
 
@@ -68,32 +73,36 @@ def _positions(
 def _position(
     service: Service, topic: str, number: int, found: SubscriptionState | None
 ) -> DescribedShareOffset:
+    if found is None or number not in range(len(found.windows)):
+        # Nor has it begun with what is not there.
+        return DescribedShareOffset(number, _NOT_BEGUN)
+    window = found.windows[number]
     try:
         epoch = service.broker.bounds(topic, number).epoch
     except MainstemError as error:
         code = code_of(error)
         return DescribedShareOffset(number, _NOT_BEGUN, error_code=code, error_message=str(error))
-    if found is None or number >= len(found.windows):
-        return DescribedShareOffset(number, _NOT_BEGUN)
-    window = found.windows[number]
     return DescribedShareOffset(number, window.start, epoch, window.unsettled)
 
 
 def alter(asked: Asked, request: AlterShareGroupOffsetsRequest, reply: Reply) -> None:
     """Let a group without members go on from elsewhere; answered when it is durable."""
     share, durables = asked.service.broker.share, []
+    try:
+        share.check_movable(request.group_id)
+    except MainstemError as error:
+        reply(_not_altered(error))
+        return
     responses = []
     for topic in request.topics:
         offsets = {each.partition_index: each.start_offset for each in topic.partitions}
         try:
             durable, refused = share.seek(request.group_id, topic.topic_name, offsets)
         except (UnknownGroup, GroupIsLive) as error:
+            # Somebody has joined meanwhile.
             reply(_not_altered(error))
             return
         except MainstemError as error:
-            if isinstance(error, InvalidName) and error.kind == "group":
-                reply(_not_altered(error))
-                return
             refused = dict.fromkeys(offsets, error)
         else:
             durables.append(durable)
