@@ -149,11 +149,19 @@ class ConsumerGroups:
         if current != epoch:
             raise StaleMemberEpoch(name, member_id, epoch, current)
 
+    def speaks_newer(self, name: str, member_id: str) -> bool:
+        """Tell whether somebody is a member, and no guest."""
+        with self._state.lock:
+            group = self.fold.groups.get(name)
+            member = None if group is None else group.members.get(member_id)
+            return member is not None and member.profile.classic is None
+
     def check_fetch(self, name: str, member_id: str | None, epoch: int) -> None:
         """Refuse to tell cursors to somebody who says it is a member, and is not any more."""
         with self._state.lock:
-            if member_id and epoch >= 0 and name in self.fold.groups:
-                self.check_commit(name, member_id, epoch)
+            is_outsider = member_id is None and epoch < 0
+            if not is_outsider and name in self.fold.groups:
+                self.check_commit(name, member_id or "", epoch)
 
     # Administration
 

@@ -114,7 +114,8 @@ def test_the_first_version_gives_out_ids(peer: Peer, group: str) -> None:
         {"member_epoch": -3},
         {"member_epoch": -2},
         {"rebalance_timeout_ms": -1},
-        {"rebalance_timeout_ms": 0},
+        {"instance_id": " "},
+        {"rack_id": " "},
         {"topic_partitions": None},
         {"topic_partitions": (OwnedPartitions(bytes(16), (0,)),)},
         {"subscribed_topic_names": None},
@@ -190,6 +191,7 @@ def test_a_member_is_fenced_by_its_epoch_and_its_instance(peer: Peer, group: str
         (9, 0, "me", Code.STALE_MEMBER_EPOCH),
         (9, 2, "me", Code.STALE_MEMBER_EPOCH),
         (8, 2, "me", Code.UNSUPPORTED_VERSION),
+        (8, 1, "me", Code.UNSUPPORTED_VERSION),
         (9, 1, "you", Code.UNKNOWN_MEMBER_ID),
         (9, -1, "", Code.UNKNOWN_MEMBER_ID),
     ],
@@ -219,6 +221,8 @@ def test_only_a_member_in_its_epoch_commits(
         (-1, None, Code.NONE),
         (2, "me", Code.STALE_MEMBER_EPOCH),
         (1, "you", Code.UNKNOWN_MEMBER_ID),
+        (-1, "me", Code.STALE_MEMBER_EPOCH),
+        (1, None, Code.UNKNOWN_MEMBER_ID),
     ],
 )
 def test_only_a_member_in_its_epoch_is_told_offsets(
@@ -250,7 +254,7 @@ def test_groups_are_found_by_what_they_are(peer: Peer, group: str) -> None:
     older = peer.ask(
         DESCRIBE_GROUPS, 6, DescribeGroupsRequest(groups=(group,)), DescribeGroupsResponse
     )
-    names = ConsumerGroupDescribeRequest(group_ids=(group, "nobody"))
+    names = ConsumerGroupDescribeRequest(group_ids=(group, "nobody", ""))
     newer = peer.ask(CONSUMER_GROUP_DESCRIBE, 1, names, ConsumerGroupDescribeResponse)
     kinds = {
         kind: peer.ask(
@@ -260,10 +264,47 @@ def test_groups_are_found_by_what_they_are(peer: Peer, group: str) -> None:
     }
 
     assert older.groups[0].error_code == Code.GROUP_ID_NOT_FOUND
-    assert [each.error_code for each in newer.groups] == [Code.NONE, Code.GROUP_ID_NOT_FOUND]
-    assert newer.groups[0].members[0].member_type == 1
+    assert [each.error_code for each in newer.groups] == [
+        Code.NONE,
+        Code.GROUP_ID_NOT_FOUND,
+        Code.INVALID_GROUP_ID,
+    ]
+    (member,) = newer.groups[0].members
+    assert (member.member_type, member.subscribed_topic_regex) == (1, "")
     assert group not in [each.group_id for each in kinds["classic"]]
     assert group in [each.group_id for each in kinds["Consumer"]]
+
+
+def test_a_member_has_what_it_has_yet_to_give_up(peer: Peer, group: str) -> None:
+    beat(peer, group)
+    beat(peer, group, member_id="you")
+    told = beat(peer, group, member_epoch=1, topic_partitions=None)
+    assert told.assignment is not None
+    assert sum(len(each.partitions) for each in told.assignment.topic_partitions) == 2
+
+    asked = ConsumerGroupDescribeRequest(group_ids=(group,))
+    (found,) = peer.ask(CONSUMER_GROUP_DESCRIBE, 1, asked, ConsumerGroupDescribeResponse).groups
+
+    mine = found.members[0].assignment.topic_partitions
+    assert sum(len(each.partitions) for each in mine) == 4
+
+
+def test_a_member_may_be_given_no_time_to_give_up_partitions(peer: Peer, group: str) -> None:
+    assert beat(peer, group, rebalance_timeout_ms=0).error_code == Code.NONE
+
+
+def test_a_group_of_other_programs_is_no_consumer_group(peer: Peer, group: str) -> None:
+    body = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="connect",
+        protocols=(JoinProtocol("sessioned", b""),),
+    )
+    assert peer.ask(JOIN_GROUP, 3, body, JoinGroupResponse).error_code == 0
+
+    for epoch in (0, 1, -1):
+        assert beat(peer, group, member_epoch=epoch).error_code == Code.GROUP_ID_NOT_FOUND
 
 
 def test_an_older_member_is_a_guest_and_told_in_its_own_words(peer: Peer, group: str) -> None:

@@ -7,6 +7,7 @@
 | topic partitions | what it says it has |
 """
 
+from mainstem.broker.classic_group import Phase
 from mainstem.broker.consumer_group_description import ConsumerGroupDescription
 from mainstem.broker.consumer_group_fold import ConsumerMember, Partitions, partitions_of, written
 from mainstem.broker.consumer_heartbeat import Heard, Heartbeat
@@ -19,6 +20,7 @@ from mainstem.core.errors import (
 )
 from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.groups import CONSUMERS
 from mainstem.heads.kafka.adapter.membership import STOPPING
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.messages.consumer_groups import (
@@ -57,8 +59,8 @@ def heartbeat(asked: Asked, request: ConsumerGroupHeartbeatRequest, reply: Reply
     except UnknownMember as error:
         # A group that nobody knows may only be forgotten, by a server that keeps nothing, or as
         # its members were asleep: they shall come again, and take GROUP_ID_NOT_FOUND for the end.
-        is_shared = service.broker.share.has_members(request.group_id)
-        reply(_refusal(asked, UnknownGroup(request.group_id) if is_shared else error))
+        is_taken = _is_of_others(service, request.group_id)
+        reply(_refusal(asked, UnknownGroup(request.group_id) if is_taken else error))
         return
     except MainstemError as error:
         reply(_refusal(asked, error))
@@ -79,13 +81,24 @@ def heartbeat(asked: Asked, request: ConsumerGroupHeartbeatRequest, reply: Reply
     heard.durable.then(settled)
 
 
+def _is_of_others(service: Service, group: str) -> bool:
+    """Tell whether members that could not be in a consumer group have its name."""
+    found = service.broker.classic.describe(group)
+    is_live = found.phase not in (Phase.EMPTY, Phase.DEAD)
+    is_other = is_live and found.protocol_type != CONSUMERS
+    return is_other or service.broker.share.has_members(group)
+
+
 def _wrong(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
     """Return what is wrong with a heartbeat, whatever the group; None if nothing is."""
     epoch, is_join = request.member_epoch, request.member_epoch == _JOIN
     owned, names = request.topic_partitions, request.subscribed_topic_names
     rules = (
         (not request.group_id.strip(), "the group has no name"),
-        ("" in (request.instance_id, request.rack_id), "an instance id or a rack is empty"),
+        (
+            any(it is not None and not it.strip() for it in (request.instance_id, request.rack_id)),
+            "an instance id or a rack is empty",
+        ),
         (
             not request.member_id.strip() and (not is_join or version >= _CHOOSES_ITS_ID),
             "the member has no id",
@@ -95,7 +108,7 @@ def _wrong(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
             epoch == _LEAVE_FOR_A_WHILE and request.instance_id is None,
             "only a member with an instance id can leave for a while",
         ),
-        (is_join and request.rebalance_timeout_ms <= 0, "who joins says its rebalance timeout"),
+        (is_join and request.rebalance_timeout_ms < 0, "who joins says its rebalance timeout"),
         (is_join and (owned is None or len(owned) > 0), "who joins has no partitions, and says so"),
         (
             # An empty list is what a client sends whose own pattern finds no topic yet.
@@ -120,7 +133,7 @@ def _heard(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> Heard:
             rack=request.rack_id,
             client_id=asked.header.client_id or "",
             host=f"/{asked.peer.rpartition(':')[0]}",
-            rebalance_timeout_ms=timeout_ms if timeout_ms > 0 else None,
+            rebalance_timeout_ms=timeout_ms if timeout_ms >= 0 else None,
             names=None if names is None else tuple(names),
             regex=regex,
             assignor=request.server_assignor,
@@ -171,7 +184,7 @@ def _described(service: Service, name: str, allowed: int) -> DescribedConsumerGr
     found = service.broker.consumers.describe(name)
     if found is None:
         return DescribedConsumerGroup(
-            error_code=Code.GROUP_ID_NOT_FOUND,
+            error_code=Code.GROUP_ID_NOT_FOUND if name else Code.INVALID_GROUP_ID,
             error_message=f"there is no consumer group {name!r:.300}",
             group_id=name,
         )
@@ -202,8 +215,9 @@ def _member(service: Service, member: ConsumerMember) -> DescribedConsumer:
         client_id=profile.client_id,
         client_host=profile.host,
         subscribed_topic_names=profile.names,
-        subscribed_topic_regex=profile.regex or None,
-        assignment=_assignment(service, member.current.owned),
+        subscribed_topic_regex=profile.regex or "",
+        # What it has yet to give up it still has.
+        assignment=_assignment(service, member.current.owned | member.current.revoked),
         target_assignment=_assignment(service, member.target),
         member_type=_CONSUMER if profile.classic is None else _CLASSIC,
     )

@@ -43,6 +43,8 @@ _CONSUMERS = "consumer"
 """The protocol of groups whose members tell in a known form what they read."""
 
 _MANY_GROUPS = 8
+_OF_EPOCHS = 9
+"""Since when members of consumer groups can commit: before, epochs meant something else."""
 _BY_ID = 10
 
 Place = tuple[str, int]
@@ -60,6 +62,10 @@ def commit(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
     who = Membership(
         request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
     )
+    is_member = service.broker.consumers.speaks_newer(request.group_id, request.member_id)
+    if is_member and asked.header.api_version < _OF_EPOCHS:
+        reply(_commit_answer(topics, {}, Code.UNSUPPORTED_VERSION))
+        return
     try:
         committed = service.broker.classic.commit(request.group_id, who, cursors)
     except MainstemError as error:

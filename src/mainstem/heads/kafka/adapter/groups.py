@@ -27,7 +27,7 @@ from mainstem.heads.kafka.messages.groups import (
 from mainstem.heads.shape import ProtocolError
 from mainstem.log.port import Durable
 
-_CONSUMERS = "consumer"
+CONSUMERS = "consumer"
 """The protocol of groups whose members tell in a known form what they own."""
 DESCRIBE_FIRST, DESCRIBE_LAST = 0, 6
 LIST_FIRST, LIST_LAST = 0, 5
@@ -38,7 +38,7 @@ _SAYS_NOT_FOUND = 6
 
 def owned(protocol_type: str, assignment: bytes) -> list[tuple[str, int]]:
     """Return the partitions that a member was assigned, none if it cannot be told."""
-    if protocol_type != _CONSUMERS or not assignment:
+    if protocol_type != CONSUMERS or not assignment:
         return []
     try:
         found = decode_blob(ConsumerProtocolAssignment, assignment)
@@ -101,7 +101,7 @@ def _listed(service: Service) -> Iterator[ListedGroup]:
     for name in service.broker.consumers.names():
         group = service.broker.consumers.describe(name)
         if group is not None:
-            yield ListedGroup(name, _CONSUMERS, group.phase.value, "consumer")
+            yield ListedGroup(name, CONSUMERS, group.phase.value, "consumer")
     yield from share_groups.listed(service)
 
 
