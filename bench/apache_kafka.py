@@ -52,10 +52,17 @@ def missing() -> str:
 
 
 class ApacheKafka:
-    """A server; its data and settings are in ``directory``."""
+    """A server; its data and settings are in ``directory``, ``more`` are settings of its file."""
 
-    def __init__(self, directory: Path, options: Sequence[str] = ("-Xms512m", "-Xmx512m")) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        options: Sequence[str] = ("-Xms512m", "-Xmx512m"),
+        *,
+        more: Sequence[str] = (),
+    ) -> None:
         self._directory = directory
+        self._more = more
         self._java = ["java", *options, "-cp", f"{JARS}/*"]
         self._settings = directory / "server.properties"
         self.address = ""
@@ -72,7 +79,8 @@ class ApacheKafka:
         broker, controller = _free_port(), _free_port()
         self._directory.mkdir(parents=True, exist_ok=True)
         data = self._directory / "data"
-        self._settings.write_text(_SETTINGS.format(broker=broker, controller=controller, data=data))
+        settings = _SETTINGS.format(broker=broker, controller=controller, data=data)
+        self._settings.write_text(settings + "".join(f"{line}\n" for line in self._more))
         formatted = [*self._java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c"]
         subprocess.run([*formatted, str(self._settings)], check=True, capture_output=True)
         self.address = f"127.0.0.1:{broker}"
