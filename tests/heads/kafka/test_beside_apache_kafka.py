@@ -12,6 +12,7 @@ from tests.heads.kafka.beside import (
     consumers,
     cursors,
     kinds,
+    older,
     settings,
     share_members,
     share_offsets,
@@ -19,7 +20,7 @@ from tests.heads.kafka.beside import (
 )
 from tests.heads.kafka.beside.side import ALIKE, UNLIKE, Scenario, Side
 
-TABLES = (share_members, share_records, share_offsets, settings, consumers, cursors, kinds)
+TABLES = (share_members, share_records, share_offsets, settings, consumers, cursors, kinds, older)
 """Imported, they say what there is to try."""
 AT_ONCE = [
     f"group.{kind}.{name}=0"

@@ -82,7 +82,7 @@ def cursors_deleted(side: Side, group: str) -> Said:
     ]
 
 
-def consumers_described(side: Side, group: str, first: int = 0) -> Said:
+def consumers_described(side: Side, group: str, first: int = 0) -> tuple[Said, ...]:
     """Return a consumer group as an administrator sees it, with epochs since the first."""
     body = ConsumerGroupDescribeRequest([group])
     (found,) = side.ask(CONSUMER_GROUP_DESCRIBE, body, ConsumerGroupDescribeResponse).groups

@@ -15,7 +15,7 @@ from tests.heads.kafka.beside.members import (
     since,
 )
 from tests.heads.kafka.beside.share_members import deleted
-from tests.heads.kafka.beside.side import Said, Side, Topic, alike
+from tests.heads.kafka.beside.side import Said, Side, Topic, alike, unlike
 
 Owned = Sequence[tuple[Topic, Sequence[int]]]
 """Partitions by topic."""
@@ -210,3 +210,23 @@ def a_static_member_that_comes_back_otherwise(side: Side) -> Iterator[Said]:
 def consumer_groups_there_are_not(side: Side) -> Iterator[Said]:
     yield "no group", consumers_described(side, side.group())
     yield "no name", consumers_described(side, "")
+
+
+@alike
+def a_member_that_wants_something_else(side: Side) -> Iterator[Said]:
+    group = side.group()
+    first = join_consumers(side, group, [side.one])[1]
+    yield "no such assignor", consumer_beat(side, group, epoch=first, assignor="x")
+    yield "another rack", since(first, consumer_beat(side, group, epoch=first, rack="there"))
+    yield "shown", consumers_described(side, group, first)
+    yield "no topics", since(first, consumer_beat(side, group, epoch=first, topics=[]))
+    yield "shown", consumers_described(side, group, first)
+    yield "gives it up", since(first, consumer_beat(side, group, epoch=first, owned=()))
+    yield "shown", consumers_described(side, group, first)
+
+
+@unlike("another assignor assigns anew at once, not only when something else changes")
+def a_member_that_wants_another_assignor(side: Side) -> Iterator[Said]:
+    group = side.group()
+    first = join_consumers(side, group, [side.one])[1]
+    yield since(first, consumer_beat(side, group, epoch=first, assignor="range"))

@@ -482,3 +482,33 @@ def who_leaves_the_group_and_goes_on(side: Side) -> Iterator[Said]:
         yield share_beat(side, ann.group, ANN, LEAVE)
         yield ann.acknowledge([(0, 0, [ACCEPT])])
         yield ann.fetch(epoch=END, partitions=())
+
+
+@alike
+def several_partitions_of_which_one_is_wrong(side: Side) -> Iterator[Said]:
+    with sharing(side, side.two) as (ann,):
+        yield ann.take(10, 0)
+        yield ann.take(10, 1)
+        yield ann.acknowledge([(2, 3, [ACCEPT])], partition=0)
+        yield ann.fetch([(2, 3, [ACCEPT])], partitions=[0], max_records=0)
+        yield ann.acknowledge([(0, 9, [ACCEPT])], partition=1)
+
+
+@alike
+def the_version_before(side: Side) -> Iterator[Said]:
+    with sharing(side) as (ann,):
+        ann.take(4)
+        yield ann.fetch([(0, 0, [RELEASE])], max_records=0, version=1)
+        yield ann.acknowledge([(1, 1, [ACCEPT])], version=1)
+        yield ann.acknowledge([(1, 1, [ACCEPT])], version=1)
+
+
+@alike
+def the_limit_of_deliveries(side: Side) -> Iterator[Said]:
+    group = side.group()
+    set_group(side, group, "share.delivery.count.limit", "2")
+    with sharing(side, group=group) as (ann,):
+        for _ in range(2):
+            yield ann.take(1)
+            yield ann.acknowledge([(0, 0, [RELEASE])])
+        yield "given up", ann.take(1)
