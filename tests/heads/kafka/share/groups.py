@@ -34,10 +34,12 @@ from mainstem.heads.kafka.messages.share_groups import (
 Answer = Code | dict[object, Code]
 
 
-def described(peer: Peer, group: str) -> tuple[str, list[str]]:
-    """Return the state of a group, and its members."""
+def described(peer: Peer, group: str) -> Code | tuple[str, list[str]]:
+    """Return the state of a group and its members, or what is said instead."""
     asked = ShareGroupDescribeRequest((group,))
     (found,) = peer.ask(SHARE_GROUP_DESCRIBE, 1, asked, ShareGroupDescribeResponse).groups
+    if found.error_code:
+        return Code(found.error_code)
     return found.group_state, [each.member_id for each in found.members]
 
 
@@ -47,15 +49,22 @@ def deleted(peer: Peer, group: str) -> Code:
     return Code(answer.results[0].error_code)
 
 
-def moved(peer: Peer, group: str, topic: str, offsets: Mapping[int, int]) -> Answer:
-    """Return what was said to the whole request, or else to each partition."""
-    wanted = AlterShareOffsetsTopic(topic, [AlterShareOffset(*each) for each in offsets.items()])
-    asked = AlterShareGroupOffsetsRequest(group, (wanted,))
+def moved(peer: Peer, group: str, topic: str | None, offsets: Mapping[int, int]) -> Answer:
+    """Return what was said to the whole request, of one topic or none, or to each partition."""
+    wanted = [
+        AlterShareOffsetsTopic(each, [AlterShareOffset(*at) for at in offsets.items()])
+        for each in [topic]
+        if each is not None
+    ]
+    asked = AlterShareGroupOffsetsRequest(group, wanted)
     answer = peer.ask(ALTER_SHARE_GROUP_OFFSETS, 0, asked, AlterShareGroupOffsetsResponse)
     if answer.error_code:
         return Code(answer.error_code)
-    (found,) = answer.responses
-    return {each.partition_index: Code(each.error_code) for each in found.partitions}
+    return {
+        each.partition_index: Code(each.error_code)
+        for found in answer.responses
+        for each in found.partitions
+    }
 
 
 def forgotten(peer: Peer, group: str, *topics: str) -> Answer:

@@ -73,13 +73,21 @@ def test_of_what_was_never_fetched_nothing_can_be_said(ann: Sharer, peer: Peer, 
         [(0, 1, [-1])],
         [(0, 1, [RENEW])],
         [(3, 4, [ACCEPT]), (0, 1, [ACCEPT])],
-        [(0, 3, [ACCEPT]), (3, 4, [ACCEPT])],
+        [(0, 3, [ACCEPT]), (2, 4, [ACCEPT])],
     ],
 )
 def test_acknowledgements_that_mean_nothing_are_refused(ann: Sharer, acks: Acks) -> None:
     ann.fetch()
 
     assert ack_code(ann.acknowledge(acks)) is Code.INVALID_REQUEST
+
+
+def test_an_offset_that_is_acknowledged_twice_is_settled_by_then(ann: Sharer) -> None:
+    ann.fetch()
+
+    answer = ann.acknowledge([(0, 3, [ACCEPT]), (3, 4, [ACCEPT])])
+
+    assert ack_code(answer) is Code.INVALID_RECORD_STATE
 
 
 def test_a_range_of_all_offsets_there_are_is_refused_at_once(ann: Sharer) -> None:
@@ -105,27 +113,29 @@ def test_a_renewed_record_stays_with_its_member(ann: Sharer, bob: Sharer) -> Non
 
     assert (ack_code(answer), answer.acquisition_lock_timeout_ms) == (Code.NONE, 30_000)
     assert runs(bob.fetch()) == []
-    fetched = ann.fetch(acks=[(0, 4, [RENEW])], renews=True, max_records=0, max_bytes=0)
+    renewal = [(0, 4, [RENEW])]
+    fetched = ann.fetch(acks=renewal, renews=True, max_records=0, max_bytes=0, min_bytes=0)
     assert [each.partition_index for each in fetched.responses[0].partitions] == [0]
     assert partition_of(fetched).acknowledge_error_code == Code.NONE
 
 
 def test_a_fetch_that_renews_asks_for_no_records(ann: Sharer) -> None:
-    def renew(max_records: int, max_bytes: int, wait_ms: int) -> Code:
+    def renew(max_records: int, max_bytes: int, min_bytes: int, wait_ms: int) -> Code:
         answer = ann.fetch(
             acks=[(0, 4, [RENEW])],
             renews=True,
             max_records=max_records,
             max_bytes=max_bytes,
+            min_bytes=min_bytes,
             wait_ms=wait_ms,
         )
         return code(answer)
 
     ann.fetch()
 
-    for wrong in ((1, 0, 0), (0, 1, 0), (0, 0, 1)):
+    for wrong in ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)):
         assert renew(*wrong) is Code.INVALID_REQUEST
-    assert renew(0, 0, 0) is Code.NONE, "the epoch of the session is as it was"
+    assert renew(0, 0, 0, 0) is Code.NONE, "the epoch of the session is as it was"
 
 
 def test_an_acquire_mode_that_there_is_not_is_refused(ann: Sharer) -> None:

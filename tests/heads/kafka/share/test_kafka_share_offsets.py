@@ -10,6 +10,7 @@ from mainstem.heads.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from mainstem.heads.kafka.messages.share_groups import ShareOffsetsTopic
 
 
 def test_offsets_of_topics_that_a_group_has_are_deleted_beside_those_it_has_not(
@@ -67,7 +68,7 @@ def test_a_group_that_could_not_be_put_anywhere_is_not_there(peer: Peer, topic: 
     assert moved(peer, topic, topic, {9: 1}) == {9: Code.UNKNOWN_TOPIC_OR_PARTITION}
     assert moved(peer, "", topic, {0: 1}) is Code.INVALID_GROUP_ID
 
-    assert described(peer, topic) == ("Dead", [])
+    assert described(peer, topic) is Code.GROUP_ID_NOT_FOUND
 
 
 def test_of_a_group_that_is_not_there_it_is_told_that_it_has_not_begun(
@@ -78,6 +79,21 @@ def test_of_a_group_that_is_not_there_it_is_told_that_it_has_not_begun(
     assert everything.error_code == Code.NONE
     assert not everything.topics
     assert starts(peer, topic, topic) == [-1, -1]
+    assert told(peer, "").error_code == Code.INVALID_GROUP_ID
+
+
+def test_a_group_has_not_begun_with_what_is_not_there(peer: Peer, topic: str) -> None:
+    assert moved(peer, topic, topic, {0: 1}) == {0: Code.NONE}
+
+    found = told(peer, topic, [ShareOffsetsTopic("nothing", (0,)), ShareOffsetsTopic(topic, (9,))])
+
+    assert [
+        (it.start_offset, it.error_code) for each in found.topics for it in each.partitions
+    ] == [(-1, Code.NONE)] * 2
+
+
+def test_a_group_with_members_is_not_moved_nowhere_either(peer: Peer, ann: Sharer) -> None:
+    assert moved(peer, ann.topic, None, {}) is Code.NON_EMPTY_GROUP
 
 
 def test_a_group_of_another_kind_that_has_members_is_left_alone(peer: Peer, topic: str) -> None:
@@ -93,4 +109,4 @@ def test_a_group_of_another_kind_that_has_members_is_left_alone(peer: Peer, topi
 
     assert moved(peer, topic, topic, {0: 1}) is Code.GROUP_ID_NOT_FOUND
     assert forgotten(peer, topic, topic) is Code.GROUP_ID_NOT_FOUND
-    assert described(peer, topic) == ("Dead", [])
+    assert described(peer, topic) is Code.GROUP_ID_NOT_FOUND

@@ -8,10 +8,15 @@ from mainstem.heads.kafka.adapter.configs import Type
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.messages.configs import (
     DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
     DescribedConfigs,
+    IncrementalAlter,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterResource,
 )
 
 
@@ -30,6 +35,15 @@ from mainstem.heads.kafka.messages.configs import (
 )
 def test_settings_that_mean_nothing_are_refused(peer: Peer, name: str, value: str) -> None:
     assert configure(peer, "settings", name, value) is Code.INVALID_CONFIG
+
+
+def test_a_change_that_names_no_group_or_a_setting_twice_is_an_invalid_request(peer: Peer) -> None:
+    twice = (IncrementalAlter("share.session.timeout.ms", 0, "50000"),) * 2
+    body = IncrementalAlterConfigsRequest((IncrementalAlterResource(32, "settings", twice),))
+    answer = peer.ask(INCREMENTAL_ALTER_CONFIGS, 1, body, IncrementalAlterConfigsResponse)
+
+    assert answer.responses[0].error_code == Code.INVALID_REQUEST
+    assert configure(peer, "", "share.session.timeout.ms", "50000") is Code.INVALID_REQUEST
 
 
 def test_a_switch_is_shown_as_one(peer: Peer) -> None:
