@@ -176,9 +176,9 @@ def test_letters_do_not_die_of_interrupted_redrives(
 def test_a_redrive_that_is_slower_than_locks_last_settles_all_the_same(
     run: Run, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead, "_LOCK_S", 1.0)
+    monkeypatch.setattr(dead, "_LOCK_S", 2.0)
 
-    done = run("dead", "redrive", "orders", "--to", "again", "--rate", "0.7", "--at", address)
+    done = run("dead", "redrive", "orders", "--to", "again", "--rate", "0.4", "--at", address)
 
     assert (done.code, json.loads(done.out)) == (0, {"to": "again", "letters": 3})
     assert letters(run, address) == 0
