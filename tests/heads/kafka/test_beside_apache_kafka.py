@@ -14,13 +14,24 @@ from tests.heads.kafka.beside import (
     kinds,
     older,
     settings,
+    share_acks,
     share_members,
     share_offsets,
-    share_records,
+    share_sessions,
 )
 from tests.heads.kafka.beside.side import ALIKE, UNLIKE, Scenario, Side
 
-TABLES = (share_members, share_records, share_offsets, settings, consumers, cursors, kinds, older)
+TABLES = (
+    share_members,
+    share_sessions,
+    share_acks,
+    share_offsets,
+    settings,
+    consumers,
+    cursors,
+    kinds,
+    older,
+)
 """Imported, they say what there is to try."""
 AT_ONCE = [
     f"group.{kind}.{name}=0"

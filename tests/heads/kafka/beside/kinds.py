@@ -25,7 +25,7 @@ from tests.heads.kafka.beside.members import (
     share_beat,
 )
 from tests.heads.kafka.beside.share_members import deleted, described
-from tests.heads.kafka.beside.share_records import BEGIN, NOBODY, Session
+from tests.heads.kafka.beside.share_session import BEGIN, NOBODY, Session
 from tests.heads.kafka.beside.side import Said, Side, alike, unlike
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.heads.kafka.beside.administration import altered, forgotten, positions
 from tests.heads.kafka.beside.members import ANN, LEAVE, join_share, share_beat
-from tests.heads.kafka.beside.share_records import ACCEPT, END, sharing
+from tests.heads.kafka.beside.share_session import ACCEPT, END, sharing
 from tests.heads.kafka.beside.side import Said, Side, Topic, alike, unlike, until
 
 NOTHING = Topic("nothing", bytes(16))
