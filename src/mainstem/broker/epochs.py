@@ -16,7 +16,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from mainstem.broker.ledger import Transaction, TransactionPhase
-from mainstem.core.errors import InvalidTransactionState, ProducerFenced, UnknownProducer
+from mainstem.core.errors import (
+    InvalidName,
+    InvalidTransactionState,
+    ProducerFenced,
+    UnknownProducer,
+)
 
 MAX_EPOCH = 2**15 - 1
 """Only ever used to fence a producer whose epochs are used up."""
@@ -66,6 +71,8 @@ def begin(
 
 def check(transactional_id: str, was: Transaction | None, who: Speaker) -> Transaction:
     """Return the transaction of a speaker, unless it is not its own."""
+    if not transactional_id:
+        raise InvalidName("producer", transactional_id, "it is empty, transactions have names")
     if was is None or was.producer_id != who.producer_id:
         raise UnknownProducer(transactional_id, who.producer_id)
     if was.epoch != who.epoch:

@@ -163,6 +163,7 @@ class Transactions:
 
         ``joins``: under the newer rules the group need not have been added before.
         """
+        check_group(group)
         with self._state.lock:
             self._groups.check_commit(group, member, transactional=True)
             was = self._own(transactional_id, who)

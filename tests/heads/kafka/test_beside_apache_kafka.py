@@ -1,4 +1,4 @@
-"""What we answer to the newer group protocols is what Apache Kafka answers to the same requests.
+"""What we answer about groups and transactions is what Apache Kafka answers to the same requests.
 
 The scenarios are in ``tests/heads/kafka/beside``; those in which we differ on purpose say why.
 """
@@ -10,6 +10,7 @@ from bench.apache_kafka import ApacheKafka, missing
 from tests.heads.kafka.attack import served
 from tests.heads.kafka.beside import (
     consumers,
+    coordinators,
     cursors,
     kinds,
     older,
@@ -18,6 +19,8 @@ from tests.heads.kafka.beside import (
     share_members,
     share_offsets,
     share_sessions,
+    transaction_offsets,
+    transactions,
 )
 from tests.heads.kafka.beside.side import ALIKE, UNLIKE, Scenario, Side
 
@@ -31,6 +34,9 @@ TABLES = (
     cursors,
     kinds,
     older,
+    transactions,
+    transaction_offsets,
+    coordinators,
 )
 """Imported, they say what there is to try."""
 AT_ONCE = [

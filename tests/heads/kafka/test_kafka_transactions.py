@@ -254,7 +254,7 @@ def test_a_producer_that_nobody_knows_is_told_so(peer: Peer) -> None:
     producer.producer_id += 1_000_000
 
     assert Code(producer.end(NEWER).error_code) is Code.INVALID_PRODUCER_ID_MAPPING
-    assert Code(producer.write(12).error_code) is Code.UNKNOWN_PRODUCER_ID
+    assert Code(producer.write(12).error_code) is Code.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_transactions_are_listed_by_state_producer_and_age(peer: Peer) -> None:

@@ -46,6 +46,8 @@ from mainstem.heads.kafka.messages.topics import (
 
 EVENTS = 10
 """In every partition of every topic."""
+GROUPS, TRANSACTIONS = 0, 1
+"""What a coordinator is looked for for."""
 _NOT_YET = (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, 16)
 _NOT_LED_YET = (Code.NOT_LEADER_OR_FOLLOWER, Code.UNKNOWN_TOPIC_OR_PARTITION)
 _RUN = uuid.uuid4().hex[:8]
@@ -99,6 +101,8 @@ class Side:
         """Two partitions, ten events in one batch each."""
         self.single = self._topic("single", partitions=1, batches=EVENTS)
         """One partition, ten batches of one event."""
+        self.written = self._topic("written", partitions=3, batches=1)
+        """Three partitions, for scenarios that write: the others are as they are said to be."""
 
     def close(self) -> None:
         self.peer.socket.close()
@@ -131,12 +135,15 @@ class Side:
         return 2 if topic == self.two else 1
 
     def _coordinate(self) -> None:
-        def is_found() -> bool:
-            body = FindCoordinatorRequest(coordinator_keys=["any"])
+        """Have groups and transactions kept: Apache Kafka begins to when it is asked who does."""
+
+        def is_found(kind: int) -> bool:
+            body = FindCoordinatorRequest(key_type=kind, coordinator_keys=["any"])
             answer = self.ask(FIND_COORDINATOR, body, FindCoordinatorResponse)
             return answer.coordinators[0].error_code == 0
 
-        until(is_found)
+        for kind in (GROUPS, TRANSACTIONS):
+            until(partial(is_found, kind))
 
     def _topic(self, name: str, *, partitions: int, batches: int) -> Topic:
         name = f"{name}-{_RUN}"

@@ -11,27 +11,27 @@ from mainstem.heads.kafka.messages.membership import (
 FIRST, LAST = 0, 6
 
 _GROUPS, _TRANSACTIONS = 0, 1
+_NOBODY = (-1, "", -1)
+"""Node, host and port."""
 
 
 def answer(asked: Asked, request: FindCoordinatorRequest, reply: Reply) -> None:
     """Tell who keeps groups and transactions: we do."""
-    service, node = asked.service, asked.service.settings.node_id
-    known = request.key_type in (_GROUPS, _TRANSACTIONS)
-    code = Code.NONE if known else Code.INVALID_REQUEST
-    message = None if known else "only groups and transactions are kept here"
+    service = asked.service
+    if request.key_type in (_GROUPS, _TRANSACTIONS):
+        node, host, port = service.settings.node_id, service.host, service.port
+        code, message = Code.NONE, None
+    else:
+        node, host, port = _NOBODY
+        code, message = Code.INVALID_REQUEST, "only groups and transactions are kept here"
     if asked.header.api_version >= 4:
         found = tuple(
-            Coordinator(key, node, service.host, service.port, code, message)
-            for key in request.coordinator_keys
+            Coordinator(key, node, host, port, code, message) for key in request.coordinator_keys
         )
         reply(FindCoordinatorResponse(coordinators=found))
         return
     reply(
         FindCoordinatorResponse(
-            error_code=code,
-            error_message=message,
-            node_id=node,
-            host=service.host,
-            port=service.port,
+            error_code=code, error_message=message, node_id=node, host=host, port=port
         )
     )

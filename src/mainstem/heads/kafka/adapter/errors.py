@@ -49,7 +49,6 @@ class Code(IntEnum):
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     LOG_DIR_NOT_FOUND = 57
-    UNKNOWN_PRODUCER_ID = 59
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -121,7 +120,7 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.InvalidProducerEpoch: Code.INVALID_PRODUCER_EPOCH,
     errors.ProducerFenced: Code.PRODUCER_FENCED,
     errors.OutOfOrderSequence: Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    errors.UnknownProducer: Code.UNKNOWN_PRODUCER_ID,
+    errors.UnknownProducer: Code.INVALID_PRODUCER_ID_MAPPING,
     errors.UnknownTransaction: Code.INVALID_PRODUCER_ID_MAPPING,
     errors.InvalidTransactionState: Code.INVALID_TXN_STATE,
     errors.NotInTransaction: Code.TRANSACTION_ABORTABLE,
@@ -163,6 +162,4 @@ def code_of(error: MainstemError) -> Code:
     """Return the code that says this to a Kafka client."""
     if isinstance(error, errors.InvalidName) and error.kind != "topic":
         return Code.INVALID_GROUP_ID if error.kind == "group" else Code.INVALID_REQUEST
-    if isinstance(error, errors.UnknownProducer) and error.transactional_id:
-        return Code.INVALID_PRODUCER_ID_MAPPING
     return REFUSALS.get(type(error), Code.UNKNOWN_SERVER_ERROR)

@@ -59,6 +59,9 @@ def begin(asked: Asked, request: InitProducerIdRequest, reply: Reply) -> None:
         )
         reply(InitProducerIdResponse(error_code=code, producer_epoch=-1))
         return
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        reply(InitProducerIdResponse(error_code=Code.INVALID_REQUEST, producer_epoch=-1))
+        return
     try:
         if request.transactional_id is None:
             fresh = service.broker.producers.new_id()
