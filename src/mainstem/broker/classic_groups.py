@@ -39,6 +39,7 @@ from mainstem.core.errors import (
     UnknownGroup,
     UnknownMember,
 )
+from mainstem.core.names import check_group
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId
 
@@ -213,7 +214,7 @@ class ClassicGroups:
         if found is None or found.phase is Phase.EMPTY:
             self._state.groups.check_not_live(group, "committed to from outside")
             if who.generation >= 0:
-                if self._is_known(group):
+                if found is not None or self._is_known(group):
                     raise UnknownMember(group, who.member_id)
                 raise IllegalGeneration(group, who.generation, -1)
             return
@@ -247,6 +248,7 @@ class ClassicGroups:
 
     def delete_cursors(self, group: str, places: Iterable[Place]) -> Moved:
         """Forget some cursors of a group; whether its members still need them is not known here."""
+        check_group(group)
         with self._turn():
             self._check_known(group)
             if group not in self._rebalances.groups and not self._consumers.has_members(group):

@@ -134,6 +134,7 @@ class Rebalances:
         """Take members out, all at once; return what is wrong with each, None if it is out."""
         group = self.groups.get(name)
         if group is None:
+            check_group(name)
             return [UnknownMember(name, member_id) for member_id, _ in leavers]
         before = len(group.members)
         answers: list[MainstemError | None] = []
@@ -152,6 +153,7 @@ class Rebalances:
         """Return a group and its member, if the member belongs to the current generation."""
         group = self.groups.get(name)
         if group is None:
+            check_group(name)
             raise UnknownMember(name, member_id)
         member = group.check_member(member_id, instance_id)
         if generation != group.generation:

@@ -9,6 +9,8 @@ import pytest
 from bench.apache_kafka import ApacheKafka, missing
 from tests.heads.kafka.attack import served
 from tests.heads.kafka.beside import (
+    classic_cursors,
+    classic_groups,
     consumers,
     coordinators,
     cursors,
@@ -37,6 +39,8 @@ TABLES = (
     transactions,
     transaction_offsets,
     coordinators,
+    classic_groups,
+    classic_cursors,
 )
 """Imported, they say what there is to try."""
 AT_ONCE = [

@@ -108,7 +108,7 @@ def _listed(service: Service) -> Iterator[ListedGroup]:
 def delete(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:
     """Forget groups that have no members; answered when that is durable, or is not."""
     parts = Parts[DeletedGroup](asked.service)
-    for name in request.groups_names:
+    for name in dict.fromkeys(request.groups_names):
         delete_it = partial(_delete, asked.service, name)
         parts.attempt(delete_it, DeletedGroup(name), partial(_not_deleted, asked, name))
     parts.then(lambda results: reply(DeleteGroupsResponse(results=results)))

@@ -27,6 +27,8 @@ STOPPING = Closed("the server stops; ask again when it is back")
 _TAKES_ID_FIRST = 4
 _SKIPS_ASSIGNMENT = 9
 _NULL_PROTOCOL = 7
+_NAMES_PROTOCOL = 5
+"""Since this version a member says for which protocol it wants its assignment."""
 
 
 def join(asked: Asked, request: JoinGroupRequest, reply: Reply) -> None:
@@ -112,6 +114,9 @@ def sync(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
         )
         service.on_loop(lambda: reply(body))
 
+    if asked.header.api_version >= _NAMES_PROTOCOL and None in (wish.protocol_type, wish.protocol):
+        reply(SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL))
+        return
     if service.draining:
         reply(SyncGroupResponse(error_code=code_in(asked.header, STOPPING)))
         return
