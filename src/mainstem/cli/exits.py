@@ -56,6 +56,7 @@ CODES: dict[type[errors.MainstemError], Exit] = {
     errors.UnknownSubscription: Exit.NOT_FOUND,
     errors.OffsetOutOfRange: Exit.NOT_FOUND,
     errors.CorruptBatch: Exit.ERROR,
+    errors.InvalidBatch: Exit.ERROR,
     errors.DamagedLog: Exit.ERROR,
     errors.UnreadableValue: Exit.ERROR,
     errors.StorageFailed: Exit.ERROR,

@@ -22,7 +22,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from mainstem.core.checksum import crc32c
-from mainstem.core.errors import CorruptBatch, EventTooLarge
+from mainstem.core.errors import CorruptBatch, EventTooLarge, InvalidBatch
 
 Buffer = bytes | bytearray | memoryview
 
@@ -103,14 +103,16 @@ class BatchHeader(NamedTuple):
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Return the header of the batch at a position; only its shape is checked, not its checksum."""
     if len(buffer) - position < HEADER_SIZE:
-        raise CorruptBatch(
+        raise InvalidBatch(
             f"a record batch needs {HEADER_SIZE} bytes of header; "
             f"{max(len(buffer) - position, 0)} are there"
         )
     fields = HEADER.unpack_from(buffer, position)
     magic, length = fields[3], fields[1]
     if magic != MAGIC:
-        raise CorruptBatch(f"record batch with magic {magic}; only magic {MAGIC} is known")
+        # Older ones there have been; others no producer means.
+        kind = InvalidBatch if 0 <= magic < MAGIC else CorruptBatch
+        raise kind(f"record batch with magic {magic}; only magic {MAGIC} is known")
     if length < HEADER_SIZE - LENGTH_BEFORE:
         raise CorruptBatch(
             f"record batch with batch length {length}; "
@@ -186,7 +188,10 @@ def read_whole(buffer: Buffer) -> BatchHeader:
     """Return the header of the one batch that the buffer must hold, undamaged and nothing else."""
     header = read_header(buffer)
     if header.size != len(buffer):
-        raise CorruptBatch(
+        # A piece of one, or more than one, would be no other if it were sent again.
+        whole = header.size > len(buffer) or checksum_matches(buffer, 0, header.size)
+        kind = InvalidBatch if whole else CorruptBatch
+        raise kind(
             f"record batch of {header.size} bytes (batch length {header.size - LENGTH_BEFORE}) "
             f"in {len(buffer)} bytes; exactly one batch is expected"
         )
@@ -206,14 +211,15 @@ def check_header(
 
     A batch from a producer is one whole batch of events with dense offsets. A ``stored`` one may
     also be a control batch, stamped by the log, or thinned out by compaction. Raises
-    EventTooLarge over ``max_bytes``, CorruptBatch for anything else.
+    EventTooLarge over ``max_bytes``, CorruptBatch for anything else: InvalidBatch if it came as it
+    was sent.
     """
     if max_bytes is not None and len(buffer) > max_bytes:
         raise EventTooLarge(topic, len(buffer), max_bytes)
     header = read_whole(buffer)
     attributes, count, delta = header.attributes, header.count, header.last_offset_delta
     if attributes & CODEC_MASK >= _CODECS:
-        raise CorruptBatch(f"record batch with unknown compression codec {header.codec}")
+        raise InvalidBatch(f"record batch with unknown compression codec {header.codec}")
     if stored:
         if attributes & ~_STORED_ATTRIBUTES:
             raise CorruptBatch(f"record batch with unknown attributes {attributes & 0xFFFF:#06x}")
@@ -221,12 +227,12 @@ def check_header(
             raise CorruptBatch(f"record batch with count {count}, last offset delta {delta}")
     else:
         if attributes & ~_CLIENT_ATTRIBUTES:
-            raise CorruptBatch(_refused_attributes(attributes))
+            raise InvalidBatch(_refused_attributes(attributes))
         if count <= 0 or delta != count - 1:
-            raise CorruptBatch(f"record batch with count {count}, last offset delta {delta}")
+            raise InvalidBatch(f"record batch with count {count}, last offset delta {delta}")
         first, last = header.base_timestamp, header.max_timestamp
         if first < -1 or last < first:
-            raise CorruptBatch(f"record batch with base timestamp {first}, max timestamp {last}")
+            raise InvalidBatch(f"record batch with base timestamp {first}, max timestamp {last}")
     if header.producer_id != -1 or attributes:
         _check_producer(header)
     return header
@@ -243,8 +249,8 @@ def _refused_attributes(attributes: int) -> str:
 def _check_producer(header: BatchHeader) -> None:
     producer, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
     if producer < -1 or (producer >= 0 and epoch < 0):
-        raise CorruptBatch(f"record batch with producer id {producer}, producer epoch {epoch}")
+        raise InvalidBatch(f"record batch with producer id {producer}, producer epoch {epoch}")
     if producer >= 0 and sequence < 0 and not header.is_control:
-        raise CorruptBatch(f"record batch with producer id {producer}, base sequence {sequence}")
+        raise InvalidBatch(f"record batch with producer id {producer}, base sequence {sequence}")
     if producer < 0 and header.is_transactional:
-        raise CorruptBatch("transactional record batch without a producer id")
+        raise InvalidBatch("transactional record batch without a producer id")

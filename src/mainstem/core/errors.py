@@ -112,6 +112,10 @@ class CorruptBatch(MainstemError):
     """Bytes that are not a record batch, or one that was damaged."""
 
 
+class InvalidBatch(CorruptBatch):
+    """A record batch as its producer made it, which no log can take: sending it again is no use."""
+
+
 class DamagedLog(MainstemError):
     """The log's own files are damaged: named, kept, and not served."""
 

@@ -97,29 +97,29 @@ CORRUPT, TOO_LARGE, INVALID = Code.CORRUPT_MESSAGE, Code.MESSAGE_TOO_LARGE, Code
 
 refused: dict[str, tuple[bytearray | bytes, Code]] = {
     "wrong crc": (altered(17, ">I", 12345, sealed=False), CORRUPT),
-    "magic 0": (altered(16, ">b", 0), CORRUPT),
-    "magic 1": (altered(16, ">b", 1), CORRUPT),
+    "magic 0": (altered(16, ">b", 0), INVALID),
+    "magic 1": (altered(16, ">b", 1), INVALID),
     "magic 3": (altered(16, ">b", 3), CORRUPT),
-    "batch length too long": (altered(8, ">i", 10**6, sealed=False), CORRUPT),
+    "batch length too long": (altered(8, ">i", 10**6, sealed=False), INVALID),
     "batch length too short": (altered(8, ">i", 50, sealed=False), CORRUPT),
     "batch length negative": (altered(8, ">i", -1, sealed=False), CORRUPT),
-    "cut off": (batch()[:-1], CORRUPT),
-    "header only": (batch()[:HEADER_SIZE], CORRUPT),
-    "one byte": (b"\0", CORRUPT),
-    "two batches": (batch() + batch(), CORRUPT),
-    "no records": (altered(57, ">i", 0), CORRUPT),
-    "-1 records": (altered(57, ">i", -1), CORRUPT),
-    "2^31-1 records": (altered(57, ">i", 2**31 - 1), CORRUPT),
-    "last offset delta not count - 1": (altered(23, ">i", 7), CORRUPT),
-    "unknown codec": (altered(21, ">h", 7), CORRUPT),
-    "control batch": (altered(21, ">h", 0x20), CORRUPT),
-    "stamped by the log": (altered(21, ">h", 0x08), CORRUPT),
-    "unknown attributes": (altered(21, ">h", 0x4000), CORRUPT),
-    "transactional without a producer": (altered(21, ">h", 0x10), CORRUPT),
-    "base timestamp -2": (altered(27, ">q", -2), CORRUPT),
-    "smallest timestamp": (altered(27, ">q", -(2**63)), CORRUPT),
-    "max timestamp before the first": (altered(35, ">q", 0), CORRUPT),
-    "producer -2": (altered(43, ">q", -2), CORRUPT),
+    "cut off": (batch()[:-1], INVALID),
+    "header only": (batch()[:HEADER_SIZE], INVALID),
+    "one byte": (b"\0", INVALID),
+    "two batches": (batch() + batch(), INVALID),
+    "no records": (altered(57, ">i", 0), INVALID),
+    "-1 records": (altered(57, ">i", -1), INVALID),
+    "2^31-1 records": (altered(57, ">i", 2**31 - 1), INVALID),
+    "last offset delta not count - 1": (altered(23, ">i", 7), INVALID),
+    "unknown codec": (altered(21, ">h", 7), INVALID),
+    "control batch": (altered(21, ">h", 0x20), INVALID),
+    "stamped by the log": (altered(21, ">h", 0x08), INVALID),
+    "unknown attributes": (altered(21, ">h", 0x4000), INVALID),
+    "transactional without a producer": (altered(21, ">h", 0x10), INVALID),
+    "base timestamp -2": (altered(27, ">q", -2), INVALID),
+    "smallest timestamp": (altered(27, ">q", -(2**63)), INVALID),
+    "max timestamp before the first": (altered(35, ">q", 0), INVALID),
+    "producer -2": (altered(43, ">q", -2), INVALID),
     "one byte over the limit": (batch(1, value=bytes(LIMIT - 72)), TOO_LARGE),
     "far over the limit": (batch(1, value=bytes(8 * LIMIT)), TOO_LARGE),
 }
@@ -264,9 +264,9 @@ sequences: dict[str, list[tuple[int, int, int, Code]]] = {
     "an epoch of the past": [(3, 0, 1, IN_ORDER), (2, 1, 1, Code.INVALID_PRODUCER_EPOCH)],
     "an epoch that does not begin": [(0, 0, 1, IN_ORDER), (1, 7, 1, OUT_OF_ORDER)],
     "the largest epoch": [(32767, 0, 1, IN_ORDER), (32767, 1, 1, IN_ORDER)],
-    "an epoch that is none": [(-1, 0, 1, CORRUPT)],
-    "a sequence that is none": [(0, -1, 1, CORRUPT)],
-    "a negative sequence": [(0, -7, 1, CORRUPT)],
+    "an epoch that is none": [(-1, 0, 1, INVALID)],
+    "a sequence that is none": [(0, -1, 1, INVALID)],
+    "a negative sequence": [(0, -7, 1, INVALID)],
 }
 
 
@@ -324,7 +324,7 @@ def test_one_refused_batch_does_not_take_the_others_with_it(peer: Peer) -> None:
 
     codes = [Code(each.error_code) for each in answer.responses[0].partition_responses]
     unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
-    assert codes == [Code.NONE, unknown, unknown, CORRUPT]
+    assert codes == [Code.NONE, unknown, unknown, INVALID]
 
 
 def test_the_same_partition_twice_in_a_request_is_answered_twice(peer: Peer) -> None:

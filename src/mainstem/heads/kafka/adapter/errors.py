@@ -91,6 +91,8 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.InvalidSetting: Code.INVALID_CONFIG,
     errors.OffsetOutOfRange: Code.OFFSET_OUT_OF_RANGE,
     errors.CorruptBatch: Code.CORRUPT_MESSAGE,
+    # Clients send a corrupt message again, and this they need not.
+    errors.InvalidBatch: Code.INVALID_RECORD,
     errors.DamagedLog: Code.KAFKA_STORAGE_ERROR,
     errors.EventTooLarge: Code.MESSAGE_TOO_LARGE,
     errors.InvalidEvent: Code.INVALID_RECORD,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from mainstem.broker.arrived import Arrived
 from mainstem.broker.overload import Held
-from mainstem.core.errors import CorruptBatch, InvalidEvent, MainstemError, Overloaded
+from mainstem.core.errors import InvalidBatch, InvalidEvent, MainstemError, Overloaded
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.metadata import find_or_create
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -136,7 +136,7 @@ class _Production:
         try:
             records = partition.records
             if not isinstance(records, memoryview) or not len(records):
-                raise CorruptBatch("a produce request without records")
+                raise InvalidBatch("a produce request without records")
             find_or_create(self._service, place.topic, create=True)
             self._append(place, records, held)
         except MainstemError as error:
