@@ -61,7 +61,7 @@ CHANGES: list[tuple[Api, int, Wire]] = [
     (CREATE_TOPICS, 7, CREATE),
     (METADATA, 12, NAME),
     (DELETE_TOPICS, 6, DeleteTopicsRequest((DeleteTopic("old"),))),
-    (CREATE_PARTITIONS, 3, CreatePartitionsRequest((CreatePartitionsTopic("old", 5),))),
+    (CREATE_PARTITIONS, 3, CreatePartitionsRequest((CreatePartitionsTopic("old", 5, None),))),
     (ALTER_CONFIGS, 2, alter(_TOPIC, "old", "retention.ms", "1000")),
     (ALTER_CONFIGS, 2, alter(_GROUP, "g", "share.record.lock.duration.ms", "1234")),
     (INCREMENTAL_ALTER_CONFIGS, 1, alter_some(_TOPIC, "old", "retention.ms", "1000")),
@@ -197,7 +197,11 @@ def test_a_topic_whose_creation_failed_is_not_there(api: Api, version: int, body
 @pytest.mark.parametrize("topic", ["new", "old"])
 def test_a_disk_that_is_full_in_the_middle_leaves_what_was_there(topic: str) -> None:
     create = (CREATE_TOPICS, 7, CreateTopicsRequest((CreateTopic("new", 50, 1),)))
-    grow = (CREATE_PARTITIONS, 3, CreatePartitionsRequest((CreatePartitionsTopic("old", 50),)))
+    grow = (
+        CREATE_PARTITIONS,
+        3,
+        CreatePartitionsRequest((CreatePartitionsTopic("old", 50, None),)),
+    )
     change = create if topic == "new" else grow
 
     async def test(place: Place) -> None:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from mainstem.broker.topic_changes import TopicDone
 from mainstem.broker.topics import Topic
 from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
-from mainstem.core.names import is_internal
+from mainstem.core.names import check_topic, is_internal
 from mainstem.heads.kafka.adapter.allowed import ON_TOPIC, on_cluster
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.parts import Parts
@@ -38,7 +38,7 @@ def answer(asked: Asked, request: MetadataRequest, reply: Reply) -> None:
     if everything:
         for topic in service.broker.topics():
             parts.add(_shown(service, topic))
-    for each in () if everything else request.topics or ():
+    for each in () if everything else dict.fromkeys(request.topics or ()):
         # The Java client sends an empty name beside the id, not a null one.
         if each.name is None or (not each.name and each.topic_id != NO_ID):
             parts.add(_by_id(service, each.topic_id, asked.header.api_version))
@@ -98,6 +98,7 @@ def _add_by_name(service: Service, name: str, create: bool, parts: Parts[Metadat
         return MetadataTopic(code_of(error), name)
 
     try:
+        check_topic(name, internal=True)
         topic, durable = find_or_create(service, name, create=create)
         parts.add_later(durable, _shown(service, topic), refused)
     except MainstemError as error:

@@ -1,14 +1,17 @@
 """CreateTopics, DeleteTopics, CreatePartitions."""
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from mainstem.core.errors import InvalidSetting, MainstemError, TopicExists
 from mainstem.core.names import check_topic
-from mainstem.core.policies import TopicSettings
 from mainstem.heads.kafka.adapter import configs
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.adapter.topic_ids import id_of
 from mainstem.heads.kafka.fields import NO_ID
 from mainstem.heads.kafka.messages.topics import (
     CreatedConfig,
@@ -33,12 +36,22 @@ DELETE_FIRST, DELETE_LAST = 1, 6
 GROW_FIRST, GROW_LAST = 0, 3
 
 _NOTHING_TO_KEEP: Durable = AT_ONCE
+_BY_DEFAULT = -1
+_TWICE = "it is named more than once"
+
+T = TypeVar("T")
+K = TypeVar("K")
+Wrong = tuple[Code, str] | None
+"""Why something cannot be done, if it cannot."""
 
 
 def create(asked: Asked, request: CreateTopicsRequest, reply: Reply) -> None:
     """Create topics, each by itself; answered when all are durable, or are not."""
     parts = Parts[CreatedTopic](asked.service)
-    for topic in request.topics:
+    once, twice = _once(request.topics, lambda topic: topic.name)
+    for name in twice:
+        parts.add(_refused(name, Code.INVALID_REQUEST, _TWICE))
+    for topic in once:
         try:
             _create(asked.service, topic, request.validate_only, parts)
         except MainstemError as error:
@@ -46,20 +59,34 @@ def create(asked: Asked, request: CreateTopicsRequest, reply: Reply) -> None:
     parts.then(lambda created: reply(CreateTopicsResponse(topics=created)))
 
 
+def _once(asked: Sequence[T], name: Callable[[T], K]) -> tuple[list[T], list[K]]:
+    """Return what is named once, and the names of what is named more than once."""
+    counts = Counter(map(name, asked))
+    return [it for it in asked if counts[name(it)] == 1], [it for it in counts if counts[it] > 1]
+
+
 def _not_created(name: str, error: MainstemError) -> CreatedTopic:
-    return CreatedTopic(name, NO_ID, code_of(error), str(error))
+    return _refused(name, code_of(error), str(error))
+
+
+def _refused(name: str, code: Code, message: str) -> CreatedTopic:
+    return CreatedTopic(name, NO_ID, code, message)
 
 
 def _create(
     service: Service, topic: CreateTopic, validate_only: bool, parts: Parts[CreatedTopic]
 ) -> None:
-    settings = _settings(service, topic)
+    check_topic(topic.name)
+    if service.broker.topics(topic.name):
+        raise TopicExists(topic.name)
+    changes = _changes(topic)
+    wrong = _wrong_places(service, topic) if topic.assignments else _wrong_numbers(topic)
+    if wrong is not None:
+        parts.add(_refused(topic.name, *wrong))
+        return
+    settings = service.defaults.altered(**(changes | {"partitions": _partitions(service, topic)}))
     topic_id, durable = NO_ID, _NOTHING_TO_KEEP
-    if validate_only:
-        check_topic(topic.name)
-        if service.broker.topics(topic.name):
-            raise TopicExists(topic.name)
-    else:
+    if not validate_only:
         done = service.broker.create_topic(topic.name, settings)
         topic_id, durable = bytes.fromhex(done.topic.id), done.durable
     shown = tuple(
@@ -69,48 +96,98 @@ def _create(
     parts.add_later(durable, created, partial(_not_created, topic.name))
 
 
-def _settings(service: Service, topic: CreateTopic) -> TopicSettings:
-    partitions = topic.num_partitions
+def _changes(topic: CreateTopic) -> dict[str, object]:
+    for each in topic.configs:
+        if each.value is None:
+            raise InvalidSetting(f"{each.name}: a new topic has its default; leave it out")
+    return configs.changes(((each.name, each.value) for each in topic.configs), {})
+
+
+def _partitions(service: Service, topic: CreateTopic) -> int:
     if topic.assignments:
-        partitions = len(topic.assignments)
-    elif partitions == -1:
-        partitions = service.settings.auto_create_partitions
-    if topic.replication_factor not in (-1, 1) and not topic.assignments:
-        raise InvalidSetting(
-            f"replication factor {topic.replication_factor}: there is one broker, and one copy"
-        )
-    changes = configs.changes(((each.name, each.value) for each in topic.configs), {})
-    return service.defaults.altered(**(changes | {"partitions": partitions}))
+        return len(topic.assignments)
+    chosen = topic.num_partitions
+    return service.settings.auto_create_partitions if chosen == _BY_DEFAULT else chosen
+
+
+def _wrong_numbers(topic: CreateTopic) -> Wrong:
+    partitions, copies = topic.num_partitions, topic.replication_factor
+    if copies >= _BY_DEFAULT and copies and (partitions < _BY_DEFAULT or not partitions):
+        return Code.INVALID_PARTITIONS, f"{partitions} partitions: a topic has at least one"
+    if copies not in (_BY_DEFAULT, 1):
+        message = f"replication factor {copies}: there is one broker, and one copy"
+        return Code.INVALID_REPLICATION_FACTOR, message
+    return None
+
+
+def _wrong_places(service: Service, topic: CreateTopic) -> Wrong:
+    """Return what is wrong with where the partitions of a new topic are to be."""
+    if (topic.num_partitions, topic.replication_factor) != (_BY_DEFAULT, _BY_DEFAULT):
+        message = "partitions have places: leave their number and the replication factor to them"
+        return Code.INVALID_REQUEST, message
+    if {each.partition_index for each in topic.assignments} != set(range(len(topic.assignments))):
+        return Code.INVALID_REPLICA_ASSIGNMENT, "partitions are numbered from 0 on, without gaps"
+    return _misplaced(service, [each.broker_ids for each in topic.assignments])
+
+
+def _misplaced(service: Service, places: Iterable[Sequence[int]]) -> Wrong:
+    node = service.settings.node_id
+    if any(list(each) != [node] for each in places):
+        message = f"every partition has its one copy on broker {node}: there is no other"
+        return Code.INVALID_REPLICA_ASSIGNMENT, message
+    return None
 
 
 def delete(asked: Asked, request: DeleteTopicsRequest, reply: Reply) -> None:
     """Delete topics, each by itself; answered when that is durable, or is not."""
-    parts = Parts[DeletedTopic](asked.service)
+    service = asked.service
+    parts = Parts[DeletedTopic](service)
+    found: list[DeletedTopic] = []
     for each in [*request.topics, *(DeleteTopic(name) for name in request.topic_names)]:
-        _delete(asked.service, each, parts)
+        if (each.name is None) == (each.topic_id == NO_ID):
+            message = "name a topic by its name or by its id"
+            parts.add(DeletedTopic(each.name, each.topic_id, Code.INVALID_REQUEST, message))
+        else:
+            found.append(_found(service, each))
+    once, twice = _once(found, lambda each: (each.name, each.topic_id))
+    for name, topic_id in twice:
+        parts.add(DeletedTopic(name, topic_id, Code.INVALID_REQUEST, _TWICE))
+    for known in once:
+        _delete(service, known, parts)
     parts.then(lambda deleted: reply(DeleteTopicsResponse(responses=deleted)))
 
 
-def _delete(service: Service, asked: DeleteTopic, parts: Parts[DeletedTopic]) -> None:
-    name = asked.name
-    if name is None:
+def _found(service: Service, asked: DeleteTopic) -> DeletedTopic:
+    """Return a topic by its name and id, as it will be answered."""
+    if asked.name is None:
         topic = service.broker.topic_by_id(asked.topic_id.hex())
         if topic is None:
-            parts.add(DeletedTopic(None, asked.topic_id, Code.UNKNOWN_TOPIC_ID))
-            return
-        name = topic.name
+            return DeletedTopic(None, asked.topic_id, Code.UNKNOWN_TOPIC_ID)
+        return DeletedTopic(topic.name, asked.topic_id)
+    try:
+        return DeletedTopic(asked.name, id_of(service.broker.topic(asked.name)))
+    except MainstemError as error:
+        return DeletedTopic(asked.name, NO_ID, code_of(error), str(error))
+
+
+def _delete(service: Service, known: DeletedTopic, parts: Parts[DeletedTopic]) -> None:
+    if known.name is None or known.error_code:
+        parts.add(known)
+        return
 
     def refused(error: MainstemError) -> DeletedTopic:
-        return DeletedTopic(name, asked.topic_id, code_of(error), str(error))
+        return DeletedTopic(known.name, known.topic_id, code_of(error), str(error))
 
-    delete_it = partial(service.broker.delete_topic, name)
-    parts.attempt(delete_it, DeletedTopic(name, asked.topic_id), refused)
+    parts.attempt(partial(service.broker.delete_topic, known.name), known, refused)
 
 
 def grow(asked: Asked, request: CreatePartitionsRequest, reply: Reply) -> None:
     """Let topics have more partitions; answered when that is durable, or is not."""
     parts = Parts[CreatedPartitions](asked.service)
-    for each in request.topics:
+    once, twice = _once(request.topics, lambda topic: topic.name)
+    for name in twice:
+        parts.add(CreatedPartitions(name, Code.INVALID_REQUEST, _TWICE))
+    for each in once:
         try:
             _grow(asked.service, each, request.validate_only, parts)
         except MainstemError as error:
@@ -132,9 +209,20 @@ def _grow(
     if asked.count <= now:
         message = f"topic {asked.name!r} has {now} partitions; ask for more than that"
         parts.add(CreatedPartitions(asked.name, Code.INVALID_PARTITIONS, message))
+    elif wrong := _wrong_growth(service, asked, asked.count - now):
+        parts.add(CreatedPartitions(asked.name, *wrong))
     elif validate_only:
         parts.add(CreatedPartitions(asked.name))
     else:
         durable = service.broker.alter_topic(asked.name, partitions=asked.count).durable
         grown = CreatedPartitions(asked.name)
         parts.add_later(durable, grown, partial(_not_grown, asked.name))
+
+
+def _wrong_growth(service: Service, asked: CreatePartitionsTopic, count: int) -> Wrong:
+    places = asked.assignments
+    if places is None:
+        return None
+    if len(places) != count:
+        return Code.INVALID_REPLICA_ASSIGNMENT, f"{len(places)} places for {count} new partitions"
+    return _misplaced(service, [each.broker_ids for each in places])
