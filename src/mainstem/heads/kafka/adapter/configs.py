@@ -81,6 +81,8 @@ def _share(ours: str) -> _Named:
 
 def _limit(ours: str, none: int = -1) -> _Named:
     def parse(text: str) -> Mapping[str, object]:
+        if int(text) > _NEVER:
+            raise InvalidSetting(f"{text:.100} is over {_NEVER}")
         return {ours: None if int(text) in (-1, _NEVER) else int(text)}
 
     def show(settings: TopicSettings) -> str:
@@ -136,11 +138,13 @@ _TAKEN = {ours for each in _NAMES.values() for ours in each.ours} | {"partitions
 OWN = tuple(name for name in TopicSettings.__struct_fields__ if name not in _TAKEN)
 _FIXED = {
     # Since 4.1 Kafka says that this is set for the whole cluster.
-    "min.insync.replicas": ("1", Source.CLUSTER),
-    "unclean.leader.election.enable": ("false", Source.DEFAULT),
-    "preallocate": ("false", Source.DEFAULT),
+    "min.insync.replicas": ("1", Source.CLUSTER, Type.INT),
+    "unclean.leader.election.enable": ("false", Source.DEFAULT, Type.BOOLEAN),
+    "preallocate": ("false", Source.DEFAULT, Type.BOOLEAN),
 }
 """What cannot be chosen here; naming the only value there is is not an error."""
+
+_KEPT_INTS = ("index.interval.bytes", "segment.index.bytes")
 
 
 def changes(
@@ -225,8 +229,9 @@ def shown(settings: TopicSettings) -> list[Shown]:
     ]
     for name, default in KEPT.items():
         value = settings.kept.get(name, default)
-        rows.append(Shown(name, value, _source(name not in settings.kept), Type.LONG))
-    return rows + [Shown(name, *fixed, Type.TEXT) for name, fixed in _FIXED.items()]
+        kind = Type.INT if name in _KEPT_INTS else Type.LONG
+        rows.append(Shown(name, value, _source(name not in settings.kept), kind))
+    return rows + [Shown(name, *fixed) for name, fixed in _FIXED.items()]
 
 
 def _source(is_default: bool) -> Source:

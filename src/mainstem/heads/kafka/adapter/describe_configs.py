@@ -1,9 +1,11 @@
 """DescribeConfigs, AlterConfigs and their like: settings of topics, groups and the broker."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from mainstem.broker.group_configs import KNOWN as OF_GROUPS
 from mainstem.core.errors import InvalidName, InvalidSetting, MainstemError
+from mainstem.core.names import check_topic
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.kafka.adapter import configs
 from mainstem.heads.kafka.adapter.configs import Source, Type
@@ -54,14 +56,15 @@ def _described(service: Service, asked: DescribeConfigsResource) -> DescribedCon
         return DescribedConfigs(
             code_of(error), str(error), asked.resource_type, asked.resource_name
         )
-    wanted = None if asked.configuration_keys is None else set(asked.configuration_keys)
-    if wanted is not None:
+    wanted = set(asked.configuration_keys or ())
+    if wanted:
         shown = [each for each in shown if each.name in wanted]
     return DescribedConfigs(0, None, asked.resource_type, asked.resource_name, shown)
 
 
 def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
     if kind == _TOPIC:
+        check_topic(name, internal=True)
         settings = service.broker.topic(name).settings
         return [
             DescribedConfig(
@@ -98,9 +101,7 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
             )
             for key, value, default in service.broker.group_configs.shown(name)
         ]
-    raise InvalidSetting(
-        f"resources of type {kind} have no settings here; topics, groups and brokers do"
-    )
+    raise InvalidName("resource", name, f"what is of type {kind} has no settings here")
 
 
 def _of_broker(service: Service) -> dict[str, int | str]:
@@ -146,13 +147,22 @@ def alter(asked: Asked, request: AlterConfigsRequest, reply: Reply) -> None:
 def alter_some(asked: Asked, request: IncrementalAlterConfigsRequest, reply: Reply) -> None:
     """Change the settings that are named."""
     parts = Parts[AlteredConfigs](asked.service)
+    counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     for each in request.resources:
         resource = (each.resource_type, each.resource_name)
+        if counts[resource] > 1 or any(map(_lacks_value, each.configs)):
+            message = "a resource is named twice" if counts[resource] > 1 else "a value is missing"
+            parts.add(AlteredConfigs(Code.INVALID_REQUEST, message, *resource))
+            continue
         names = [entry.name for entry in each.configs]
         named = (_change(asked.service, resource, entry) for entry in each.configs)
         only = request.validate_only
         _attempt(parts, asked.service, resource, names, named, fresh=False, validate_only=only)
     parts.then(lambda responses: reply(IncrementalAlterConfigsResponse(responses=responses)))
+
+
+def _lacks_value(entry: IncrementalAlter) -> bool:
+    return entry.value is None and entry.config_operation != _DELETE
 
 
 def _attempt(
@@ -181,6 +191,8 @@ def _wrong(resource: tuple[int, str], names: Sequence[str]) -> str | None:
     """Return what is wrong with a change of these settings, whatever they are."""
     if resource == (_GROUP, ""):
         return "settings of all groups are set at the start of the server: name a group"
+    if resource == (_TOPIC, ""):
+        return "a topic has a name"
     if len(set(names)) < len(names):
         return "a setting is named twice"
     return None
@@ -214,8 +226,11 @@ def _alter(
     if kind == _GROUP:
         alter_group = service.broker.group_configs.alter
         return alter_group(name, dict(named), fresh=fresh, validate_only=validate_only)
+    if kind not in (_TOPIC, _BROKER, *_WITHOUT_ANY):
+        raise InvalidName("resource", name, f"what is of type {kind} has no settings here")
     if kind != _TOPIC:
         raise InvalidSetting("only settings of topics and groups can be changed while it runs")
+    check_topic(name, internal=True)
     settings = service.broker.topic(name).settings
     changes = configs.changes(named, {} if fresh else settings.kept)
     if fresh:
