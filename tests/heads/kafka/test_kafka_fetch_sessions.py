@@ -242,7 +242,7 @@ class Sessions(FetchSessions):
     def begin(self, partitions: int = 1) -> FetchSession | None:
         return self.open(topics(partitions), self.leaving, by_id=False)
 
-    def go_on(self, session_id: int, epoch: int, partitions: int = 0) -> FetchSession | Code:
+    def go_on(self, session_id: int, epoch: int, partitions: int = 0) -> FetchSession | Code | None:
         wish = topics(partitions, "more") if partitions else ()
         return self.resume(session_id, epoch, wish, (), by_id=False)
 

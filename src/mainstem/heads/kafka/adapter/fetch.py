@@ -55,7 +55,7 @@ def _session(asked: Asked, request: FetchRequest) -> FetchSession | Code | None:
     """Return the session that a fetch begins or goes on with, or why it cannot."""
     sessions = asked.service.fetch_sessions
     topics, by_id = request.topics, asked.header.api_version >= _NAMES_BY_ID
-    if request.session_epoch > BEGIN:
+    if request.session_epoch not in (BEGIN, FULL):
         known = (request.session_id, request.session_epoch)
         return sessions.resume(*known, topics, request.forgotten_topics_data, by_id=by_id)
     sessions.close(request.session_id)
@@ -144,6 +144,7 @@ class _Fetch:
             if asked.fetch_offset == bounds.tail or (room <= 0 and self._length):
                 data = None
                 if self._committed:
+                    aborted = []
                     stable = broker.transactions.stable(topic, asked.partition, bounds.tail)
             elif self._committed:
                 place = (topic, asked.partition, asked.fetch_offset, max(room, 0))

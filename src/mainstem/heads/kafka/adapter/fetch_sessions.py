@@ -167,8 +167,11 @@ class FetchSessions:
         forgotten: Iterable[ForgottenTopic],
         *,
         by_id: bool,
-    ) -> FetchSession | Code:
-        """Go on with a session, or tell why that cannot be; the consumer then begins another."""
+    ) -> FetchSession | Code | None:
+        """Go on with a session, or tell why that cannot be; the consumer then begins another.
+
+        None if nothing is left in it, with which it ends.
+        """
         session = self._sessions.get(session_id)
         if session is None:
             return Code.FETCH_SESSION_ID_NOT_FOUND
@@ -182,6 +185,9 @@ class FetchSessions:
             return Code.FETCH_SESSION_ID_NOT_FOUND
         session.epoch = session.epoch % _LAST_EPOCH + 1
         session.update(topics, forgotten)
+        if not len(session):
+            session.leaving.discard(session.leave)
+            return None
         self._put(session)
         return session
 

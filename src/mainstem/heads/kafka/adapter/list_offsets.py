@@ -24,6 +24,9 @@ DELETE_FIRST, DELETE_LAST = 0, 2
 _LATEST, _EARLIEST, _OF_LATEST_TIME, _EARLIEST_HERE = -1, -2, -3, -4
 _ELSEWHERE = (-5, -6)
 """Offsets in a second store, where nothing is."""
+_SINCE = {_OF_LATEST_TIME: 7, _EARLIEST_HERE: 8, -5: 9, -6: 11}
+"""The first version that knows a time which is none."""
+_NO_VERSION = 2**15
 _END_OF_TIME = 2**63 - 1
 _READ_COMMITTED = 1
 _TO_THE_TAIL = -1
@@ -32,11 +35,16 @@ _TO_THE_TAIL = -1
 def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
     """Find offsets by time, or at an end of the log."""
     committed = request.isolation_level == _READ_COMMITTED
+    version = asked.header.api_version
+
+    def listed(topic: str, each: ListOffsetsPartition) -> ListedOffset:
+        time = each.timestamp
+        if time < _EARLIEST and version < _SINCE.get(time, _NO_VERSION):
+            return ListedOffset(each.partition_index, Code.UNSUPPORTED_VERSION)
+        return _listed(asked.service, topic, each, committed)
+
     topics = tuple(
-        ListedOffsetsTopic(
-            topic.name,
-            tuple(_listed(asked.service, topic.name, each, committed) for each in topic.partitions),
-        )
+        ListedOffsetsTopic(topic.name, tuple(listed(topic.name, each) for each in topic.partitions))
         for topic in request.topics
     )
     reply(ListOffsetsResponse(topics=topics))
@@ -49,8 +57,6 @@ def _listed(
     try:
         bounds = broker.bounds(topic, number)
         code = compare(asked.current_leader_epoch, bounds.epoch)
-        if not code and asked.timestamp < min(_ELSEWHERE):
-            code = Code.INVALID_REQUEST
         if code or asked.timestamp in _ELSEWHERE:
             return ListedOffset(number, code)
         # Who reads committed events only has come to the end before the first open transaction.
@@ -100,6 +106,10 @@ def _deleted(
     number, before = asked.partition_index, asked.offset
     try:
         bounds = service.broker.bounds(topic, number)
+        settings = service.broker.topic(topic).settings
+        if settings.compact and not settings.expire:
+            # The last event of each key is promised to stay.
+            return DeletedRecordsPartition(number, -1, Code.POLICY_VIOLATION)
         if before == _TO_THE_TAIL:
             before = bounds.tail
         elif before < 0:
