@@ -1,4 +1,4 @@
-"""What we answer about groups and transactions is what Apache Kafka answers to the same requests.
+"""What we answer to requests is what Apache Kafka answers to the same ones.
 
 The scenarios are in ``tests/heads/kafka/beside``; those in which we differ on purpose say why.
 """
@@ -14,8 +14,13 @@ from tests.heads.kafka.beside import (
     consumers,
     coordinators,
     cursors,
+    fetching,
+    idempotent,
     kinds,
+    metadata,
+    offsets,
     older,
+    producing,
     settings,
     share_acks,
     share_members,
@@ -23,6 +28,8 @@ from tests.heads.kafka.beside import (
     share_sessions,
     transaction_offsets,
     transactions,
+    topic_settings,
+    topics,
 )
 from tests.heads.kafka.beside.side import ALIKE, UNLIKE, Scenario, Side
 
@@ -41,6 +48,13 @@ TABLES = (
     coordinators,
     classic_groups,
     classic_cursors,
+    producing,
+    idempotent,
+    fetching,
+    offsets,
+    topics,
+    metadata,
+    topic_settings,
 )
 """Imported, they say what there is to try."""
 AT_ONCE = [

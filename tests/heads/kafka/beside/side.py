@@ -36,9 +36,17 @@ from mainstem.heads.kafka.messages.metadata import (
     MetadataResponse,
     MetadataTopicName,
 )
+from mainstem.heads.kafka.messages.offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from mainstem.heads.kafka.messages.share_groups import SharePartitions
 from mainstem.heads.kafka.messages.topics import (
     CREATE_TOPICS,
+    CreateConfig,
     CreateTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -93,13 +101,13 @@ class Side:
     def __init__(self, address: str) -> None:
         self.address = address
         self.peer = Peer(address)
-        self._groups = 0
+        self._groups = self._topics = 0
         self._coordinate()
-        self.one = self._topic("one", partitions=1, batches=1)
+        self.one = self.topic("one", batches=1)
         """One partition, ten events in one batch."""
-        self.two = self._topic("two", partitions=2, batches=1)
+        self.two = self.topic("two", partitions=2, batches=1)
         """Two partitions, ten events in one batch each."""
-        self.single = self._topic("single", partitions=1, batches=EVENTS)
+        self.single = self.topic("single", batches=EVENTS)
         """One partition, ten batches of one event."""
         self.written = self._topic("written", partitions=3, batches=1)
         """Three partitions, for scenarios that write: the others are as they are said to be."""
@@ -145,9 +153,21 @@ class Side:
         for kind in (GROUPS, TRANSACTIONS):
             until(partial(is_found, kind))
 
-    def _topic(self, name: str, *, partitions: int, batches: int) -> Topic:
-        name = f"{name}-{_RUN}"
-        topic = CreateTopic(name, partitions, 1)
+    def name(self, word: str = "topic") -> str:
+        """Return a name that no topic has yet."""
+        self._topics += 1
+        return f"{word}-{_RUN}-{self._topics}"
+
+    def topic(
+        self, name: str = "topic", *, partitions: int = 1, batches: int = 0, **configs: str
+    ) -> Topic:
+        """Create a topic with ten events in every partition, or none; wait until it is led.
+
+        Settings are named as in Apache Kafka, with underscores.
+        """
+        name = self.name(name)
+        named = [CreateConfig(each.replace("_", "."), value) for each, value in configs.items()]
+        topic = CreateTopic(name, partitions, 1, configs=named)
         self.ask(CREATE_TOPICS, CreateTopicsRequest([topic]), CreateTopicsResponse)
         asked = MetadataRequest([MetadataTopicName(name=name)])
 
@@ -159,14 +179,22 @@ class Side:
         until(is_led)
         # What is older than a week Apache Kafka deletes when it comes to it.
         now_ms = time.time_ns() // 1_000_000
-        batch = bytes(build([Event(b"%d" % at) for at in range(EVENTS // batches)], now_ms=now_ms))
+        events = [Event(b"%d" % at) for at in range(EVENTS // max(1, batches))]
+        batch = bytes(build(events, now_ms=now_ms))
 
         def is_put(number: int) -> bool:
             code = produce(self.peer, name, batch, number).error_code
             assert code in (Code.NONE, *_NOT_LED_YET), code
             return not code
 
+        def is_read(number: int) -> bool:
+            asked = ListOffsetsTopic(name, [ListOffsetsPartition(number, -1, -1)])
+            body = ListOffsetsRequest(-1, 0, [asked])
+            answer = self.ask(LIST_OFFSETS, body, ListOffsetsResponse)
+            return not answer.topics[0].partitions[0].error_code
+
         for number in range(partitions):
+            until(partial(is_read, number))
             for _ in range(batches):
                 until(partial(is_put, number))
         (found,) = self.ask(METADATA, asked, MetadataResponse).topics
