@@ -106,10 +106,6 @@ def _deleted(
     number, before = asked.partition_index, asked.offset
     try:
         bounds = service.broker.bounds(topic, number)
-        settings = service.broker.topic(topic).settings
-        if settings.compact and not settings.expire:
-            # The last event of each key is promised to stay.
-            return DeletedRecordsPartition(number, -1, Code.POLICY_VIOLATION)
         if before == _TO_THE_TAIL:
             before = bounds.tail
         elif before < 0:
