@@ -26,10 +26,10 @@ from tests.heads.kafka.beside import (
     share_members,
     share_offsets,
     share_sessions,
-    transaction_offsets,
-    transactions,
     topic_settings,
     topics,
+    transaction_offsets,
+    transactions,
 )
 from tests.heads.kafka.beside.side import ALIKE, UNLIKE, Scenario, Side
 

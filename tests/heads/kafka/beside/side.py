@@ -109,7 +109,7 @@ class Side:
         """Two partitions, ten events in one batch each."""
         self.single = self.topic("single", batches=EVENTS)
         """One partition, ten batches of one event."""
-        self.written = self._topic("written", partitions=3, batches=1)
+        self.written = self.topic("written", partitions=3, batches=1)
         """Three partitions, for scenarios that write: the others are as they are said to be."""
 
     def close(self) -> None:
