@@ -80,7 +80,7 @@ def _create(
     if service.broker.topics(topic.name):
         raise TopicExists(topic.name)
     changes = _changes(topic)
-    wrong = _wrong_places(service, topic) if topic.assignments else _wrong_numbers(topic)
+    wrong = _wrong_places(topic) if topic.assignments else _wrong_numbers(topic)
     if wrong is not None:
         parts.add(_refused(topic.name, *wrong))
         return
@@ -120,21 +120,20 @@ def _wrong_numbers(topic: CreateTopic) -> Wrong:
     return None
 
 
-def _wrong_places(service: Service, topic: CreateTopic) -> Wrong:
+def _wrong_places(topic: CreateTopic) -> Wrong:
     """Return what is wrong with where the partitions of a new topic are to be."""
     if (topic.num_partitions, topic.replication_factor) != (_BY_DEFAULT, _BY_DEFAULT):
         message = "partitions have places: leave their number and the replication factor to them"
         return Code.INVALID_REQUEST, message
     if {each.partition_index for each in topic.assignments} != set(range(len(topic.assignments))):
         return Code.INVALID_REPLICA_ASSIGNMENT, "partitions are numbered from 0 on, without gaps"
-    return _misplaced(service, [each.broker_ids for each in topic.assignments])
+    return _misplaced([each.broker_ids for each in topic.assignments])
 
 
-def _misplaced(service: Service, places: Iterable[Sequence[int]]) -> Wrong:
-    node = service.settings.node_id
-    if any(list(each) != [node] for each in places):
-        message = f"every partition has its one copy on broker {node}: there is no other"
-        return Code.INVALID_REPLICA_ASSIGNMENT, message
+def _misplaced(places: Iterable[Sequence[int]]) -> Wrong:
+    # Whatever its number: there is one broker, and a script need not know what it is called.
+    if any(len(each) != 1 or min(each) < 0 for each in places):
+        return Code.INVALID_REPLICA_ASSIGNMENT, "every partition has one copy, on one broker"
     return None
 
 
@@ -209,7 +208,7 @@ def _grow(
     if asked.count <= now:
         message = f"topic {asked.name!r} has {now} partitions; ask for more than that"
         parts.add(CreatedPartitions(asked.name, Code.INVALID_PARTITIONS, message))
-    elif wrong := _wrong_growth(service, asked, asked.count - now):
+    elif wrong := _wrong_growth(asked, asked.count - now):
         parts.add(CreatedPartitions(asked.name, *wrong))
     elif validate_only:
         parts.add(CreatedPartitions(asked.name))
@@ -219,10 +218,10 @@ def _grow(
         parts.add_later(durable, grown, partial(_not_grown, asked.name))
 
 
-def _wrong_growth(service: Service, asked: CreatePartitionsTopic, count: int) -> Wrong:
+def _wrong_growth(asked: CreatePartitionsTopic, count: int) -> Wrong:
     places = asked.assignments
     if places is None:
         return None
     if len(places) != count:
         return Code.INVALID_REPLICA_ASSIGNMENT, f"{len(places)} places for {count} new partitions"
-    return _misplaced(service, [each.broker_ids for each in places])
+    return _misplaced([each.broker_ids for each in places])
