@@ -176,7 +176,11 @@ class Kafka:
         return _count(self._admin, topic, partitions)
 
 
-_EARLY = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_LEADER_EPOCH)
+_EARLY = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError._NOENT,
+)
 """A topic that was just made may have no leader yet, or one that does not know it."""
 
 
