@@ -18,6 +18,7 @@ from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from mainstem.heads.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.heads.shape import Later
 
 Call = Callable[[], None]
 _LOCKS = "share.partition.max.record.locks"
@@ -147,7 +148,7 @@ class ShareHead:
                 reply(body)
 
         header = RequestHeader(0, 2, 0, "simulated")
-        asked = Asked(self.service, header, "127.0.0.1:1", connection.waiting, lambda: None)
+        asked = Asked(self.service, header, "127.0.0.1:1", connection.waiting, Later())
         match request:
             case ShareGroupHeartbeatRequest():
                 share_groups.heartbeat(asked, request, answer)

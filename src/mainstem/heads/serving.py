@@ -245,19 +245,19 @@ class Connection(asyncio.BufferedProtocol):
         try:
             assert self._conversation is not None
             self._take(self._conversation, view)
-        except ProtocolError as error:
-            _logger.warning("closing %s: %s", self.peer, error)
-            self._traffic.cut_off += 1
-            self._out.add([error.farewell])
-            self.close()
         except Exception as error:
-            self._close_for_a_bug(error)
+            self._cut_off(error)
         else:
             self._flush()
 
-    def _close_for_a_bug(self, error: Exception) -> None:
+    def _cut_off(self, error: Exception) -> None:
         """Close: a bug of ours costs one connection, not the server; the log says where it is."""
-        _logger.error("closing %s: the request could not be carried out", self.peer, exc_info=error)
+        if isinstance(error, ProtocolError):
+            _logger.warning("closing %s: %s", self.peer, error)
+            self._out.add([error.farewell])
+        else:
+            problem = "the request could not be carried out"
+            _logger.error("closing %s: %s", self.peer, problem, exc_info=error)
         self._traffic.cut_off += 1
         self.close()
 
@@ -360,10 +360,10 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 self._out.add(later.answer or ())
             except Exception as error:
-                self._close_for_a_bug(error)
+                self._cut_off(error)
                 return
             if later.failed is not None:
-                self._close_for_a_bug(later.failed)
+                self._cut_off(later.failed)
                 return
         if not owed:
             self._owed = None

@@ -21,7 +21,7 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceTopic,
 )
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.shape import Later
+from mainstem.heads.shape import Answer, Later
 from mainstem.node.config import Config
 from mainstem.node.node import open_node
 
@@ -40,6 +40,7 @@ FROM_PRODUCER = [
     for first, count in ((0, 1), (1, 2), (3, 1), (4, 1))
 ]
 NO_SUCH_ID = b"there is no such"
+CLOSED = b"the connection is closed"
 DAMAGED = BATCH[:-1] + b"\xff"
 LIMITED = TopicSettings(durability=Durability.MEMORY, max_backlog=5, overload=Overload.DROP_NEWEST)
 HOLDING = TopicSettings(durability=Durability.MEMORY, max_backlog=5, overload=Overload.BACKPRESSURE)
@@ -90,8 +91,8 @@ class Server:
         )
         self._conversation = KafkaConversation(self._service, "peer")
 
-    def answer(self, sent: Sent, correlation_id: int) -> bytes | None:
-        """Return the answer, None if there is none yet; topic ids are not told apart."""
+    def answer(self, sent: Sent, correlation_id: int) -> bytes:
+        """Return the answer, if there is one; topic ids are not told apart."""
         broker = self._node.broker
         named = {each.name: bytes.fromhex(each.id) for each in broker.topics() if each.id}
         topic_id = named.get(sent.topic, NO_SUCH_ID)
@@ -99,13 +100,10 @@ class Server:
         if not self._remembers:
             self._conversation = KafkaConversation(self._service, "peer")
         found = self._conversation.handle(memoryview(bytearray(frame)))
-        if isinstance(found, Later):
-            return None
-        answer = b"".join(piece for piece in found if isinstance(piece, bytes))
-        return answer.replace(topic_id, NO_SUCH_ID)
+        return said(found).replace(topic_id, NO_SUCH_ID)
 
     def answers(self, frames: Sequence[bytes]) -> bytes:
-        """Return all answers to requests that come in one read; those there are."""
+        """Return all answers to requests that come in one read, until it is closed for one."""
         if not self._remembers:
             self._conversation = KafkaConversation(self._service, "peer")
         view = memoryview(bytearray(b"".join(frames)))
@@ -113,8 +111,8 @@ class Server:
         while size := self._conversation.frame_size(view):
             run = self._conversation.handle_run(view)
             answer, size = run or (self._conversation.handle(view[:size]), size)
-            if not isinstance(answer, Later):
-                found += b"".join(piece for piece in answer if isinstance(piece, bytes))
+            if CLOSED not in found:
+                found += said(answer)
             view = view[size:]
         return found
 
@@ -131,6 +129,13 @@ class Server:
 
     def close(self) -> None:
         self._node.close()
+
+
+def said(answer: Answer | Later) -> bytes:
+    """Return what the peer gets: nothing yet, an answer, or the end of the connection."""
+    if isinstance(answer, Later):
+        return b"" if answer.failed is None else CLOSED
+    return b"".join(piece for piece in answer if isinstance(piece, bytes))
 
 
 def frame_of(sent: Sent, topic_id: bytes, correlation_id: int) -> bytes:
@@ -171,7 +176,9 @@ async def answers_at_once(sent: Sequence[Sent]) -> None:
 
         at_once = one.answers(frames)
 
-        assert at_once == b"".join(other.answers([frame]) for frame in frames)
+        one_by_one = b"".join(other.answers([frame]) for frame in frames)
+        before, closed, _ = one_by_one.partition(CLOSED)
+        assert at_once == before + closed
         assert one.told() == other.told()
         assert one.stored() == other.stored()
     finally:

@@ -65,7 +65,7 @@ class KafkaConversation:
             except Exception as error:
                 later.fail(error)
 
-        asked = Asked(self._service, header, self._peer, self._waiting, later.hold)
+        asked = Asked(self._service, header, self._peer, self._waiting, later)
         if isinstance(request.body, ProduceRequest):
             produce.answer(asked, request.body, reply, known)
             self._produce_alike.learn(header, request.body)

@@ -18,6 +18,7 @@ from mainstem.heads.kafka.messages.share_fetch import (
 )
 from mainstem.heads.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.heads.shape import Later
 
 GROUP, TOPIC = "emails", "orders"
 LEAVE = -1
@@ -32,7 +33,7 @@ class Desk:
         self.answers: list[ShareFetchResponse] = []
         service = Service(broker, lambda: 0, KafkaSettings(), TopicSettings(), "here")
         header = RequestHeader(0, 2, 0, "test")
-        self._asked = Asked(service, header, "127.0.0.1:1", set(), lambda: None)
+        self._asked = Asked(service, header, "127.0.0.1:1", set(), Later())
 
     def beat(self, member: str, epoch: int) -> None:
         wanted = None if epoch == LEAVE else (TOPIC,)

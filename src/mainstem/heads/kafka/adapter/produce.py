@@ -1,6 +1,6 @@
 """Produce: record batches are checked, appended, and acknowledged when they are durable."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from mainstem.broker.arrived import Arrived
@@ -20,6 +20,7 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
     RecordError,
 )
+from mainstem.heads.shape import ProtocolError
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
@@ -67,13 +68,26 @@ def refused(header: RequestHeader, partition: int, error: MainstemError) -> Prod
     return ProducedPartition(partition, code_in(header, error), -1, -1, -1, events, str(error))
 
 
+def unheard(results: Iterable[ProducedPartition]) -> ProtocolError | None:
+    """Return why to close on a producer that wants no answers, and would not learn of a refusal.
+
+    As Apache Kafka does, so that the producer looks again at what there is; but not because a
+    topic is full, which is no reason to come back at once.
+    """
+    for each in results:
+        if each.error_code not in (Code.NONE, Code.REQUEST_TIMED_OUT):
+            why = each.error_message or Code(each.error_code).name
+            return ProtocolError(f"its batch is refused, and it wants no answers (acks 0): {why}")
+    return None
+
+
 class _Production:
     """One request on its way: some of its batches may be held, or wait for the disk."""
 
     def __init__(self, asked: Asked, request: ProduceRequest, reply: Reply) -> None:
         self._service: Service = asked.service
         self._header = asked.header
-        self._hold_peer = asked.hold
+        self._later = asked.later
         self._request = request
         self._reply = reply
         self._results: list[ProducedPartition] = []
@@ -177,7 +191,7 @@ class _Production:
         """Wait for room in a topic that is full, but no longer than topic and client say."""
         self._waiting += 1
         # What comes behind a held batch would be out of order, and is not read until then.
-        self._hold_peer()
+        self._later.hold()
         # A client that has given up sends everything again.
         patience_ms = self._request.timeout_ms // 2
         held = held._replace(until_ms=min(held.until_ms, held.since_ms + patience_ms))
@@ -219,7 +233,11 @@ class _Production:
         if self._waiting:
             return
         if self._request.acks == 0:
-            self._reply(None)
+            reason = unheard(self._results)
+            if reason is None:
+                self._reply(None)
+            else:
+                self._later.fail(reason)
             return
         self._reply(ProduceResponse(tuple(self._topics()), self._throttle_ms))
 

@@ -27,7 +27,7 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
 )
 from mainstem.heads.kafka.primitives import read_uvarint
-from mainstem.heads.shape import Answer, Later
+from mainstem.heads.shape import Answer, Later, ProtocolError
 from mainstem.log.port import Durable
 
 MOST_TOGETHER = 128
@@ -271,7 +271,12 @@ class ProduceAlike:
                 if waits is None and not outcome.durable.done:
                     waits = outcome.durable
         if waits is None:
-            return self._encoded(shape, asked, outcomes)
+            try:
+                return self._encoded(shape, asked, outcomes)
+            except ProtocolError as error:
+                later = Later()
+                later.fail(error)
+                return later
         pending = _Pending(shape, asked, outcomes)
         self._await(waits, pending)
         return pending.later
@@ -302,28 +307,38 @@ class ProduceAlike:
             self._gathered = self._durable = None
         for pending in gathered:
             if not self._gather(pending):
-                answer = self._encoded(pending.shape, pending.asked, pending.outcomes)
-                pending.later.settle(answer)
+                try:
+                    answer = self._encoded(pending.shape, pending.asked, pending.outcomes)
+                except ProtocolError as error:
+                    pending.later.fail(error)
+                else:
+                    pending.later.settle(answer)
 
     def _encoded(
         self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[Outcome]
     ) -> Answer:
-        if not shape.is_answered:
-            return ()
+        """Return the answers; raises ProtocolError if none is wanted, and there is a refusal."""
         answers: list[bytes] = []
         for each, outcome in zip(asked, outcomes, strict=True):
             try:
                 if not isinstance(outcome, Arrived):
                     raise outcome
                 outcome.durable.wait(0)
-                answers.append(shape.answer(each, outcome))
+                if shape.is_answered:
+                    answers.append(shape.answer(each, outcome))
             except MainstemError as error:
                 answers.append(self._refused(shape, each, error))
-        return (b"".join(answers),)
+        return (b"".join(answers),) if shape.is_answered else ()
 
     def _refused(self, shape: _Shape, asked: _Asked, error: MainstemError) -> bytes:
         header = shape.header
-        body = shape.body(produce.refused(header, asked[1], error))
+        refused = produce.refused(header, asked[1], error)
+        if not shape.is_answered:
+            reason = produce.unheard((refused,))
+            if reason is not None:
+                raise reason
+            return b""
+        body = shape.body(refused)
         self._service.counts.answered(header.api_key, header.api_version, body)
         return _encoded(header, asked[0], body)
 

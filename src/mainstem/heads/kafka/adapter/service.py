@@ -18,6 +18,7 @@ from mainstem.heads.kafka.codec import RequestHeader
 from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.heads.shape import Later
 
 _logger = logging.getLogger("mainstem.heads.kafka")
 
@@ -164,8 +165,8 @@ class Asked(msgspec.Struct, frozen=True):
     peer: str
     waiting: set[Callable[[], None]]
     """What to call when the peer has gone, so that nobody waits on its behalf."""
-    hold: Callable[[], None]
-    """Reads nothing more from the peer until this request is answered."""
+    later: Later
+    """To read nothing more from the peer until this is answered, or to close instead."""
 
 
 def log_refusal(asked: Asked, what: str, error: MainstemError) -> None:
