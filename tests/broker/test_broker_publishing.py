@@ -14,10 +14,11 @@ from mainstem.core.errors import (
     InvalidName,
     UnknownPartition,
     UnknownTopic,
+    UntimelyEvent,
 )
 from mainstem.core.event import Event, Position
 from mainstem.core.partitioner import partition_for
-from mainstem.core.policies import TopicSettings
+from mainstem.core.policies import Timestamps, TopicSettings
 from mainstem.core.records import build
 
 
@@ -107,6 +108,39 @@ def test_an_event_exactly_at_the_limit_fits_and_one_byte_more_does_not() -> None
 
     with pytest.raises(EventTooLarge):
         publish(broker, "orders", b"x" * (room + 1))
+
+
+def test_events_with_times_beyond_the_limits_of_their_topic_are_refused() -> None:
+    broker = new_broker()
+    broker.create_topic("orders", TopicSettings(max_ahead_ms=10, max_behind_ms=20))
+    timed = [Event(b"x", timestamp_ms=NOW_MS + each) for each in (10, 11, 0, -20, -21)]
+
+    def publish_events(events: list[Event]) -> None:
+        broker.publish("orders", events)
+
+    def append_batch(events: list[Event]) -> None:
+        broker.append_batch("orders", 0, build(events, now_ms=NOW_MS))
+
+    for put in (publish_events, append_batch):
+        with pytest.raises(UntimelyEvent, match="11 ms ahead of the clock") as refused:
+            put(timed)
+        put([timed[0], timed[2], timed[3], Event(b"without a time")])
+        with pytest.raises(UntimelyEvent, match="21 ms behind the clock, more than max_behind_ms"):
+            put(timed[2:])
+        assert refused.value.which == [1, 4]
+
+    assert len(read_all(broker, "orders")) == 8
+
+
+def test_times_that_the_topic_gives_itself_have_no_limits() -> None:
+    broker = new_broker()
+    settings = TopicSettings(max_ahead_ms=10, timestamps=Timestamps.APPENDED)
+    broker.create_topic("orders", settings)
+
+    broker.publish("orders", [Event(b"x", timestamp_ms=NOW_MS + 11)])
+
+    (event,) = read_all(broker, "orders")
+    assert event.timestamp_ms == NOW_MS
 
 
 def test_a_compacted_topic_needs_keys() -> None:

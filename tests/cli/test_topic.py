@@ -52,6 +52,8 @@ def test_a_topic_is_created_with_its_settings(run: Run) -> None:
         "validate": None,
         "expire": True,
         "timestamps": "created",
+        "max_ahead_ms": None,
+        "max_behind_ms": None,
         "compression": "producer",
     }
 

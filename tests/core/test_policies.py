@@ -28,6 +28,9 @@ def test_a_compacted_topic_is_checked_deeply_unless_it_says_otherwise() -> None:
     assert TopicSettings(compact=True).deep
     assert TopicSettings().altered(validate="deep").deep
     assert not TopicSettings(compact=True).altered(validate="header").deep
+    # Times are in the records, whatever else is looked at.
+    assert TopicSettings().altered(validate="header", max_ahead_ms=0).deep
+    assert not TopicSettings().altered(max_ahead_ms=0, timestamps="appended").deep
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ settings = st.builds(
     max_batch_bytes=st.integers(1024, 2**30),
     timestamps=st.sampled_from(Timestamps),
     compression=st.sampled_from(Compression),
+    max_ahead_ms=limits,
+    max_behind_ms=limits,
 )
 
 

@@ -189,7 +189,7 @@ class Broker:
         opened = self._open(topic)
         if not 0 <= partition < len(opened.topic.partitions):
             raise UnknownPartition(topic, partition, len(opened.topic.partitions))
-        header = check_batch(opened.topic, batch)
+        header = check_batch(opened.topic, batch, self._now_ms())
         if not opened.topic.settings.verbatim:
             batch = remade(opened.topic, batch, self._now_ms())
         run = Run(partition, batch, range(header.count))

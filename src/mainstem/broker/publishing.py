@@ -7,8 +7,8 @@ import msgspec
 from mainstem.broker.remaking import remade
 from mainstem.broker.topics import Topic
 from mainstem.core.batch import HEADER_SIZE, BatchHeader, check_header, read_header
-from mainstem.core.errors import EventTooLarge, InvalidEvent, UnknownPartition
-from mainstem.core.event import Event, Position
+from mainstem.core.errors import EventTooLarge, InvalidEvent, UnknownPartition, UntimelyEvent
+from mainstem.core.event import NO_TIMESTAMP, Event, Position
 from mainstem.core.partitioner import Turns, partition_for
 from mainstem.core.records import build, build_one, check_records
 from mainstem.log.port import Durable, WritableBatch
@@ -71,6 +71,8 @@ def runs(
     """Make record batches of events: by key, by the partition given, or else in turn."""
     if topic.settings.compact:
         _check_keys(topic, events)
+    if topic.settings.bounds_times:
+        _check_times(topic, [event.timestamp_ms for event in events], now_ms)
     count = len(topic.partitions)
     if partition is not None:
         if not 0 <= partition < count:
@@ -87,12 +89,14 @@ def runs(
     return list(_split(topic, partition, events, range(len(events)), now_ms))
 
 
-def check_batch(topic: Topic, batch: WritableBatch) -> BatchHeader:
+def check_batch(topic: Topic, batch: WritableBatch, now_ms: int) -> BatchHeader:
     """Check a batch from a producer as its topic asks; return its header."""
     settings = topic.settings
     header = check_header(batch, max_bytes=settings.max_batch_bytes, topic=topic.name)
     if settings.deep:
-        check_records(batch, needs_keys=settings.compact)
+        times = check_records(batch, needs_keys=settings.compact)
+        if settings.bounds_times:
+            _check_times(topic, times, now_ms)
     return header
 
 
@@ -155,6 +159,22 @@ def _most_bytes(event: Event) -> int:
         # A character takes at most four bytes.
         size += _HEADER_BYTES + 4 * len(name) + len(value or b"")
     return size
+
+
+def _check_times(topic: Topic, times: Sequence[int], now_ms: int) -> None:
+    """Refuse events by the time that their producer says; those without one are taken."""
+    ahead_ms, behind_ms = topic.settings.max_ahead_ms, topic.settings.max_behind_ms
+    untimely = [
+        place
+        for place, timestamp_ms in enumerate(times)
+        if timestamp_ms != NO_TIMESTAMP
+        and (
+            (ahead_ms is not None and timestamp_ms - now_ms > ahead_ms)
+            or (behind_ms is not None and now_ms - timestamp_ms > behind_ms)
+        )
+    ]
+    if untimely:
+        raise UntimelyEvent(topic.name, untimely, times[untimely[0]], now_ms)
 
 
 def _check_keys(topic: Topic, events: Sequence[Event]) -> None:

@@ -140,6 +140,20 @@ class InvalidEvent(MainstemError):
         """Of a batch: the events that cannot, by their places in it; the others go with them."""
 
 
+class UntimelyEvent(InvalidEvent):
+    """The event's time is further from the clock than its topic allows."""
+
+    def __init__(self, topic: str, which: Sequence[int], timestamp_ms: int, now_ms: int) -> None:
+        away_ms = timestamp_ms - now_ms
+        where = f"{away_ms} ms ahead of" if away_ms > 0 else f"{-away_ms} ms behind"
+        limit = "max_ahead_ms" if away_ms > 0 else "max_behind_ms"
+        super().__init__(
+            f"an event has the time {timestamp_ms}, {where} the clock, more than {limit} of topic "
+            f"{topic!r} allows: is it in milliseconds, and are the clocks right?",
+            which,
+        )
+
+
 class UnreadableValue(MainstemError):
     """The event's value is not what it was asked to be read as."""
 

@@ -108,9 +108,13 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_batch_bytes: int = 1_048_588
     """The largest record batch accepted."""
     validate: Validate | None = None
-    """What is checked on append: header, or deep (every record; the default if compacted)."""
+    """What is checked on append: header, or deep (every record; if compacted, or times matter)."""
     timestamps: Timestamps = Timestamps.CREATED
     """Which time an event is given: created (by its producer) or appended."""
+    max_ahead_ms: int | None = None
+    """Events whose producer says a time further ahead than this are refused; none takes them."""
+    max_behind_ms: int | None = None
+    """Events whose producer says a time further back than this are refused; none takes them."""
     compression: Compression = Compression.PRODUCER
     """How batches are stored: producer (as they come), none, gzip, snappy, lz4 or zstd."""
     kept: dict[str, str] = {}
@@ -119,7 +123,15 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     @property
     def deep(self) -> bool:
         """Whether the records inside a batch are checked before it is appended."""
-        return (self.validate or (Validate.DEEP if self.compact else Validate.HEADER)) == "deep"
+        if self.validate is Validate.DEEP or self.bounds_times:
+            return True
+        return self.compact and self.validate is None
+
+    @property
+    def bounds_times(self) -> bool:
+        """Whether events are refused for the time that their producer says."""
+        limits = (self.max_ahead_ms, self.max_behind_ms)
+        return limits != (None, None) and self.timestamps is Timestamps.CREATED
 
     @property
     def close_ms(self) -> int | None:
@@ -217,4 +229,6 @@ _LEAST = {
     "segment_bytes": 1024,
     "segment_ms": 1,
     "max_batch_bytes": 1024,
+    "max_ahead_ms": 0,
+    "max_behind_ms": 0,
 }

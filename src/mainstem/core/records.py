@@ -218,12 +218,18 @@ def keys(
     )
 
 
-def check_records(batch: Buffer, *, max_bytes: int | None = None, needs_keys: bool = False) -> None:
-    """Check every record of a batch from a producer; InvalidEvent if some lack needed keys."""
+def check_records(
+    batch: Buffer, *, max_bytes: int | None = None, needs_keys: bool = False
+) -> list[int]:
+    """Check every record of a batch from a producer, and return their times.
+
+    Raises InvalidEvent if some lack needed keys.
+    """
     header = read_whole(batch)
     data, start = unpack(header, batch, max_bytes)
     records = walk(header, data, start, "strict")
     keyless: list[int] = []
+    times: list[int] = []
     for delta, (offset, timestamp_ms, key, _, _, _, _) in enumerate(records):
         if offset - header.base_offset != delta:
             raise CorruptBatch(
@@ -234,6 +240,7 @@ def check_records(batch: Buffer, *, max_bytes: int | None = None, needs_keys: bo
                 f"record {delta} of the batch has timestamp {timestamp_ms}, "
                 f"over the batch's max timestamp {header.max_timestamp}"
             )
+        times.append(timestamp_ms)
         if needs_keys and key is None:
             keyless.append(delta)
     if keyless:
@@ -242,6 +249,7 @@ def check_records(batch: Buffer, *, max_bytes: int | None = None, needs_keys: bo
             "give every event one",
             keyless,
         )
+    return times
 
 
 def packed(batch: Buffer, compression: str, *, max_bytes: int | None = None) -> bytearray:

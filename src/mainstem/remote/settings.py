@@ -10,6 +10,7 @@
 | compact_share | min.cleanable.dirty.ratio |
 | compact_after_ms, compact_within_ms | min.compaction.lag.ms, max.compaction.lag.ms |
 | timestamps | message.timestamp.type |
+| max_ahead_ms, max_behind_ms | message.timestamp.after.max.ms, message.timestamp.before.max.ms |
 | compression | compression.type |
 | kept | the names in it |
 | the rest | mainstem.*, which only our server knows |
@@ -41,6 +42,8 @@ _NAMES = {
     "compact_within_ms": "max.compaction.lag.ms",
     "expire": "cleanup.policy",
     "timestamps": "message.timestamp.type",
+    "max_ahead_ms": "message.timestamp.after.max.ms",
+    "max_behind_ms": "message.timestamp.before.max.ms",
     "compression": "compression.type",
 }
 _THEIRS = {
@@ -54,6 +57,8 @@ _NONE = {
     "retention_bytes": "-1",
     "segment_ms": str(_NEVER),
     "compact_within_ms": str(_NEVER),
+    "max_ahead_ms": str(_NEVER),
+    "max_behind_ms": str(_NEVER),
 }
 
 

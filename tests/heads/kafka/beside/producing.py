@@ -208,7 +208,20 @@ def times_that_contradict_each_other(side: Side) -> Iterator[Said]:
         yield put(side, side.topic(), changed((FIRST_TIME, first), (LAST_TIME, last)))
 
 
-@unlike("there is no message.timestamp.after.max.ms, an hour there; not yet as there")
+@alike
+def times_within_limits(side: Side) -> Iterator[Said]:
+    for kind in ("CreateTime", "LogAppendTime"):
+        topic = side.topic(
+            message_timestamp_after_max_ms=str(DAY_MS),
+            message_timestamp_before_max_ms=str(2 * DAY_MS),
+            message_timestamp_type=kind,
+        )
+        for hours in (0, 23, 25, 400, -47, -49, -9000):
+            yield kind, hours, put(side, topic, batch(at_ms=NOW_MS + hours * DAY_MS // 24))
+        yield kind, "no time", put(side, topic, changed((FIRST_TIME, -1), (LAST_TIME, -1)))
+
+
+@unlike("a topic has no message.timestamp.after.max.ms unless it is set, and there it is an hour")
 def times_far_in_the_future(side: Side) -> Iterator[Said]:
     for days in (2, 400, 40_000):
         yield days, put(side, side.topic(), batch(at_ms=NOW_MS + days * DAY_MS))
@@ -255,7 +268,7 @@ def nothing_is_said_without_acknowledgement(side: Side) -> Iterator[Said]:
         yield answer.responses[0].partition_responses[0].base_offset
 
 
-@unlike("the connection stays open, where a client is not told to look again; not yet as there")
+@alike
 def failing_without_acknowledgement(side: Side) -> Iterator[Said]:
     topic = side.topic()
     data = ProducePartition(9, memoryview(batch()))

@@ -35,6 +35,8 @@ _VALUES = {
     "min.compaction.lag.ms": ("0", "1000", "-1"),
     "max.compaction.lag.ms": ("1000", "0"),
     "message.timestamp.type": ("CreateTime", "LogAppendTime", "createtime", ""),
+    "message.timestamp.after.max.ms": ("0", "1000", "9223372036854775807", "-2", "x"),
+    "message.timestamp.before.max.ms": ("0", "1000", "9223372036854775807", "-2", "x"),
     "compression.type": (
         "producer",
         "gzip",
@@ -53,6 +55,8 @@ _VALUES = {
     "flush.ms": ("1000", "-1"),
     "flush.messages": ("1000",),
 }
+
+_OTHER_DEFAULTS = {"segment.bytes", "segment.ms", "message.timestamp.after.max.ms"}
 
 
 def _altered(
@@ -237,7 +241,7 @@ def nothing_to_change(side: Side) -> Iterator[Said]:
 def what_is_shown(side: Side) -> Iterator[Said]:
     topic = side.topic(retention_ms="1000", cleanup_policy="compact").name
     for version in range(DESCRIBE_CONFIGS.first, DESCRIBE_CONFIGS.last + 1):
-        for name in sorted(_VALUES.keys() - {"segment.bytes", "segment.ms"}):
+        for name in sorted(_VALUES.keys() - _OTHER_DEFAULTS):
             yield version, _described(side, topic, name, version=version)
     yield "twice", _described(side, topic, "retention.ms", "retention.ms")
     yield _replaced(side, topic, AlterConfig("retention.bytes", "7"))

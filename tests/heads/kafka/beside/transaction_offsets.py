@@ -187,7 +187,7 @@ def a_group_with_a_transaction(side: Side) -> Iterator[Said]:
     yield "deleted", deleted(side, group)
 
 
-@unlike("the last to commit wins, there the last to say what it will commit; not yet as there")
+@unlike("a transaction commits all of what it was given, also a cursor that is moved meanwhile")
 def a_cursor_that_moves_under_a_transaction(side: Side) -> Iterator[Said]:
     group = side.group()
     ann = Producer(side, "and moved")

@@ -10,6 +10,7 @@
 | min.cleanable.dirty.ratio | compact_share |
 | min.compaction.lag.ms, max.compaction.lag.ms | compact_after_ms, compact_within_ms |
 | message.timestamp.type (CreateTime, LogAppendTime) | timestamps |
+| message.timestamp.after.max.ms, message.timestamp.before.max.ms | max_ahead_ms, max_behind_ms |
 | compression.type (uncompressed for none) | compression |
 | mainstem.* | the setting of that name |
 | file.delete.delay.ms and the like | kept: how Kafka manages its files promises nothing to users |
@@ -129,6 +130,8 @@ _NAMES = {
     "message.timestamp.type": _choice(
         "timestamps", {"CreateTime": "created", "LogAppendTime": "appended"}
     ),
+    "message.timestamp.after.max.ms": _limit("max_ahead_ms", _NEVER),
+    "message.timestamp.before.max.ms": _limit("max_behind_ms", _NEVER),
     "compression.type": _choice(
         "compression",
         dict(zip(_COMPRESSIONS, _COMPRESSIONS, strict=True)) | {"uncompressed": "none"},

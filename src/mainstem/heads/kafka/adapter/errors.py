@@ -29,6 +29,7 @@ class Code(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -96,6 +97,7 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.DamagedLog: Code.KAFKA_STORAGE_ERROR,
     errors.EventTooLarge: Code.MESSAGE_TOO_LARGE,
     errors.InvalidEvent: Code.INVALID_RECORD,
+    errors.UntimelyEvent: Code.INVALID_TIMESTAMP,
     # Retriable in every client, unlike the codes for quotas.
     errors.Overloaded: Code.REQUEST_TIMED_OUT,
     errors.Fenced: Code.ILLEGAL_GENERATION,
