@@ -297,19 +297,27 @@ class ClassicGroups:
             return GroupDescription(name, phase, latest.protocol_type, "", latest.number)
 
     def delete(self, name: str) -> Durable:
-        """Forget a group and its cursors; refused while it is live."""
+        """Forget a group and its cursors, in one append; refused while it is live."""
+        now_ms = self._now_ms()
         with self._turn():
             self._check_known(name)
             self._state.groups.check_not_live(name, "deleted")
-            durables: list[Durable] = []
-            if self._state.cursors.of(name):
-                partitions = list(self._state.cursors.of(name))
-                changes = self._state.cursors.remove(name)
-                durables.append(self._state.change_cursors(changes, self._now_ms()))
-                self._rebalances.roster.calls += self._state.make_room(partitions)
+            cursors = self._state.cursors
+            partitions = list(cursors.of(name))
+            removed = cursors.remove(name) if partitions else []
+            forgotten = self.generations.forget(name)
+            beside = (
+                *self._state.cursor_batches(removed, now_ms),
+                *self._journal.batches(forgotten, now_ms),
+            )
+            durable = self._consumers.forget(name, beside)
+            for removal in removed:
+                cursors.apply(removal)
+            for change in forgotten:
+                self.generations.apply(change)
             self._rebalances.roster.deadlines.clear((name, "forget", ""))
-            durables += (self._write(self.generations.forget(name)), self._consumers.forget(name))
-            return next((each for each in reversed(durables) if each is not AT_ONCE), AT_ONCE)
+            self._rebalances.roster.calls += self._state.make_room(partitions)
+            return durable
 
     # Groups that change their kind; used under the lock
 

@@ -33,7 +33,7 @@ from mainstem.broker.group_configs import (
     GroupConfigs,
 )
 from mainstem.broker.group_limits import GroupLimits
-from mainstem.broker.journal import CONSUMER_GROUPS, Journal
+from mainstem.broker.journal import CONSUMER_GROUPS, Journal, Written
 from mainstem.broker.reconciliation import reconcile
 from mainstem.broker.state import State
 from mainstem.broker.wishes import Wishes
@@ -194,12 +194,13 @@ class Assignments:
         elif member_id in group.members:
             self.remove(group, member_id)
 
-    def forget(self, name: str) -> Durable:
-        """Forget a group that has no members, if there is one."""
-        if name not in self.fold.groups:
-            return AT_ONCE
+    def forget(self, name: str, beside: Written = ()) -> Durable:
+        """Forget a group that has no members, if there is one, and what is written beside it."""
+        is_known = name in self.fold.groups
+        changes = [ConsumerGroupChange(ConsumerGroupKey(name), None)] if is_known else []
+        durable = self._append(changes, beside)
         self.deadlines.clear((name, "forget", ""))
-        return self._append([ConsumerGroupChange(ConsumerGroupKey(name), None)])
+        return durable
 
     # Writing down
 
@@ -251,9 +252,9 @@ class Assignments:
             self._state.groups.vacate(group.name)
             self._remember_for_a_while(group.name)
 
-    def _append(self, changes: Iterable[ConsumerGroupChange]) -> Durable:
+    def _append(self, changes: Iterable[ConsumerGroupChange], beside: Written = ()) -> Durable:
         changes = list(changes)
-        durable = self._journal.append(changes, self._now_ms())
+        durable = self._journal.append(changes, self._now_ms(), beside)
         for change in changes:
             self.fold.apply(change)
         return durable

@@ -31,6 +31,7 @@ from mainstem.broker.consumer_heartbeat import Heard, Heartbeat, check, known, s
 from mainstem.broker.group_configs import GroupConfigs
 from mainstem.broker.group_limits import GroupLimits
 from mainstem.broker.guests import Guests
+from mainstem.broker.journal import Written
 from mainstem.broker.state import State
 from mainstem.core.errors import (
     IllegalGeneration,
@@ -207,9 +208,9 @@ class ConsumerGroups:
         """Return the epoch that a group has got to."""
         return self.fold.groups[name].epochs.group
 
-    def forget(self, name: str) -> Durable:
-        """Forget a group that has no members, if there is one."""
-        return self.assignments.forget(name)
+    def forget(self, name: str, beside: Written = ()) -> Durable:
+        """Forget a group that has no members, if there is one, and what is written beside it."""
+        return self.assignments.forget(name, beside)
 
     def topic_changed(self, name: str) -> None:
         """Take note that a topic was created, deleted, or got more partitions."""

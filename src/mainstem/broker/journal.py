@@ -5,7 +5,7 @@ kind and a version (``"kind":"cursor/1"``), so that an older program refuses wha
 instead of guessing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -43,6 +43,8 @@ _READ_BYTES = 1024 * 1024
 _EVENTS_PER_BATCH = 1_000
 """A record takes less than a kilobyte, except for a few kilobytes of a cursor's metadata."""
 
+Written = Sequence[tuple[PartitionId, WritableBatch]]
+"""Changes as they are appended."""
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Key_co = TypeVar("Key_co", covariant=True)
@@ -75,14 +77,17 @@ class Journal(Generic[Key, Value]):
         self._encoder = msgspec.json.Encoder()
         log.ensure(self._partition, topic, SETTINGS)
 
-    def append(self, changes: Iterable[Change[Key, Value]], now_ms: int) -> Durable:
-        """Write changes, all or nothing; they are ordered on return and durable later."""
-        batches = self.batches(changes, now_ms)
+    def append(
+        self, changes: Iterable[Change[Key, Value]], now_ms: int, beside: Written = ()
+    ) -> Durable:
+        """Write changes, all or nothing, with batches of other journals beside them.
+
+        They are ordered on return and durable later.
+        """
+        batches = (*beside, *self.batches(changes, now_ms))
         return self._log.append(batches).durable if batches else AT_ONCE
 
-    def batches(
-        self, changes: Iterable[Change[Key, Value]], now_ms: int
-    ) -> list[tuple[PartitionId, WritableBatch]]:
+    def batches(self, changes: Iterable[Change[Key, Value]], now_ms: int) -> Written:
         """Return changes as they are appended, so that other things can be appended with them."""
         encode = self._encoder.encode
         written = [

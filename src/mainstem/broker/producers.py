@@ -17,7 +17,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from mainstem.broker.journal import PRODUCERS, Journal
+from mainstem.broker.journal import PRODUCERS, Journal, Written
 from mainstem.broker.sequences import ProducerRecord, ProducerState, Sequences
 from mainstem.broker.state import State
 from mainstem.broker.topics import Topic
@@ -25,7 +25,7 @@ from mainstem.core.batch import BatchHeader, batches, read_header
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.policies import Durability
 from mainstem.log.durable import AT_ONCE
-from mainstem.log.port import Durable, PartitionId, WritableBatch
+from mainstem.log.port import Durable, PartitionId
 
 LOOK_MS = 2_000
 _LOOKED_AT = 500
@@ -210,9 +210,7 @@ class Producers:
                 changes.append(_snapshot(beside, self._log.bounds(beside).end))
         return changes
 
-    def batches(
-        self, changes: Sequence[ProducersChange], now_ms: int
-    ) -> list[tuple[PartitionId, WritableBatch]]:
+    def batches(self, changes: Sequence[ProducersChange], now_ms: int) -> Written:
         """Return changes as they are appended, so that other things can be appended with them."""
         return self._journal.batches(changes, now_ms)
 

@@ -17,7 +17,7 @@ from mainstem.broker.calls import Call
 from mainstem.broker.committed import CommittedView
 from mainstem.broker.cursors import CursorChange, CursorKey
 from mainstem.broker.deadlines import Deadlines
-from mainstem.broker.journal import TRANSACTIONS, Journal
+from mainstem.broker.journal import TRANSACTIONS, Journal, Written
 from mainstem.broker.ledger import (
     Aborted,
     AbortedKey,
@@ -88,9 +88,7 @@ class Settlements:
         )
         self._journal.replay(lambda key, value: self.ledger.apply(LedgerChange(key, value)))
 
-    def batches(
-        self, changes: Sequence[LedgerChange], now_ms: int
-    ) -> list[tuple[PartitionId, WritableBatch]]:
+    def batches(self, changes: Sequence[LedgerChange], now_ms: int) -> Written:
         """Return changes as they are appended, so that other things can be appended with them."""
         return self._journal.batches(changes, now_ms)
 

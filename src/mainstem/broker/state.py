@@ -21,7 +21,7 @@ import msgspec
 from mainstem.broker.calls import Call
 from mainstem.broker.cursors import Cursor, CursorChange, CursorKey, Cursors
 from mainstem.broker.groups import Groups
-from mainstem.broker.journal import CURSORS, IDS, SETTINGS, TOPICS, Journal
+from mainstem.broker.journal import CURSORS, IDS, SETTINGS, TOPICS, Journal, Written
 from mainstem.broker.overload import Gate
 from mainstem.broker.topics import DEFAULTS as TOPIC_LIMITS
 from mainstem.broker.topics import (
@@ -43,7 +43,7 @@ from mainstem.core.errors import (
 )
 from mainstem.core.partitioner import Turns
 from mainstem.core.policies import Durability
-from mainstem.log.port import Durable, Log, PartitionId, WritableBatch
+from mainstem.log.port import Durable, Log, PartitionId
 
 REFUSALS = (StorageFull, StorageFailed, Closed)
 """What a log says that takes nothing now; what was decided is then carried out later."""
@@ -205,9 +205,7 @@ class State:
             self.cursors.apply(change)
         return durable
 
-    def cursor_batches(
-        self, changes: Sequence[CursorChange], now_ms: int
-    ) -> list[tuple[PartitionId, WritableBatch]]:
+    def cursor_batches(self, changes: Sequence[CursorChange], now_ms: int) -> Written:
         """Return changes of cursors as they are appended, to be appended with other things."""
         return self._cursor_journal.batches(changes, now_ms)
 
