@@ -13,6 +13,7 @@ from mainstem.core import compression as codecs
 from mainstem.core.batch import (
     CHECKED,
     CHECKED_FROM,
+    CODEC_MASK,
     HEADER,
     HEADER_SIZE,
     LENGTH_BEFORE,
@@ -286,6 +287,13 @@ def retain(
     if len(parts) == header.count:
         return batch
     return _thinned(header, parts, top) if parts else None
+
+
+def emptied(batch: Buffer) -> bytearray:
+    """Return the batch without its events, which still tells what its producer has written."""
+    header = read_whole(batch)
+    plain = header._replace(attributes=header.attributes & ~CODEC_MASK)
+    return _thinned(plain, [], header.max_timestamp)
 
 
 def _thinned(header: BatchHeader, parts: list[bytes], max_timestamp: int) -> bytearray:
