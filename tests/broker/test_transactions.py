@@ -139,6 +139,20 @@ def test_a_commit_is_seen_when_it_is_durable_and_not_before() -> None:
     assert bank.committed() == [b"a"]
 
 
+def test_transactions_that_have_ended_are_forgotten_though_nobody_reads_committed_events() -> None:
+    bank = Bank()
+    teller = bank.begin()
+
+    for number in range(10):
+        teller.add(0)
+        teller.write(b"%d" % number)
+        teller.end(committed=True)
+
+    (kept,) = bank.transactions.settlements.view.ending.values()
+    assert len(kept) == 1
+    assert len(bank.committed()) == 10
+
+
 def test_a_transaction_survives_a_restart_and_can_be_ended_after_it() -> None:
     bank = Bank()
     teller = bank.begin().add(0, 1)

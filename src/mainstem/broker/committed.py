@@ -33,12 +33,13 @@ class CommittedView:
     def __init__(self, log: Log, ledger: Ledger) -> None:
         self._log = log
         self._ledger = ledger
-        self._ending: dict[PartitionId, list[tuple[int, int]]] = {}
+        self.ending: dict[PartitionId, list[tuple[int, int]]] = {}
         """Where transactions begin whose markers are not durable yet, and where these stand."""
 
     def ends(self, partition: PartitionId, first_offset: int, marker_offset: int) -> None:
         """Take note of a transaction that has ended, once its marker is durable."""
-        self._ending.setdefault(partition, []).append((first_offset, marker_offset))
+        ending = self._still_ending(partition, self._log.bounds(partition).tail)
+        self.ending[partition] = [*ending, (first_offset, marker_offset)]
 
     def stable(self, partition: PartitionId, tail: int) -> int:
         """Return the first offset that readers of committed events cannot see yet."""
@@ -46,14 +47,16 @@ class CommittedView:
         ongoing = self._ledger.open.get(partition)
         if ongoing:
             stable = min(stable, *ongoing.values())
-        ending = self._ending.get(partition)
-        if ending:
-            ending[:] = [each for each in ending if each[1] >= tail]
-            if ending:
-                stable = min(stable, *(first for first, _ in ending))
-            else:
-                del self._ending[partition]
-        return stable
+        return min((stable, *(first for first, _ in self._still_ending(partition, tail))))
+
+    def _still_ending(self, partition: PartitionId, tail: int) -> list[tuple[int, int]]:
+        ending = self.ending.get(partition)
+        if ending is None:
+            return []
+        ending[:] = [each for each in ending if each[1] >= tail]
+        if not ending:
+            del self.ending[partition]
+        return ending
 
     def view(self, partition: PartitionId, offset: int, data: Slice) -> Committed:
         """Return what was read from ``offset`` on as such a reader sees it.
@@ -70,7 +73,7 @@ class CommittedView:
 
     def forget(self, partition: PartitionId) -> None:
         """Forget a partition that is gone."""
-        self._ending.pop(partition, None)
+        self.ending.pop(partition, None)
 
 
 def visible(data: bytes | memoryview, aborted: Sequence[AbortedSpan]) -> Iterator[memoryview]:
