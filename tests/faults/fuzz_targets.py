@@ -126,7 +126,7 @@ async def _converse(data: bytes) -> None:
     for frame, later in waiting:
         assert not later.failed, later.failed
         if later.answer is not None:
-            _check_answer(frame, later.answer)
+            _check_answer(frame, later.take())
     conversation.close()
     assert not failures, failures
 

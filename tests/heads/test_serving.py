@@ -7,6 +7,7 @@ import socket
 import struct
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import IO
 
 import pytest
@@ -213,6 +214,40 @@ def test_an_empty_answer_sends_nothing(loop: str) -> None:
         served.later[b"wait"].settle(())
 
         assert await reader.readexactly(3) == framed(b"a")
+        writer.close()
+        await served.server.close()
+
+    run(loop, scenario)
+
+
+@each_loop
+def test_answers_are_made_as_the_peer_reads(loop: str) -> None:
+    count, size = 60, 1 << 20
+
+    async def scenario() -> None:
+        served = Served()
+        await served.start()
+        reader, writer = await served.connect()
+        words = [b"wait%02d" % number for number in range(count)]
+        writer.write(framed(*words))
+        await until(lambda: len(served.later) == count)
+        made: list[bytes] = []
+
+        def make(word: bytes) -> Answer:
+            made.append(word)
+            return [word, bytes(size - len(word))]
+
+        for word in reversed(words):
+            served.later[word].settle(partial(make, word))
+        await until(lambda: bool(made))
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+        # The kernel holds a few megabytes, and we one.
+        assert len(made) < count // 2
+        for word in words:
+            assert (await reader.readexactly(size)).startswith(word)
+        assert made == words
         writer.close()
         await served.server.close()
 

@@ -303,10 +303,17 @@ class Connection(asyncio.BufferedProtocol):
         self._partial[: len(came)] = came
         self._filled = len(came)
 
+    def _can_send_more(self) -> bool:
+        """Tell whether the next answer is there, and the peer has read enough of those before."""
+        next_is_there = self._owed and self._owed[0][0].answer is not None
+        return bool(next_is_there) and not self._is_full()
+
+    def _is_full(self) -> bool:
+        return self._out.blocked or self._out.held_bytes >= TURN_BYTES
+
     def _has_to_catch_up(self) -> bool:
         return (
-            self._out.blocked
-            or self._out.held_bytes >= TURN_BYTES
+            self._is_full()
             or self._held_by is not None
             or self._owed_bytes >= TURN_BYTES
             or (self._owed is not None and len(self._owed) >= MAX_UNANSWERED)
@@ -352,13 +359,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         owed = self._owed
-        while owed and owed[0][0].answer is not None:
+        while owed and self._can_send_more():
             later, size = owed.popleft()
             self._owed_bytes -= size
             if later is self._held_by:
                 self._held_by = None
             try:
-                self._out.add(later.answer or ())
+                self._out.add(later.take())
             except Exception as error:
                 self._cut_off(error)
                 return
@@ -384,6 +391,8 @@ class Connection(asyncio.BufferedProtocol):
             _logger.error("closing %s: %s", self.peer, error)
             self._transport.abort()
             return
+        if self._can_send_more():
+            self._settle_soon()
         if self._ending:
             if not (self._owed or self._out):
                 self._transport.close()

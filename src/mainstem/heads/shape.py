@@ -49,7 +49,8 @@ class Later:
     __slots__ = ("_call", "answer", "failed", "holds")
 
     def __init__(self) -> None:
-        self.answer: Answer | None = None
+        self.answer: Answer | Callable[[], Answer] | None = None
+        """What there is to send, or what makes it; None before it is settled."""
         self.failed: Exception | None = None
         """Why there is no answer, and the peer is cut off."""
         self.holds = False
@@ -60,12 +61,19 @@ class Later:
         """Take nothing more from the peer before this is answered."""
         self.holds = True
 
-    def settle(self, answer: Answer) -> None:
-        """Give the answer; an empty one sends nothing."""
+    def settle(self, answer: Answer | Callable[[], Answer]) -> None:
+        """Give the answer, or what makes it once it is its turn to be sent: many may wait for that.
+
+        An empty one sends nothing.
+        """
         if self.answer is None:
             self.answer = answer
             if self._call is not None:
                 self._call()
+
+    def take(self) -> Answer:
+        """Return the answer that was given."""
+        return self.answer() if callable(self.answer) else self.answer or ()
 
     def fail(self, error: Exception) -> None:
         """Give up on the answer, and on the peer who waits for it."""

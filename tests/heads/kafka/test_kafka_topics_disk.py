@@ -108,8 +108,8 @@ async def codes(api: Api, version: int, answer: Answer | Later) -> list[Code]:
     """Return the error code of each part of an answer."""
     for _ in range(10):
         await asyncio.sleep(0)
-    found = answer.answer if isinstance(answer, Later) else answer
-    assert found is not None
+    assert not isinstance(answer, Later) or answer.answer is not None
+    found = answer.take() if isinstance(answer, Later) else answer
     data = b"".join(bytes(piece) for piece in found if isinstance(piece, bytes | memoryview))
     body = decode_response(api.key, version, memoryview(data)[4:]).body
     for name in ("topics", "responses", "results"):

@@ -57,7 +57,7 @@ class AdminConversation:
             self._loop.call_soon(self._connection.close)
 
         self._making.make(path, reply)
-        return later if later.answer is None else later.answer
+        return later if later.answer is None else later.take()
 
     def handle_run(self, view: memoryview) -> None:
         """Have nothing that is quicker together."""

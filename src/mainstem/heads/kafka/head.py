@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from mainstem.broker.overload import Held
 from mainstem.heads.kafka.adapter import api_versions, produce
@@ -54,16 +55,11 @@ class KafkaConversation:
 
         def reply(body: Wire | None) -> None:
             key, version = header.api_key, header.api_version
-            if body is not None:
+            if body is None:
+                later.settle(())
+            else:
                 counts.answered(key, version, body)
-            try:
-                later.settle(
-                    ()
-                    if body is None
-                    else encode_response(key, version, header.correlation_id, body)
-                )
-            except Exception as error:
-                later.fail(error)
+                later.settle(partial(encode_response, key, version, header.correlation_id, body))
 
         asked = Asked(self._service, header, self._peer, self._waiting, later)
         if isinstance(request.body, ProduceRequest):
@@ -71,7 +67,7 @@ class KafkaConversation:
             self._produce_alike.learn(header, request.body)
         else:
             served.answer(asked, request.body, reply)
-        return later if later.answer is None or later.failed else later.answer
+        return later if later.answer is None or later.failed else later.take()
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
         """Carry out the produce requests that begin here, if they are like those before them."""
