@@ -1,14 +1,19 @@
 """Fetches that wait: what is behind them on their connection is what they wait for."""
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from tests.heads.kafka.attack import NEVER, Peer, produce, production, request, served
 
+from mainstem.broker.broker import Broker
 from mainstem.core.event import Event
+from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.adapter.service import Service
+from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.messages.fetch import (
     FETCH,
     FetchedPartition,
@@ -24,6 +29,10 @@ from mainstem.heads.kafka.messages.topics import (
     DeleteTopicsResponse,
 )
 from mainstem.heads.kafka.primitives import size_of
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.heads.shape import Later
+from mainstem.log.memory import MemoryLog
+from mainstem.log.port import PartitionId
 
 BATCH = bytes(build([Event(value=b"v")], now_ms=1))
 
@@ -115,3 +124,41 @@ def test_a_topic_that_is_deleted_is_told_and_the_others_are_as_they_were(peer: P
     assert peer.answer(DELETE_TOPICS, 4, DeleteTopicsResponse).responses[0].error_code == 0
     assert (stays.error_code, stays.high_watermark) == (0, 1)
     assert goes.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class WatchedLog(MemoryLog):
+    """Counts how often somebody asks to be told of a partition."""
+
+    watches = 0
+
+    def watch(
+        self, partition: PartitionId, offset: int, wake: Callable[[], None]
+    ) -> Callable[[], None]:
+        self.watches += 1
+        return super().watch(partition, offset, wake)
+
+
+def test_what_grows_is_watched_anew_and_the_others_are_watched_already() -> None:
+    partitions, appends = 100, 5
+    log = WatchedLog()
+    broker = Broker(log, lambda: 1)
+    settings = TopicSettings(partitions=partitions, durability=Durability.MEMORY)
+    broker.create_topic("t", settings)
+    places = [(number, 0) for number in range(partitions)]
+
+    async def scenario() -> Later:
+        service = Service(broker, lambda: 1, KafkaSettings(), settings, "here")
+        conversation = KafkaConversation(service, "peer")
+        wish = waiting(("t", places), min_bytes=appends * len(BATCH))
+        found = conversation.handle(memoryview(bytearray(wish)))
+        assert isinstance(found, Later)
+        for _ in range(appends):
+            assert found.answer is None
+            broker.append_batch("t", 7, bytearray(BATCH))
+            await asyncio.sleep(0)
+        return found
+
+    answered = asyncio.run(scenario())
+
+    assert answered.answer is not None
+    assert log.watches == partitions + appends - 1

@@ -4,6 +4,7 @@ How a fetch waits: it watches every partition from the tail on that it saw there
 comes in between, and looks again at those that have grown. The others had nothing and still have.
 """
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -89,13 +90,20 @@ class _Fetch:
         """Topic, number and tail of each partition when it was looked at."""
         self._quiet: dict[int, FetchedPartition] = {}
         """Those that had nothing then, and have not grown since."""
-        self._watches: list[Callable[[], None]] = []
+        self._watches: dict[int, Callable[[], None]] = {}
+        """How to stop watching each partition; those that were told of are watched anew."""
+        self._grown: deque[int] = deque()
+        """Those that were told of, from any thread, since the last look."""
         self._timer: Callable[[], None] | None = None
         self._ended = self._woken = False
 
     def look(self, *, last: bool = False) -> None:
         """Read what is there; answer if it is enough, or if this is the last look."""
         self._woken = False
+        while self._grown:
+            key = self._grown.popleft()
+            self._quiet.pop(key, None)
+            self._watches.pop(key, None)
         self._length = 0
         self._failed = False
         if last:
@@ -182,19 +190,16 @@ class _Fetch:
             self._timer = self._service.after(wait_ms, lambda: self._look_again(last=True)).cancel
             self._waiting.add(self._give_up)
             self._end_wait = self._service.wait_with(self._look_again)
-        self._take_back()
-        for key, place in self._seen.items():
+        for key in self._seen.keys() - self._watches.keys():
             wake = partial(self._wake, key)
             try:
-                watch = self._service.broker.watch(*place, wake)
+                self._watches[key] = self._service.broker.watch(*self._seen[key], wake)
             except MainstemError:
                 wake()
-            else:
-                self._watches.append(watch)
 
     def _wake(self, key: int) -> None:
         """Be told from any thread that a partition has grown."""
-        self._quiet.pop(key, None)
+        self._grown.append(key)
         if not self._woken:
             self._woken = True
             self._service.on_loop(self._look_again)
@@ -217,7 +222,7 @@ class _Fetch:
         self._reply(None)
 
     def _take_back(self) -> None:
-        for take_back in self._watches:
+        for take_back in self._watches.values():
             take_back()
         self._watches.clear()
 
