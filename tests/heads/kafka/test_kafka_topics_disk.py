@@ -17,6 +17,13 @@ from mainstem.heads.kafka.api import Api
 from mainstem.heads.kafka.codec import decode_response, encode_request
 from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.head import KafkaConversation
+from mainstem.heads.kafka.messages.commits import (
+    OFFSET_DELETE,
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopic,
+)
 from mainstem.heads.kafka.messages.configs import (
     ALTER_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
@@ -104,14 +111,19 @@ class Place:
         self.log.committer.commit()
 
 
-async def codes(api: Api, version: int, answer: Answer | Later) -> list[Code]:
-    """Return the error code of each part of an answer."""
+async def decoded(api: Api, version: int, answer: Answer | Later) -> Wire:
+    """Return an answer that has been decided."""
     for _ in range(10):
         await asyncio.sleep(0)
     assert not isinstance(answer, Later) or answer.answer is not None
     found = answer.take() if isinstance(answer, Later) else answer
     data = b"".join(bytes(piece) for piece in found if isinstance(piece, bytes | memoryview))
-    body = decode_response(api.key, version, memoryview(data)[4:]).body
+    return decode_response(api.key, version, memoryview(data)[4:]).body
+
+
+async def codes(api: Api, version: int, answer: Answer | Later) -> list[Code]:
+    """Return the error code of each part of an answer."""
+    body = await decoded(api, version, answer)
     for name in ("topics", "responses", "results"):
         if parts := getattr(body, name, None):
             return [Code(each.error_code) for each in parts]
@@ -137,6 +149,33 @@ def test_the_deletion_of_a_group_is_answered_when_it_is_durable(kind: str) -> No
         assert await codes(*delete[:2], answer) == [Code.NONE]
         again = place.ask(*delete)
         assert await codes(*delete[:2], again) == [Code.GROUP_ID_NOT_FOUND]
+
+    in_place(test)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_deletion_of_a_cursor_is_answered_when_it_is_durable_or_never_will_be(
+    fails: bool,
+) -> None:
+    wanted = OffsetDeleteTopic("old", (OffsetDeletePartition(0),))
+
+    async def test(place: Place) -> None:
+        place.broker.commit("g", {("old", 0): 0})
+        place.log.committer.commit()
+
+        answer = place.ask(OFFSET_DELETE, 0, OffsetDeleteRequest("g", (wanted,)))
+        assert isinstance(answer, Later)
+        assert answer.answer is None
+        if fails:
+            place.fail()
+        else:
+            place.log.committer.commit()
+
+        found = await decoded(OFFSET_DELETE, 0, answer)
+        assert isinstance(found, OffsetDeleteResponse)
+        codes = [each.error_code for topic in found.topics for each in topic.partitions]
+        expected = (Code.COORDINATOR_NOT_AVAILABLE, []) if fails else (Code.NONE, [Code.NONE])
+        assert (found.error_code, codes) == expected
 
     in_place(test)
 

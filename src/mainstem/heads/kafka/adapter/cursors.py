@@ -259,9 +259,14 @@ def delete(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
         )
         for topic in request.topics
     )
-    result.durable.then(
-        lambda _: asked.service.on_loop(lambda: reply(OffsetDeleteResponse(topics=topics)))
-    )
+
+    def settled(error: MainstemError | None) -> None:
+        body = OffsetDeleteResponse(topics=topics)
+        if error is not None:
+            body = OffsetDeleteResponse(error_code=code_in(asked.header, error))
+        asked.service.on_loop(lambda: reply(body))
+
+    result.durable.then(settled)
 
 
 def read_by(group: GroupDescription) -> set[str] | None:
