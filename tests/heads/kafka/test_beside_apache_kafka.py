@@ -18,6 +18,7 @@ from tests.heads.kafka.beside import (
     idempotent,
     kinds,
     metadata,
+    named_often,
     offsets,
     older,
     producing,
@@ -55,6 +56,7 @@ TABLES = (
     topics,
     metadata,
     topic_settings,
+    named_often,
 )
 """Imported, they say what there is to try."""
 AT_ONCE = [

@@ -215,7 +215,6 @@ def classic_groups_described(side: Side) -> Iterator[Said]:
     ann.sync({ann.id: b"all"})
     for version in (0, 3, 4, 5, 6):
         yield version, "stable", _described(side, group, empty, none, "", version=version)
-        yield version, "twice", _described(side, group, group, version=version)
         yield version, "none", _described(side, version=version)
     yield "listed", listed(side, group), listed(side, empty), listed(side, none)
     for state in ("Stable", "stable", "STABLE", "Empty", "Dead", "nothing", ""):

@@ -174,9 +174,10 @@ def _sent(partitions: Partitions) -> tuple[OwnedPartitions, ...]:
 
 
 def describe(asked: Asked, request: ConsumerGroupDescribeRequest, reply: Reply) -> None:
-    """Show consumer groups and their members."""
+    """Show consumer groups and their members, each group once."""
     allowed = on_group(request.include_authorized_operations)
-    groups = [_described(asked.service, name, allowed) for name in request.group_ids]
+    names = dict.fromkeys(request.group_ids)
+    groups = [_described(asked.service, name, allowed) for name in names]
     reply(ConsumerGroupDescribeResponse(groups=groups))
 
 

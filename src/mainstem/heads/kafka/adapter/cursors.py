@@ -128,7 +128,7 @@ def _commit_answer(
                     CommittedPartition(
                         each.partition_index,
                         Code.UNKNOWN_TOPIC_ID
-                        if _is_missing(topic)
+                        if _is_missing(topic.topic_id, topic.name)
                         else refused.get((topic.name, each.partition_index), code),
                     )
                     for each in topic.partitions
@@ -139,19 +139,29 @@ def _commit_answer(
     )
 
 
-def _is_missing(topic: CommitTopic | OffsetFetchTopic) -> bool:
+def _is_missing(topic_id: bytes, name: str) -> bool:
     """Tell whether a topic was named by an id that no topic has."""
-    return topic.topic_id != NO_ID and not topic.name
+    return topic_id != NO_ID and not name
 
 
 def fetch(asked: Asked, request: OffsetFetchRequest, reply: Reply) -> None:
-    """Tell how far groups have got."""
+    """Tell how far groups have got, each once."""
     look = _Look(asked.service, request.require_stable)
     if asked.header.api_version < _MANY_GROUPS:
         reply(OffsetFetchResponse(topics=look.at(request.group_id, request.topics)))
         return
     by_id = asked.header.api_version >= _BY_ID
-    groups = tuple(_fetched(asked, look, each, by_id=by_id) for each in request.groups)
+    wishes: dict[str, OffsetFetchGroup] = {}
+    unclear: set[str] = set()
+    for each in request.groups:
+        if wishes.setdefault(each.group_id, each) != each:
+            unclear.add(each.group_id)
+    groups = tuple(
+        FetchedOffsetsGroup(name, error_code=Code.INVALID_REQUEST)
+        if name in unclear
+        else _fetched(asked, look, wish, by_id=by_id)
+        for name, wish in wishes.items()
+    )
     reply(OffsetFetchResponse(groups=groups))
 
 
@@ -177,25 +187,29 @@ class _Look:
     def at(
         self, group: str, topics: Iterable[OffsetFetchTopic] | None, *, by_id: bool = False
     ) -> tuple[FetchedOffsetsTopic, ...]:
-        """Return the cursors of a group in some topics, or in all."""
+        """Return the cursors of a group in some topics, or in all, each once."""
         cursors = self._service.broker.committed(group)
         if topics is None:
             topics = self._all(cursors)
         elif by_id:
             names = [(each, name_of(self._service, each.topic_id) or "") for each in topics]
             topics = [replace(each, name=name) for each, name in names]
+        numbers: dict[tuple[bytes, str], dict[int, None]] = {}
+        for topic in topics:
+            of_topic = numbers.setdefault((topic.topic_id, topic.name), {})
+            of_topic.update(dict.fromkeys(topic.partition_indexes))
         return tuple(
             FetchedOffsetsTopic(
-                topic.topic_id,
-                topic.name,
+                topic_id,
+                name,
                 tuple(
                     FetchedOffset(number, -1, error_code=Code.UNKNOWN_TOPIC_ID)
-                    if _is_missing(topic)
-                    else self._one(group, (topic.name, number), cursors)
-                    for number in topic.partition_indexes
+                    if _is_missing(topic_id, name)
+                    else self._one(group, (name, number), cursors)
+                    for number in of_topic
                 ),
             )
-            for topic in topics
+            for (topic_id, name), of_topic in numbers.items()
         )
 
     def _all(self, cursors: Iterable[Place]) -> list[OffsetFetchTopic]:

@@ -48,9 +48,10 @@ def owned(protocol_type: str, assignment: bytes) -> list[tuple[str, int]]:
 
 
 def describe(asked: Asked, request: DescribeGroupsRequest, reply: Reply) -> None:
-    """Show groups and their members."""
+    """Show groups and their members, each group once."""
     allowed = on_group(request.include_authorized_operations)
-    groups = [_described(asked, name, allowed) for name in request.groups]
+    names = dict.fromkeys(request.groups)
+    groups = [_described(asked, name, allowed) for name in names]
     reply(DescribeGroupsResponse(groups=groups))
 
 

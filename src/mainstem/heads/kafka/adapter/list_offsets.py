@@ -1,5 +1,8 @@
 """ListOffsets, DeleteRecords: offsets by time, and trimming."""
 
+from collections.abc import Callable
+from functools import cache
+
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.epochs import compare
@@ -17,6 +20,7 @@ from mainstem.heads.kafka.messages.offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
+from mainstem.log.port import TimedOffset
 
 FIRST, LAST = 1, 11
 DELETE_FIRST, DELETE_LAST = 0, 2
@@ -35,13 +39,19 @@ _TO_THE_TAIL = -1
 def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
     """Find offsets by time, or at an end of the log."""
     committed = request.isolation_level == _READ_COMMITTED
-    version = asked.header.api_version
+    version, broker = asked.header.api_version, asked.service.broker
+
+    # A request may name a partition often, and a search is what costs.
+    @cache
+    def search(topic: str, number: int, time: int) -> TimedOffset | None:
+        time_ms = _latest_time(broker, topic, number) if time == _OF_LATEST_TIME else time
+        return broker.offset_at(topic, number, time_ms)
 
     def listed(topic: str, each: ListOffsetsPartition) -> ListedOffset:
         time = each.timestamp
         if time < _EARLIEST and version < _SINCE.get(time, _NO_VERSION):
             return ListedOffset(each.partition_index, Code.UNSUPPORTED_VERSION)
-        return _listed(asked.service, topic, each, committed)
+        return _listed(broker, topic, each, committed, search)
 
     topics = tuple(
         ListedOffsetsTopic(topic.name, tuple(listed(topic.name, each) for each in topic.partitions))
@@ -51,9 +61,13 @@ def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
 
 
 def _listed(
-    service: Service, topic: str, asked: ListOffsetsPartition, committed: bool
+    broker: Broker,
+    topic: str,
+    asked: ListOffsetsPartition,
+    committed: bool,
+    search: Callable[[str, int, int], TimedOffset | None],
 ) -> ListedOffset:
-    number, broker = asked.partition_index, service.broker
+    number = asked.partition_index
     try:
         bounds = broker.bounds(topic, number)
         code = compare(asked.current_leader_epoch, bounds.epoch)
@@ -65,9 +79,7 @@ def _listed(
             return ListedOffset(number, 0, -1, end, bounds.epoch)
         if asked.timestamp in (_EARLIEST, _EARLIEST_HERE):
             return ListedOffset(number, 0, -1, bounds.start, bounds.epoch)
-        newest = asked.timestamp == _OF_LATEST_TIME
-        time_ms = _latest_time(broker, topic, number) if newest else asked.timestamp
-        found = broker.offset_at(topic, number, time_ms)
+        found = search(topic, number, asked.timestamp)
     except MainstemError as error:
         return ListedOffset(number, code_of(error))
     if found is None or found.offset >= end:

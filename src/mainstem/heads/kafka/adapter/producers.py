@@ -33,15 +33,15 @@ _NONE = -1
 
 
 def describe_producers(asked: Asked, request: DescribeProducersRequest, reply: Reply) -> None:
-    """Tell who writes to partitions, and where their transactions begin there."""
+    """Tell who writes to partitions, each once, and where their transactions begin there."""
+    places: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        places.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     topics = tuple(
         DescribedProducersTopic(
-            topic.name,
-            tuple(
-                _partition(asked.service, topic.name, number) for number in topic.partition_indexes
-            ),
+            name, tuple(_partition(asked.service, name, number) for number in numbers)
         )
-        for topic in request.topics
+        for name, numbers in places.items()
     )
     reply(DescribeProducersResponse(topics=topics))
 
@@ -68,8 +68,9 @@ def _partition(service: Service, topic: str, number: int) -> DescribedProducersP
 
 
 def describe(asked: Asked, request: DescribeTransactionsRequest, reply: Reply) -> None:
-    """Describe transactions by their ids."""
-    found = tuple(_described(asked.service, each) for each in request.transactional_ids)
+    """Describe transactions by their ids, each once."""
+    ids = dict.fromkeys(request.transactional_ids)
+    found = tuple(_described(asked.service, each) for each in ids)
     reply(DescribeTransactionsResponse(transaction_states=found))
 
 
