@@ -10,11 +10,22 @@ from tests.serving import server
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.api import Api
+from mainstem.heads.kafka.fields import Wire
+from mainstem.heads.kafka.messages.commits import (
+    OFFSET_FETCH,
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+)
 from mainstem.heads.kafka.messages.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
+)
+from mainstem.heads.kafka.messages.consumer_groups import (
+    CONSUMER_GROUP_DESCRIBE,
+    ConsumerGroupDescribeRequest,
 )
 from mainstem.heads.kafka.messages.fetch import (
     FETCH,
@@ -23,6 +34,19 @@ from mainstem.heads.kafka.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
+from mainstem.heads.kafka.messages.groups import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+)
+from mainstem.heads.kafka.messages.membership import (
+    FIND_COORDINATOR,
+    LEAVE_GROUP,
+    FindCoordinatorRequest,
+    LeaveGroupRequest,
+    LeavingMember,
+)
 from mainstem.heads.kafka.messages.metadata import (
     METADATA,
     MetadataRequest,
@@ -30,6 +54,10 @@ from mainstem.heads.kafka.messages.metadata import (
     MetadataTopicName,
 )
 from mainstem.heads.kafka.messages.produce import PRODUCE
+from mainstem.heads.kafka.messages.producers import (
+    DESCRIBE_TRANSACTIONS,
+    DescribeTransactionsRequest,
+)
 from mainstem.heads.kafka.messages.transactions import (
     INIT_PRODUCER_ID,
     InitProducerIdRequest,
@@ -88,6 +116,36 @@ def test_a_fetch_of_more_partitions_than_the_limit_is_refused() -> None:
 
         assert ask(3).error_code == 0
         assert Code(ask(4).error_code) is Code.INVALID_REQUEST
+
+
+NAMES = ("a", "b", "c", "d")
+
+
+def naming(count: int) -> list[tuple[Api, int, Wire]]:
+    """Return requests that name some groups, members or transactions."""
+    names = NAMES[:count]
+    wishes = [OffsetFetchGroup(name, topics=None) for name in names]
+    members = [LeavingMember(name) for name in names]
+    return [
+        (DESCRIBE_GROUPS, 6, DescribeGroupsRequest(names)),
+        (DELETE_GROUPS, 2, DeleteGroupsRequest(names)),
+        (CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(names)),
+        (LEAVE_GROUP, 4, LeaveGroupRequest("g", members=members)),
+        (OFFSET_FETCH, 8, OffsetFetchRequest(wishes)),
+        (DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(names)),
+        (FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=names)),
+    ]
+
+
+@pytest.mark.parametrize("which", range(7), ids=[each[0].name for each in naming(0)])
+def test_a_request_with_more_names_than_the_limit_is_cut_off(which: int) -> None:
+    with served(kafka__max_names=3) as peer:
+        peer.send(request(*naming(3)[which]))
+        assert peer.frame()
+
+        peer.send(request(*naming(4)[which]))
+
+        assert peer.is_cut_off()
 
 
 def test_a_fetch_waits_no_longer_than_the_limit() -> None:

@@ -68,7 +68,8 @@ TAIL = """
 ## What is limited
 Every limit named here is a [setting](settings.md).
 - A frame over `kafka.max_frame_bytes`, or one that is no request, ends its connection; the log of
-  the server names the peer and the reason. So does a request that is not served.
+  the server names the peer and the reason. So does a request that is not served, and one that
+  names more than `kafka.max_names` groups, members or transactional ids.
 - 512 requests of a connection may be unanswered; more are read when those are answered. A peer that
   does not read its answers is not read from, and given up after `kafka.silence_ms`; so is one whose
   machine has gone without a word.

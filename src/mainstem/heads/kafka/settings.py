@@ -61,6 +61,14 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_session_partitions: Annotated[
         int, Meta(ge=0, description="Partitions of all fetch sessions together.")
     ] = 50_000
+    max_names: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Groups, members of a group, or transactional ids that a request may name; "
+            "whoever names more is disconnected.",
+        ),
+    ] = 10_000
     max_wait_ms: Annotated[
         int,
         Meta(ge=0, description="Milliseconds that a fetch waits, whatever it asks for."),

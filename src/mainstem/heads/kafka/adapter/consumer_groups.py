@@ -22,6 +22,7 @@ from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.groups import CONSUMERS
 from mainstem.heads.kafka.adapter.membership import STOPPING
+from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.messages.consumer_groups import (
     AssignedPartitions,
@@ -176,7 +177,7 @@ def _sent(partitions: Partitions) -> tuple[OwnedPartitions, ...]:
 def describe(asked: Asked, request: ConsumerGroupDescribeRequest, reply: Reply) -> None:
     """Show consumer groups and their members, each group once."""
     allowed = on_group(request.include_authorized_operations)
-    names = dict.fromkeys(request.group_ids)
+    names = dict.fromkeys(limited(asked, request.group_ids))
     groups = [_described(asked.service, name, allowed) for name in names]
     reply(ConsumerGroupDescribeResponse(groups=groups))
 

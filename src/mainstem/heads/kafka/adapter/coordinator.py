@@ -1,6 +1,7 @@
 """FindCoordinator: whatever is looked for, it is here."""
 
 from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.membership import (
     Coordinator,
@@ -26,7 +27,8 @@ def answer(asked: Asked, request: FindCoordinatorRequest, reply: Reply) -> None:
         code, message = Code.INVALID_REQUEST, "only groups and transactions are kept here"
     if asked.header.api_version >= 4:
         found = tuple(
-            Coordinator(key, node, host, port, code, message) for key in request.coordinator_keys
+            Coordinator(key, node, host, port, code, message)
+            for key in limited(asked, request.coordinator_keys)
         )
         reply(FindCoordinatorResponse(coordinators=found))
         return

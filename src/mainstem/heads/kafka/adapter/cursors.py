@@ -9,6 +9,7 @@ from mainstem.broker.classic_groups import GroupDescription, Membership
 from mainstem.broker.cursors import Cursor
 from mainstem.core.errors import GroupIsLive, MainstemError
 from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of, name_of
 from mainstem.heads.kafka.codec import decode_blob
@@ -153,7 +154,7 @@ def fetch(asked: Asked, request: OffsetFetchRequest, reply: Reply) -> None:
     by_id = asked.header.api_version >= _BY_ID
     wishes: dict[str, OffsetFetchGroup] = {}
     unclear: set[str] = set()
-    for each in request.groups:
+    for each in limited(asked, request.groups):
         if wishes.setdefault(each.group_id, each) != each:
             unclear.add(each.group_id)
     groups = tuple(

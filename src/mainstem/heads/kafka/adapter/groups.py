@@ -8,6 +8,7 @@ from mainstem.core.errors import MainstemError, UnknownGroup
 from mainstem.heads.kafka.adapter import share_groups
 from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.codec import decode_blob
@@ -50,7 +51,7 @@ def owned(protocol_type: str, assignment: bytes) -> list[tuple[str, int]]:
 def describe(asked: Asked, request: DescribeGroupsRequest, reply: Reply) -> None:
     """Show groups and their members, each group once."""
     allowed = on_group(request.include_authorized_operations)
-    names = dict.fromkeys(request.groups)
+    names = dict.fromkeys(limited(asked, request.groups))
     groups = [_described(asked, name, allowed) for name in names]
     reply(DescribeGroupsResponse(groups=groups))
 
@@ -109,7 +110,7 @@ def _listed(service: Service) -> Iterator[ListedGroup]:
 def delete(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:
     """Forget groups that have no members; answered when that is durable, or is not."""
     parts = Parts[DeletedGroup](asked.service)
-    for name in dict.fromkeys(request.groups_names):
+    for name in dict.fromkeys(limited(asked, request.groups_names)):
         delete_it = partial(_delete, asked.service, name)
         parts.attempt(delete_it, DeletedGroup(name), partial(_not_deleted, asked, name))
     parts.then(lambda results: reply(DeleteGroupsResponse(results=results)))

@@ -3,6 +3,7 @@
 from mainstem.broker.classic_group import Join, Joined, Sync, Synced
 from mainstem.core.errors import Closed, GroupIsLive, MainstemError, MemberIdRequired
 from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.messages.membership import (
     HeartbeatRequest,
@@ -143,7 +144,8 @@ def heartbeat(asked: Asked, request: HeartbeatRequest, reply: Reply) -> None:
 
 def leave(asked: Asked, request: LeaveGroupRequest, reply: Reply) -> None:
     """Let members leave."""
-    leavers = [(each.member_id, each.group_instance_id) for each in request.members]
+    members = limited(asked, request.members)
+    leavers = [(each.member_id, each.group_instance_id) for each in members]
     if asked.header.api_version < 3:
         leavers = [(request.member_id, None)]
     try:

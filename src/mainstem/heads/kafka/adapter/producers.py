@@ -7,6 +7,7 @@ from mainstem.broker.topic_regex import BUDGET, TopicRegex
 from mainstem.broker.transactions import TransactionDescription
 from mainstem.core.errors import InvalidExpression, MainstemError, UnknownTransaction
 from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.messages.producers import (
     ActiveProducer,
@@ -69,7 +70,7 @@ def _partition(service: Service, topic: str, number: int) -> DescribedProducersP
 
 def describe(asked: Asked, request: DescribeTransactionsRequest, reply: Reply) -> None:
     """Describe transactions by their ids, each once."""
-    ids = dict.fromkeys(request.transactional_ids)
+    ids = dict.fromkeys(limited(asked, request.transactional_ids))
     found = tuple(_described(asked.service, each) for each in ids)
     reply(DescribeTransactionsResponse(transaction_states=found))
 

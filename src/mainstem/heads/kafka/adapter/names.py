@@ -1,0 +1,20 @@
+"""Names in a request: how many there may be."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from mainstem.heads.kafka.adapter.service import Asked
+from mainstem.heads.shape import ProtocolError
+
+Name = TypeVar("Name")
+
+
+def limited(asked: Asked, names: Sequence[Name]) -> Sequence[Name]:
+    """Return the names in a request; whoever sends more than are answered is cut off.
+
+    Few answers have a code for the request as a whole, and one for each name would be as many.
+    """
+    most = asked.service.settings.max_names
+    if len(names) > most:
+        raise ProtocolError(f"a request with {len(names)} names; at most {most} are answered")
+    return names
