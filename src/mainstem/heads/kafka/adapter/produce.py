@@ -46,7 +46,7 @@ def answer(asked: Asked, request: ProduceRequest, reply: Reply, held: Held | Non
     if asked.service.draining and request.acks:
         reply(_refused(request, Code.NOT_LEADER_OR_FOLLOWER))
         return
-    _Production(asked, request, reply).run(held)
+    _Production(asked, request, reply).run(request, held)
 
 
 def joins(header: RequestHeader) -> bool:
@@ -82,21 +82,26 @@ def unheard(results: Iterable[ProducedPartition]) -> ProtocolError | None:
 
 
 class _Production:
-    """One request on its way: some of its batches may be held, or wait for the disk."""
+    """One request on its way: some of its batches may be held, or wait for the disk.
+
+    It keeps nothing of the frame, which may be large, but what is held is copied.
+    """
 
     def __init__(self, asked: Asked, request: ProduceRequest, reply: Reply) -> None:
         self._service: Service = asked.service
         self._header = asked.header
         self._later = asked.later
-        self._request = request
+        self._gone = asked.waiting
+        self._acks, self._timeout_ms = request.acks, request.timeout_ms
+        self._topics = [(it.topic_id, it.name, len(it.partition_data)) for it in request.topic_data]
         self._reply = reply
         self._results: list[ProducedPartition] = []
         """In the order of the request, which may name a partition twice."""
         self._waiting = 1
         self._throttle_ms = 0
 
-    def run(self, held: Held | None) -> None:
-        for topic in self._request.topic_data:
+    def run(self, request: ProduceRequest, held: Held | None) -> None:
+        for topic in request.topic_data:
             name: str | None = topic.name
             if self._header.api_version >= BY_ID:
                 name = name_of(self._service, topic.topic_id)
@@ -162,7 +167,7 @@ class _Production:
             place.topic, place.number, batch, held, joins=joins(self._header)
         )
         if isinstance(published, Held):
-            self._hold(place, bytearray(batch), published)
+            self._hold(place, batch, published)
             return
         count(self._service.counts, published.count, len(batch))
         start = broker.bounds(place.topic, place.number).start
@@ -187,40 +192,51 @@ class _Production:
                 self._fail(place, error)
         self._done()
 
-    def _hold(self, place: "_Place", batch: bytearray, held: Held) -> None:
+    def _hold(self, place: "_Place", batch: memoryview | bytearray, held: Held) -> None:
         """Wait for room in a topic that is full, but no longer than topic and client say."""
         self._waiting += 1
         # What comes behind a held batch would be out of order, and is not read until then.
         self._later.hold()
         # A client that has given up sends everything again.
-        patience_ms = self._request.timeout_ms // 2
+        patience_ms = self._timeout_ms // 2
         held = held._replace(until_ms=min(held.until_ms, held.since_ms + patience_ms))
-        tried = False
+        # A view is of the frame, of which nothing is there when this returns.
+        kept = [bytearray(batch) if isinstance(batch, memoryview) else batch]
+        """Empty once that is over: whoever still knows of it then must not keep the batch."""
 
-        def again() -> None:
-            nonlocal tried
-            if tried:
+        def again(held: Held = held) -> None:
+            if not kept:
                 return
-            tried = True
-            timer.cancel()
-            waited()
+            batch = kept.pop()
+            forget()
             try:
                 self._append(place, batch, held)
             except MainstemError as error:
                 self._fail(place, error)
             self._done()
 
+        def give_up() -> None:
+            """Try for the last time: the peer has gone."""
+            again(held._replace(until_ms=0))
+
         def stop() -> None:
-            nonlocal tried
-            tried = True
-            timer.cancel()
+            if not kept:
+                return
+            kept.clear()
+            forget()
             stopped = ProducedPartition(place.number, Code.NOT_LEADER_OR_FOLLOWER, -1)
             self._results[place.slot] = stopped
             self._done()
 
+        def forget() -> None:
+            timer.cancel()
+            waited()
+            self._gone.discard(give_up)
+
         delay_ms = max(0, held.until_ms - self._service.now_ms())
         timer = self._service.after(delay_ms, again)
         waited = self._service.wait_with(stop)
+        self._gone.add(give_up)
         held.room.then(lambda _: self._service.on_loop(again))
 
     def _fail(self, place: "_Place", error: MainstemError) -> None:
@@ -232,21 +248,20 @@ class _Production:
         self._waiting -= 1
         if self._waiting:
             return
-        if self._request.acks == 0:
+        if self._acks == 0:
             reason = unheard(self._results)
             if reason is None:
                 self._reply(None)
             else:
                 self._later.fail(reason)
             return
-        self._reply(ProduceResponse(tuple(self._topics()), self._throttle_ms))
+        self._reply(ProduceResponse(tuple(self._answers()), self._throttle_ms))
 
-    def _topics(self) -> Iterator[ProducedTopic]:
+    def _answers(self) -> Iterator[ProducedTopic]:
         at = 0
-        for topic in self._request.topic_data:
-            end = at + len(topic.partition_data)
-            yield ProducedTopic(topic.topic_id, topic.name, tuple(self._results[at:end]))
-            at = end
+        for topic_id, name, count in self._topics:
+            yield ProducedTopic(topic_id, name, tuple(self._results[at : at + count]))
+            at += count
 
 
 class _Place(NamedTuple):

@@ -1,0 +1,140 @@
+"""Batches that a full topic holds, and what else ends that: the peer goes, or the server stops."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.broker.brokers import new_broker, publish, read_all, values
+from tests.heads.kafka.attack import request
+
+from mainstem.core.event import Event
+from mainstem.core.policies import Overload, TopicSettings
+from mainstem.core.records import build
+from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.adapter.service import Service
+from mainstem.heads.kafka.codec import decode_response
+from mainstem.heads.kafka.head import KafkaConversation
+from mainstem.heads.kafka.messages.produce import (
+    PRODUCE,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.heads.shape import Later
+
+HOUR_MS = 3_600_000
+FULL = TopicSettings(
+    partitions=2, max_backlog=1, overload=Overload.BACKPRESSURE, hold_ms=2 * HOUR_MS
+)
+
+
+class Desk:
+    """A head without sockets, and a topic whose two partitions are full."""
+
+    def __init__(self) -> None:
+        self.broker = new_broker()
+        self.broker.create_topic("t", FULL)
+        self.broker.commit("readers", {("t", number): 0 for number in (0, 1)})
+        for number in (0, 1):
+            publish(self.broker, "t", b"first", partition=number)
+        self.service = Service(self.broker, lambda: 0, KafkaSettings(), FULL, "here")
+        self.conversation = KafkaConversation(self.service, "127.0.0.1:1")
+
+    def produce(self, *partitions: int, acks: int = -1) -> Later:
+        """Send a batch to each of some partitions, in a frame of which nothing may be kept."""
+        batch = memoryview(bytes(build([Event(b"second")], now_ms=1)))
+        places = tuple(ProducePartition(number, batch) for number in partitions)
+        topics = (ProduceTopic(name="t", partition_data=places),)
+        wish = ProduceRequest(acks=acks, timeout_ms=2 * HOUR_MS, topic_data=topics)
+        frame = bytearray(request(PRODUCE, 9, wish))
+        answer = self.conversation.handle(memoryview(frame))
+        # This fails while anybody has a view of it.
+        frame.clear()
+        assert isinstance(answer, Later)
+        assert answer.answer is None
+        return answer
+
+    async def make_room(self) -> None:
+        """Let everything be read, and whoever waits for that try again."""
+        self.broker.commit("readers", {("t", number): 1 for number in (0, 1)})
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    def stored(self) -> list[list[bytes | None]]:
+        """Return what is in the partitions."""
+        return [values(read_all(self.broker, "t", number)) for number in (0, 1)]
+
+
+def codes(later: Later) -> list[Code]:
+    """Return what each partition of a request was answered."""
+    assert later.answer is not None
+    data = b"".join(piece for piece in later.answer if isinstance(piece, bytes))
+    answer = decode_response(PRODUCE.key, 9, memoryview(data)[4:]).body
+    assert isinstance(answer, ProduceResponse)
+    return [Code(each.error_code) for each in answer.responses[0].partition_responses]
+
+
+def at_desk(test: Callable[[Desk], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test(Desk())
+
+    asyncio.run(main())
+
+
+def test_what_is_held_for_a_peer_that_has_gone_is_given_up() -> None:
+    async def test(desk: Desk) -> None:
+        answer = desk.produce(0, 1)
+
+        desk.conversation.close()
+
+        assert codes(answer) == [Code.REQUEST_TIMED_OUT] * 2
+        assert desk.broker.counters("t")["refused"] == 2
+        await desk.make_room()
+        assert desk.stored() == [[b"first"]] * 2
+
+    at_desk(test)
+
+
+def test_what_is_held_for_a_peer_that_has_gone_and_wants_no_answer_is_given_up() -> None:
+    async def test(desk: Desk) -> None:
+        answer = desk.produce(0, acks=0)
+
+        desk.conversation.close()
+
+        assert (answer.answer, answer.failed) == ((), None)
+        await desk.make_room()
+        assert desk.stored() == [[b"first"]] * 2
+
+    at_desk(test)
+
+
+@pytest.mark.parametrize("goes", [False, True])
+def test_what_had_room_is_not_given_up(goes: bool) -> None:
+    async def test(desk: Desk) -> None:
+        answer = desk.produce(1)
+
+        await desk.make_room()
+        if goes:
+            desk.conversation.close()
+
+        assert codes(answer) == [Code.NONE]
+        assert desk.stored() == [[b"first"], [b"first", b"second"]]
+
+    at_desk(test)
+
+
+def test_what_is_held_when_the_server_stops_is_answered_once() -> None:
+    async def test(desk: Desk) -> None:
+        answer = desk.produce(0, 1)
+
+        desk.service.drain()
+        desk.conversation.close()
+
+        assert codes(answer) == [Code.NOT_LEADER_OR_FOLLOWER] * 2
+        assert desk.broker.counters("t")["refused"] == 0
+        await desk.make_room()
+        assert desk.stored() == [[b"first"]] * 2
+
+    at_desk(test)
