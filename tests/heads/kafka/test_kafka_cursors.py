@@ -5,8 +5,11 @@ from collections.abc import Iterator
 import pytest
 from tests.heads.kafka.attack import Peer, produce, served
 
+from mainstem.broker.classic_group import Phase
+from mainstem.broker.classic_groups import GroupDescription, MemberDescription
 from mainstem.core.event import Event
 from mainstem.core.records import build
+from mainstem.heads.kafka.adapter.cursors import read_by
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.codec import encode_blob
 from mainstem.heads.kafka.messages.commits import (
@@ -26,7 +29,10 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
-from mainstem.heads.kafka.messages.consumer_protocol import ConsumerProtocolSubscription
+from mainstem.heads.kafka.messages.consumer_protocol import (
+    ConsumerPartitions,
+    ConsumerProtocolSubscription,
+)
 from mainstem.heads.kafka.messages.membership import (
     JOIN_GROUP,
     SYNC_GROUP,
@@ -164,6 +170,43 @@ def test_cursors_of_a_group_without_members_are_forgotten(peer: Peer) -> None:
 
     assert deleted(peer, "idle", "t", "none") == [Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION]
     assert len(fetched(peer, "idle", None)) == 1
+
+
+def described(*subscriptions: bytes) -> GroupDescription:
+    members = [
+        MemberDescription(f"m{number}", None, "", "", metadata, b"")
+        for number, metadata in enumerate(subscriptions)
+    ]
+    return GroupDescription("g", Phase.STABLE, "consumer", "range", 1, tuple(members))
+
+
+def wish(*topics: str, owned: int = 0) -> bytes:
+    partitions = (ConsumerPartitions("owned", (owned,)),)
+    return encode_blob(3, ConsumerProtocolSubscription(topics, b"x", partitions, 1, "rack"))
+
+
+def test_what_members_read_is_what_they_subscribe_to() -> None:
+    assert read_by(described()) == set()
+    assert read_by(described(wish())) == set()
+    assert read_by(described(wish("t", "é"), wish("t", "é", "u"))) == {"t", "é", "u"}
+    assert read_by(described(*(wish(f"t{number}") for number in range(40)))) == {
+        f"t{number}" for number in range(40)
+    }
+    assert read_by(described(wish("t"), b"\0")) is None
+
+
+def test_of_members_that_subscribe_to_the_same_topics_one_is_looked_into() -> None:
+    alike = [wish("t", "u", "v", owned=number) for number in range(100)]
+
+    assert read_by(described(*alike), most=3) == {"t", "u", "v"}
+    assert read_by(described(*alike, wish("t")), most=3) is None
+
+
+def test_who_knows_what_members_read_that_subscribe_to_too_much_together() -> None:
+    different = [wish("t", f"u{number}") for number in range(10)]
+
+    assert read_by(described(*different), most=20) is not None
+    assert read_by(described(*different), most=19) is None
 
 
 def test_a_live_group_that_reads_who_knows_what_is_left_alone(peer: Peer) -> None:

@@ -149,20 +149,29 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> Response:
 
 def decode_blob(message: type[W], blob: bytes | memoryview) -> W:
     """Return what a member of a consumer group tells the others through the group's coordinator."""
+    body, at = decode_beginning(message, blob)
+    (version,) = _INT16.unpack_from(blob)
+    # A later version adds its fields at the end, for readers that know them.
+    if at != len(blob) and version <= CONSUMER_PROTOCOL_VERSION:
+        raise ProtocolError(f"{message.__name__} v{version} ends at byte {at} of {len(blob)}")
+    return body
+
+
+def decode_beginning(
+    message: type[W], blob: bytes | memoryview, max_elements: int = MAX_ELEMENTS
+) -> tuple[W, int]:
+    """Return the part that such a blob begins with, and where that ends."""
     view = memoryview(blob)
     try:
         (version,) = _INT16.unpack_from(view)
         if version < 0:
             raise Malformed(f"version {version}")
         spoken = min(version, CONSUMER_PROTOCOL_VERSION)
-        body, at = decoder(message, spoken, False)(view, _INT16.size, MAX_ELEMENTS)
+        body, at = decoder(message, spoken, False)(view, _INT16.size, max_elements)
     except (StructError, IndexError, ValueError) as error:
         raise _malformed(message.__name__, error) from error
-    # A later version adds its fields at the end, for readers that know them.
-    if at != len(view) and spoken == version:
-        raise ProtocolError(f"{message.__name__} v{version} ends at byte {at} of {len(view)}")
     assert isinstance(body, message)
-    return body
+    return body, at
 
 
 def encode_blob(version: int, body: Wire) -> bytes:

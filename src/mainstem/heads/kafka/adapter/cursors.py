@@ -12,7 +12,7 @@ from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of, name_of
-from mainstem.heads.kafka.codec import decode_blob
+from mainstem.heads.kafka.codec import MAX_ELEMENTS, decode_beginning
 from mainstem.heads.kafka.fields import NO_ID
 from mainstem.heads.kafka.messages.commits import (
     CommitPartition,
@@ -33,7 +33,7 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
-from mainstem.heads.kafka.messages.consumer_protocol import ConsumerProtocolSubscription
+from mainstem.heads.kafka.messages.consumer_protocol import SubscribedTopics
 from mainstem.heads.kafka.messages.transactions import TxnCommitPartition, TxnCommitTopic
 from mainstem.heads.shape import ProtocolError
 
@@ -42,6 +42,9 @@ FETCH_FIRST, FETCH_LAST = 1, 10
 DELETE_FIRST, DELETE_LAST = 0, 0
 _CONSUMERS = "consumer"
 """The protocol of groups whose members tell in a known form what they read."""
+
+_ALIKE = 16
+"""So many different subscriptions of members are known again: most groups have one."""
 
 _MANY_GROUPS = 8
 _OF_EPOCHS = 9
@@ -284,16 +287,27 @@ def delete(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
     result.durable.then(settled)
 
 
-def read_by(group: GroupDescription) -> set[str] | None:
-    """Return the topics that the members of a group read; None if that cannot be told."""
+def read_by(group: GroupDescription, most: int = MAX_ELEMENTS) -> set[str] | None:
+    """Return the topics that the members of a group read; None if that cannot be told.
+
+    Nor is it told if that takes more names than one request may have.
+    """
     if group.phase in (Phase.EMPTY, Phase.DEAD):
         return set()
     if group.protocol_type != _CONSUMERS:
         raise GroupIsLive(group.name, f"{len(group.members)} members", "changed from outside")
     if group.phase is not Phase.STABLE:
         return None
-    try:
-        wishes = [decode_blob(ConsumerProtocolSubscription, it.metadata) for it in group.members]
-    except ProtocolError:
-        return None
-    return {topic for wish in wishes for topic in wish.topics}
+    reads: set[str] = set()
+    known: tuple[bytes, ...] = ()
+    for member in group.members:
+        if member.metadata.startswith(known):
+            continue
+        try:
+            found, end = decode_beginning(SubscribedTopics, member.metadata, most)
+        except ProtocolError:
+            return None
+        reads.update(found.topics)
+        most -= len(found.topics)
+        known = (*known[1 - _ALIKE :], member.metadata[:end])
+    return reads

@@ -15,6 +15,12 @@ class ConsumerPartitions(Wire, frozen=True):
     partitions: Array[Int32] = ()
 
 
+class SubscribedTopics(Wire, frozen=True):
+    """The beginning of a subscription, in every version: what a member wants."""
+
+    topics: Array[String] = ()
+
+
 class ConsumerProtocolSubscription(Wire, frozen=True):
     """What a member wants, and what it owned: the metadata with which it joins."""
 
