@@ -1,13 +1,19 @@
 """Things that are due at a time: set, moved and cleared cheaply, taken one by one when due.
 
 A deadline that is moved later costs nothing: its old place in the heap stays, and is put right
-when its turn comes. Heartbeats move deadlines all the time, and hardly any ever comes due.
+when its turn comes. Heartbeats move deadlines all the time, and hardly any ever comes due. Places
+that hold no more are left behind, too, until they are more than those that do: then the heap is
+built anew, which costs no more than what made them has.
 """
 
 import heapq
 from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key", bound="tuple[Any, ...] | str | int")
+
+
+SPARE_PLACES = 64
+"""So many may be left behind in a heap however small."""
 
 
 class Deadlines(Generic[Key]):
@@ -31,10 +37,12 @@ class Deadlines(Generic[Key]):
         if due_ms < self._queued.get(key, due_ms + 1):
             self._queued[key] = due_ms
             heapq.heappush(self._heap, (due_ms, key))
+            self._clean()
 
     def clear(self, key: Key) -> None:
         """Let a thing never be due."""
         self._due.pop(key, None)
+        self._clean()
 
     def next(self) -> int | None:
         """Return when something will be due first, None if nothing will."""
@@ -48,7 +56,15 @@ class Deadlines(Generic[Key]):
             return None
         _, key = heapq.heappop(self._heap)
         del self._queued[key], self._due[key]
+        self._clean()
         return key
+
+    def _clean(self) -> None:
+        """Leave out the places that hold no more, if they are most of all."""
+        if len(self._heap) > 2 * len(self._due) + SPARE_PLACES:
+            self._queued = dict(self._due)
+            self._heap = [(due_ms, key) for key, due_ms in self._due.items()]
+            heapq.heapify(self._heap)
 
     def _put_right(self) -> None:
         """Bring a deadline that holds to the top of the heap."""
