@@ -1,6 +1,7 @@
 """Who should own which partition: evenly, completely, and moving as few as possible."""
 
 from collections import Counter
+from zlib import crc32
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +89,52 @@ def test_a_thousand_members_of_ten_thousand_partitions_are_quickly_assigned() ->
     assert set(loads(after).values()) == {99, 100}
 
 
+class Looked(str):
+    """The name of a member that counts how often anything is looked up by it."""
+
+    __slots__ = ()
+    times = 0
+
+    def __hash__(self) -> int:
+        Looked.times += 1
+        return super().__hash__()
+
+
+def looks(
+    topics: dict[str, list[PartitionId]],
+    members: dict[str, frozenset[str]],
+    current: dict[PartitionId, str],
+) -> int:
+    """Return how often members are looked at until partitions are assigned."""
+    Looked.times = 0
+    assign(topics, members, current)
+    return Looked.times
+
+
+def test_to_level_many_members_does_not_look_at_all_of_them_for_every_move() -> None:
+    topics = topics_of(a=1_000)
+    members: dict[str, frozenset[str]] = {
+        Looked(f"m{number}"): frozenset("a") for number in range(500)
+    }
+    all_at_first = dict.fromkeys(topics["a"], next(iter(members)))
+
+    assert looks(topics, members, all_at_first) < 40 * (1_000 + 500)
+
+
+def test_to_level_members_of_many_topics_does_not_begin_anew_with_every_topic() -> None:
+    topics = {f"t{number}": partitions_of(f"t{number}", 10) for number in range(100)}
+    members: dict[str, frozenset[str]] = {
+        Looked(f"m{number}"): frozenset(
+            each for each in topics if crc32(f"{each} {number}".encode()) % 2
+        )
+        for number in range(100)
+    }
+    few = dict(list(members.items())[:5])
+    current = assign(topics, few, {})
+
+    assert looks(topics, members, current) < 60 * (1_000 + 100)
+
+
 topic_names = st.sampled_from("abc")
 readers = st.dictionaries(
     st.sampled_from([f"m{number}" for number in range(6)]),
@@ -135,3 +182,22 @@ def test_what_is_balanced_stays_as_it_is(
     owners = assign(topics, members, {})
 
     assert assign(topics, members, owners) == owners
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=40), st.integers(1, 10))
+def test_equal_members_are_levelled_by_the_fewest_moves_whatever_they_had(
+    had: list[int], count: int
+) -> None:
+    topics = topics_of(a=len(had))
+    members = {f"m{number}": frozenset("a") for number in range(count)}
+    current = {at: f"m{had[at.number]}" for at in topics["a"]}
+
+    owners = assign(topics, members, current)
+
+    spread = [list(owners.values()).count(member) for member in members]
+    assert max(spread) - min(spread) <= 1
+    most_first = sorted((had.count(number) for number in range(count)), reverse=True)
+    shares = [len(had) // count + (place < len(had) % count) for place in range(count)]
+    needed = sum(max(0, load - share) for load, share in zip(most_first, shares, strict=True))
+    moved = sum(owners[at] != was for at, was in current.items() if was in members)
+    assert moved == needed

@@ -5,7 +5,8 @@ all read the same topics make a single one. Whoever has a partition keeps it at 
 without an owner go to the member with the fewest. Then, class by class, partitions move from the
 member with the most to the one with the fewest until these differ by one at most, and no move that
 is not needed for that is made. Members who read different topics come as near to even as single
-moves can bring them.
+moves can bring them, in rounds through all classes: a move in one class may call for another in
+the next.
 """
 
 import heapq
@@ -39,8 +40,12 @@ def assign(
                 loads[owner] += 1
     for readers in sorted(classes, key=len):
         _place(classes[readers], readers, owners, loads, rank)
-    while any(_level(classes[each], each, owners, loads, rank) for each in classes):
-        pass
+    is_level = False
+    while not is_level:
+        is_level = True
+        for readers, partitions in classes.items():
+            if _level(partitions, readers, owners, loads, rank):
+                is_level = False
     return owners
 
 
@@ -87,21 +92,32 @@ def _level(
     loads: dict[str, int],
     rank: Mapping[str, int],
 ) -> bool:
-    """Move partitions from the fullest reader to the emptiest; tell whether any moved."""
+    """Move partitions from the fullest reader to the emptiest; tell whether any moved.
+
+    What a member had before its load changed stays in both heaps, and is passed over at its turn.
+    """
     held: dict[str, list[PartitionId]] = {}
     for partition in partitions:
         held.setdefault(owners[partition], []).append(partition)
+    fullest = [(-loads[member], -rank[member], member) for member in held]
+    emptiest = [(loads[member], rank[member], member) for member in readers]
+    heapq.heapify(fullest)
+    heapq.heapify(emptiest)
     moved = False
     while True:
-        most = max(held, key=lambda member: (loads[member], rank[member]))
-        least = min(readers, key=lambda member: (loads[member], rank[member]))
+        while -fullest[0][0] != loads[fullest[0][2]] or not held.get(fullest[0][2]):
+            heapq.heappop(fullest)
+        while emptiest[0][0] != loads[emptiest[0][2]]:
+            heapq.heappop(emptiest)
+        most, least = fullest[0][2], emptiest[0][2]
         if loads[most] - loads[least] <= 1:
             return moved
         partition = held[most].pop()
-        if not held[most]:
-            del held[most]
         held.setdefault(least, []).append(partition)
         owners[partition] = least
         loads[most] -= 1
         loads[least] += 1
+        for member in (most, least):
+            heapq.heappush(fullest, (-loads[member], -rank[member], member))
+            heapq.heappush(emptiest, (loads[member], rank[member], member))
         moved = True
