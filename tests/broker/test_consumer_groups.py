@@ -1,12 +1,20 @@
 """Consumer groups: members show themselves, are given partitions, and give them up first."""
 
 import pytest
+from msgspec.structs import replace
 from tests.broker.members import REBALANCE_MS, SESSION_MS, Hall
 
 from mainstem.broker.classic_groups import Membership
 from mainstem.broker.consumer_group_description import ConsumerPhase
-from mainstem.broker.consumer_group_fold import NOTHING
+from mainstem.broker.consumer_group_fold import (
+    NOTHING,
+    ConsumerGroupChange,
+    ConsumerGroupKey,
+    write_member,
+)
 from mainstem.broker.cursors import Cursor
+from mainstem.broker.topics import Topics
+from mainstem.broker.wishes import Wishes
 from mainstem.core.errors import (
     FencedInstance,
     FencedMemberEpoch,
@@ -264,6 +272,34 @@ def test_a_regular_expression_that_is_wrong_is_refused_and_nobody_joins() -> Non
         hall.member("a").join(regex="(t")
 
     assert hall.groups.names() == []
+
+
+def test_a_regular_expression_that_older_versions_took_is_refused_with_the_next_beat() -> None:
+    hall = Hall(t=1)
+    (first,) = hall.joined("a")
+    was = hall.groups.fold.groups["g"].members["a"]
+    member = replace(was, profile=replace(was.profile, names=(), regex="(.*a.{40})*"))
+    change = ConsumerGroupChange(ConsumerGroupKey("g", "a"), write_member(member))
+    hall.groups.assignments._append([change])
+
+    hall.restart()
+
+    with pytest.raises(InvalidExpression, match="too many ways"):
+        first.beat()
+    first.wish("t")
+    assert first.places == [("t", 0)]
+
+
+def test_regular_expressions_are_refused_when_all_of_them_take_too_much_room() -> None:
+    wishes = Wishes(Topics(), max_places=3_000)
+    wishes.learn(".{400}")
+    wishes.learn(".{500}")
+
+    with pytest.raises(InvalidSetting, match="no more can be kept"):
+        wishes.learn(".{700}")
+
+    wishes.unlearn(".{400}")
+    wishes.learn(".{700}")
 
 
 def test_an_assignor_that_is_not_there_is_refused() -> None:

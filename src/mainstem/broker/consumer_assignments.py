@@ -125,7 +125,8 @@ class Assignments:
     ) -> tuple[Current, Durable]:
         """Let a member be what it says it is now, and take its next step."""
         is_new = was.id not in draft.group.members and not draft.has_room
-        if is_new or member.profile.wishes != was.profile.wishes:
+        is_other = member.profile.wishes != was.profile.wishes
+        if is_new or is_other or not self.wishes.knows(member.profile.regex):
             self.check_room(draft, member)
             draft.begin_epoch()
         draft.put(member)
@@ -152,8 +153,7 @@ class Assignments:
             )
         if self.fold.held_bytes + size > limits.max_bytes:
             raise GroupFull(group.name, f"{limits.max_bytes} bytes for all groups")
-        if member.profile.regex:
-            self.wishes.learn(member.profile.regex)
+        self.wishes.learn(member.profile.regex)
 
     def assign(self, draft: ConsumerGroupDraft) -> None:
         """Decide who should own what, if the group's epoch says so or topics have changed."""
@@ -309,7 +309,7 @@ class Assignments:
         self._journal.replay(lambda key, value: apply(ConsumerGroupChange(key, value)))
         for group in self.fold:
             for regex in group.regexes:
-                self.wishes.learn(regex, budget=None)
+                self.wishes.learn_again(regex)
             # Topics may have changed just before a crash.
             group.outdated = True
             for member_id in group.members:

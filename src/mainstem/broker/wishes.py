@@ -5,34 +5,58 @@ from collections.abc import Iterable, Sequence
 from mainstem.broker.consumer_group_fold import ConsumerGroup, ConsumerMember, Profile
 from mainstem.broker.topic_regex import BUDGET, TopicRegex
 from mainstem.broker.topics import Topics
-from mainstem.core.errors import InvalidSetting
+from mainstem.core.errors import InvalidExpression, InvalidSetting
 from mainstem.log.port import PartitionId
 
 MAX_REGEXES = 1_000
 """Of all groups: each is asked about every topic that comes."""
+MAX_PLACES = 20_000_000
+"""Of the tables of all of them: 40 MB."""
 
 
 class Wishes:
     """What members mean, among the topics that there are; used under the broker's lock."""
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: Topics, max_places: int = MAX_PLACES) -> None:
         self._topics = topics
+        self._max_places = max_places
         self._regexes: dict[str, TopicRegex] = {}
         self._meant: dict[str, set[str]] = {}
         """The topics that each regular expression means now; never internal ones."""
 
-    def learn(self, text: str, budget: int | None = BUDGET) -> None:
+    def learn(self, text: str) -> None:
         """Find out what a regular expression means; InvalidExpression if that cannot be done."""
-        if text in self._regexes:
+        if self.knows(text):
             return
-        if budget is not None and len(self._regexes) >= MAX_REGEXES:
-            raise InvalidSetting(
-                f"consumers use {MAX_REGEXES} regular expressions already; subscribe by name"
-            )
+        if len(self._regexes) >= MAX_REGEXES:
+            raise self._full()
         regex = TopicRegex(text)
+        if sum(each.size for each in self._regexes.values()) + regex.size > self._max_places:
+            raise self._full()
+        self._take_in(regex, BUDGET)
+
+    def learn_again(self, text: str) -> None:
+        """Find out, after a start, what a regular expression means that was accepted before it."""
+        try:
+            self._take_in(TopicRegex(text), None)
+        except InvalidExpression:
+            # Older versions took more; whoever wants it hears that with its next heartbeat.
+            self._meant[text] = set()
+
+    def knows(self, text: str) -> bool:
+        """Tell whether there is nothing more to be learnt of an expression, or of none."""
+        return not text or text in self._regexes
+
+    def _take_in(self, regex: TopicRegex, budget: int | None) -> None:
         names = (each.name for each in self._topics if not each.internal)
-        self._meant[text] = set(regex.among(names, budget))
-        self._regexes[text] = regex
+        self._meant[regex.text] = set(regex.among(names, budget))
+        self._regexes[regex.text] = regex
+
+    def _full(self) -> InvalidSetting:
+        return InvalidSetting(
+            f"consumers use {len(self._regexes)} regular expressions, and no more can be kept; "
+            "subscribe by name"
+        )
 
     def unlearn(self, text: str) -> None:
         """Forget a regular expression that nobody uses any more."""
