@@ -356,3 +356,42 @@ def test_partitions_that_are_gone_are_nobodys() -> None:
     assert guests.partitions([("t", 0), ("t", 9), ("x", 0)]) == {
         PartitionId(hall.broker.topic("t").id, 0)
     }
+
+
+class Looked(str):
+    """The name of a protocol that counts how often anything is looked up by it."""
+
+    __slots__ = ()
+    times = 0
+
+    def __hash__(self) -> int:
+        Looked.times += 1
+        return super().__hash__()
+
+
+def test_the_protocols_of_a_guest_are_not_gone_through_for_every_other_guest() -> None:
+    hall = hall_with_words()
+    hall.member("new").join()
+    guests, names = 200, 50
+    for number in range(guests):
+        OldMember(hall, f"guest{number}").join()
+    asked = Asked[Joined]()
+
+    Looked.times = 0
+    hall.broker.classic.join(
+        Join(
+            group="g",
+            member_id="one more",
+            protocol_type="consumer",
+            protocols=(
+                ("cooperative", b"unreadable"),
+                *((Looked(f"p{number}"), b"") for number in range(names)),
+            ),
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+        ),
+        asked,
+    )
+
+    assert asked.error is InconsistentProtocol
+    assert Looked.times < 10 * names

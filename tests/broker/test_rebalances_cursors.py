@@ -265,6 +265,15 @@ def test_what_members_make_the_broker_hold_is_limited() -> None:
     assert room.join(protocols=(("range", b"x"),)).error is GroupFull
 
 
+def test_a_member_with_very_many_protocols_is_refused() -> None:
+    room = room_with_topic(GroupLimits(max_protocols=3))
+
+    assert (
+        room.join(protocols=tuple((f"p{each}", b"") for each in range(4))).error is InvalidSetting
+    )
+    assert room.join(protocols=tuple((f"p{each}", b"") for each in range(3))).error is None
+
+
 def test_senseless_joins_are_refused() -> None:
     room = room_with_topic()
 

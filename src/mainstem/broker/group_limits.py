@@ -46,6 +46,8 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             description="Bytes of metadata and assignments of all members of all groups.",
         ),
     ] = 64 * 1024 * 1024
+    max_protocols: int = 100
+    """How many protocols a member may bring: each is looked for among those of all others."""
     forget_after_ms: int = 600_000
     """How long an empty group without cursors is remembered."""
 
@@ -56,6 +58,11 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise InvalidSessionTimeout(join.session_timeout_ms, least, most)
         if join.rebalance_timeout_ms < 0:
             raise InvalidSetting(f"rebalance timeout {join.rebalance_timeout_ms} ms is below 0")
+        if len(join.protocols) > self.max_protocols:
+            raise InvalidSetting(
+                f"a member of group {join.group!r} brings {len(join.protocols)} protocols; "
+                f"at most {self.max_protocols} are looked at: bring fewer"
+            )
         size = _size(data for _, data in join.protocols)
         if size > self.max_member_bytes:
             raise InvalidSetting(

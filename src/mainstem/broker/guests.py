@@ -216,14 +216,15 @@ class Guests:
         """Return what a member says, if it can be among those who are there."""
         if self.words is None:
             raise GroupIsLive(group.name, "consumers of the other protocol", "joined")
-        names = [name for name, _ in join.protocols]
+        names = dict(join.protocols)
         sides = (group.members[each].profile.classic for each in group.guests)
-        spoken = [{name for name, _ in side.protocols} for side in sides if side is not None]
         said = self.words.subscription(join.protocols[0][1]) if join.protocols else None
-        if join.protocol_type != PROTOCOL_TYPE or not all(each & {*names} for each in spoken):
+        if join.protocol_type != PROTOCOL_TYPE or not all(
+            any(name in names for name, _ in side.protocols) for side in sides if side is not None
+        ):
             said = None
         if said is None:
-            offered = f"{join.protocol_type} {names!r:.300}"
+            offered = f"{join.protocol_type} {[*names]!r:.300}"
             raise InconsistentProtocol(group.name, offered, "a protocol of consumers in common")
         return said
 
