@@ -13,11 +13,13 @@ from mainstem.broker.consumer_group_fold import (
     write_member,
 )
 from mainstem.broker.cursors import Cursor
+from mainstem.broker.group_limits import GroupLimits
 from mainstem.broker.topics import Topics
 from mainstem.broker.wishes import Wishes
 from mainstem.core.errors import (
     FencedInstance,
     FencedMemberEpoch,
+    GroupFull,
     GroupIsLive,
     IllegalGeneration,
     InvalidExpression,
@@ -300,6 +302,19 @@ def test_regular_expressions_are_refused_when_all_of_them_take_too_much_room() -
 
     wishes.unlearn(".{400}")
     wishes.learn(".{700}")
+
+
+def test_names_of_topics_count_for_what_they_take_in_memory() -> None:
+    limits = GroupLimits(max_member_bytes=10_000, max_bytes=15_000)
+    hall = Hall(t=1)
+    hall.groups.assignments.limits = limits
+    first, second = hall.member("a"), hall.member("b")
+
+    with pytest.raises(InvalidSetting, match="takes 1"):
+        first.join(*(f"t{number}" for number in range(150)))
+    first.join(*(f"t{number}" for number in range(140)))
+    with pytest.raises(GroupFull, match="15000 bytes"):
+        second.join(*(f"t{number}" for number in range(100)))
 
 
 def test_an_assignor_that_is_not_there_is_refused() -> None:

@@ -19,6 +19,7 @@ from mainstem.core.errors import (
     InvalidName,
     InvalidSessionTimeout,
     InvalidSetting,
+    MemberIdRequired,
     RebalanceInProgress,
     StorageFull,
     UnknownGroup,
@@ -256,13 +257,40 @@ def test_a_member_without_a_place_in_the_next_generation_is_taken_out() -> None:
 
 
 def test_what_members_make_the_broker_hold_is_limited() -> None:
-    room = room_with_topic(GroupLimits(max_member_bytes=100, max_bytes=250))
+    room = room_with_topic(GroupLimits(max_member_bytes=10_000, max_bytes=25_000))
 
-    assert room.join(protocols=(("range", b"x" * 101),)).error is InvalidSetting
-    first = room.join(protocols=(("range", b"x" * 100),)).answer
-    assert room.sync(first, {first.member_id: b"x" * 151}).error is GroupFull
-    assert room.sync(first, {first.member_id: b"x" * 150}).answer.assignment == b"x" * 150
-    assert room.join(protocols=(("range", b"x"),)).error is GroupFull
+    assert room.join(protocols=(("range", b"x" * 10_000),)).error is InvalidSetting
+    first = room.join(protocols=(("range", b"x" * 9_000),)).answer
+    assert room.sync(first, {first.member_id: b"x" * 16_000}).error is GroupFull
+    assert room.sync(first, {first.member_id: b"x" * 15_000}).answer.assignment == b"x" * 15_000
+    assert room.join(protocols=(("range", b"x" * 1_000),)).error is GroupFull
+
+
+def test_names_and_ids_of_members_are_limited_as_their_metadata_is() -> None:
+    room = room_with_topic(GroupLimits(max_member_bytes=10_000, max_bytes=25_000))
+
+    long = "x" * 10_000
+    assert room.join(protocols=((long, b""),)).error is InvalidSetting
+    assert room.join(client_id=long).error is InvalidSetting
+    assert room.join(instance_id=long).error is InvalidSetting
+    assert room.join(client_id="é" * 2_000).error is InvalidSetting
+    short = tuple((f"p{number}", b"") for number in range(99))
+    assert room.join(protocols=short).error is None
+    for number in range(2):
+        assert room.join(group=f"g{number}", protocols=short).error is None
+    assert room.join(group="one more", protocols=short).error is GroupFull
+
+
+def test_ids_that_were_given_out_and_not_used_are_limited_as_members_are() -> None:
+    room = room_with_topic(GroupLimits(max_member_bytes=10_000, max_bytes=25_000))
+    name = "x" * 4_000
+
+    given = [room.join(client_id=name, takes_id_first=True) for _ in range(10)]
+
+    kinds = [each.error for each in given]
+    assert kinds == [MemberIdRequired] * 5 + [GroupFull] * 5
+    room.pass_time(SESSION_MS)
+    assert room.join(client_id=name, takes_id_first=True).error is MemberIdRequired
 
 
 def test_a_member_with_very_many_protocols_is_refused() -> None:

@@ -21,6 +21,7 @@ from tests.broker.consumers import Asked, Room
 
 from mainstem.broker.classic_group import Joined, Phase, Protocols, Synced
 from mainstem.broker.generations import Generations
+from mainstem.broker.sizes import texts_bytes
 from mainstem.core.errors import (
     FencedInstance,
     IllegalGeneration,
@@ -210,7 +211,8 @@ class Machine(RuleBasedStateMachine):
         members = [member for group in groups for member in group.members.values()]
         pending = [member for group in groups for member in group.pending]
         assert rebalances.roster.count == len(members) + len(pending)
-        assert rebalances.roster.held_bytes == sum(member.size_bytes for member in members)
+        held = sum(member.size_bytes for member in members) + texts_bytes(pending)
+        assert rebalances.roster.held_bytes == held
         for group in groups:
             assert (group.leader in group.members) == bool(group.members)
             assert group.joining.keys() <= group.members.keys()

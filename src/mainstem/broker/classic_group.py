@@ -22,6 +22,7 @@ from enum import StrEnum
 
 import msgspec
 
+from mainstem.broker.sizes import texts_bytes
 from mainstem.core.errors import (
     FencedInstance,
     InconsistentProtocol,
@@ -54,6 +55,12 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
     """It understands that it has to join again with the id it is given."""
     skips_assignment: bool = False
     """It understands that, though it is the leader, there is nothing to assign."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How much a member that joins so makes the broker hold, about."""
+        # It is given an id that begins with one of the others.
+        return _said_bytes(self, self.member_id or self.instance_id or self.client_id)
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -154,8 +161,8 @@ class ClassicMember:
 
     @property
     def size_bytes(self) -> int:
-        """How much it makes the broker hold."""
-        return len(self.assignment) + sum(len(metadata) for _, metadata in self.protocols)
+        """How much it makes the broker hold, about."""
+        return len(self.assignment) + _said_bytes(self, self.id)
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return what it says of itself in a protocol."""
@@ -321,3 +328,10 @@ class ClassicGroup:
                 self._speakers[name] = count
             else:
                 del self._speakers[name]
+
+
+def _said_bytes(said: Join | ClassicMember, member_id: str) -> int:
+    """Return how much it takes to keep what a member says of itself."""
+    names = (name for name, _ in said.protocols)
+    texts = texts_bytes((member_id, said.instance_id, said.client_id, said.host, *names))
+    return texts + sum(len(metadata) for _, metadata in said.protocols)

@@ -139,7 +139,7 @@ class Assignments:
 
     def check_room(self, draft: ConsumerGroupDraft, member: ConsumerMember) -> None:
         """Refuse what would be too much."""
-        group, limits, size = draft.group, self.limits, member.profile.size_bytes
+        group, limits, size = draft.group, self.limits, member.size_bytes
         # One that comes back takes a place that is there, and so do guests.
         is_new = member.id not in group.members and not draft.changed
         if is_new and len(group.members) >= limits.max_members:
@@ -148,7 +148,7 @@ class Assignments:
             raise GroupFull(group.name, f"{limits.max_members_of_all} members in all groups")
         if size > limits.max_member_bytes:
             raise InvalidSetting(
-                f"a member of group {group.name!r} names topics in {size} bytes; at most "
+                f"a member of group {group.name!r} takes {size} bytes with its names; at most "
                 f"{limits.max_member_bytes} are kept: subscribe to fewer topics"
             )
         if self.fold.held_bytes + size > limits.max_bytes:

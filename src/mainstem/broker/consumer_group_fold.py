@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainstem.broker.sizes import texts_bytes
 from mainstem.log.port import PartitionId
 
 Owned = dict[str, list[int]]
@@ -66,9 +67,10 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def size_bytes(self) -> int:
         """How much it makes the broker hold, about."""
-        texts = (*self.names, self.regex, self.instance_id or "", self.rack, self.client_id)
-        metadata = self.classic.protocols if self.classic is not None else ()
-        return sum(len(text) for text in texts) + sum(len(data) for _, data in metadata)
+        protocols = self.classic.protocols if self.classic is not None else ()
+        ids = (self.instance_id, self.rack, self.client_id, self.host)
+        texts = (*self.names, self.regex, self.assignor, *ids, *(name for name, _ in protocols))
+        return texts_bytes(texts) + sum(len(data) for _, data in protocols)
 
 
 class Stage(StrEnum):
@@ -98,6 +100,11 @@ class ConsumerMember(msgspec.Struct, frozen=True):
     profile: Profile
     target: Partitions = NOTHING
     current: Current = Current()
+
+    @property
+    def size_bytes(self) -> int:
+        """How much it makes the broker hold beside partitions, about."""
+        return texts_bytes((self.id,)) + self.profile.size_bytes
 
 
 class WrittenMember(msgspec.Struct, frozen=True, tag_field="kind", tag="member/1"):
@@ -198,7 +205,7 @@ class ConsumerGroupFold:
         self.members = 0
         """Of all groups."""
         self.held_bytes = 0
-        """What all members say of themselves."""
+        """What all members say of themselves, and their ids."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ConsumerGroupFold):
@@ -230,7 +237,7 @@ class ConsumerGroupFold:
         for each, by in ((group.members.get(member_id), -1), (member, 1)):
             if each is not None:
                 self.members += by
-                self.held_bytes += by * each.profile.size_bytes
+                self.held_bytes += by * each.size_bytes
         group.set(member_id, member)
 
 

@@ -1,6 +1,5 @@
 """What classic groups may do: how long members may be silent, how many they may be, how large."""
 
-from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -37,13 +36,17 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = 100_000
     max_member_bytes: Annotated[
-        int, Meta(ge=1024, description="Bytes of metadata of one member, in all its protocols.")
+        int,
+        Meta(
+            ge=1024,
+            description="Bytes of one member: its ids, names of topics, protocols and metadata.",
+        ),
     ] = 1024 * 1024
     max_bytes: Annotated[
         int,
         Meta(
             ge=1024,
-            description="Bytes of metadata and assignments of all members of all groups.",
+            description="Bytes of all members of all groups, with their assignments.",
         ),
     ] = 64 * 1024 * 1024
     max_protocols: int = 100
@@ -63,10 +66,10 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 f"a member of group {join.group!r} brings {len(join.protocols)} protocols; "
                 f"at most {self.max_protocols} are looked at: bring fewer"
             )
-        size = _size(data for _, data in join.protocols)
+        size = join.size_bytes
         if size > self.max_member_bytes:
             raise InvalidSetting(
-                f"a member of group {join.group!r} brings {size} bytes of metadata; "
+                f"a member of group {join.group!r} brings {size} bytes of names and metadata; "
                 f"at most {self.max_member_bytes} are kept: subscribe to fewer topics"
             )
         if held_bytes + size > self.max_bytes:
@@ -87,10 +90,6 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def check_assignments(self, group: ClassicGroup, sync: Sync, held_bytes: int) -> None:
         """Refuse assignments that are too large to be held."""
         known = group.members
-        size = _size(data for member, data in sync.assignments.items() if member in known)
+        size = sum(len(data) for member, data in sync.assignments.items() if member in known)
         if held_bytes + size > self.max_bytes:
             raise GroupFull(group.name, f"{self.max_bytes} bytes for all groups")
-
-
-def _size(parts: Iterable[bytes]) -> int:
-    return sum(len(part) for part in parts)

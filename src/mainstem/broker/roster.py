@@ -11,6 +11,7 @@ from typing import Literal
 from mainstem.broker.calls import Call
 from mainstem.broker.classic_group import ClassicGroup, ClassicMember, Join
 from mainstem.broker.deadlines import Deadlines
+from mainstem.broker.sizes import texts_bytes
 from mainstem.core.errors import FencedInstance, MainstemError, UnknownMember
 
 Kind = Literal["session", "join", "sync", "forget"]
@@ -30,25 +31,29 @@ class Roster:
         self.count = 0
         """Members, and ids that were given out and not used yet."""
         self.held_bytes = 0
-        """Metadata and assignments of all members."""
+        """What all members say, their assignments, and ids that were given out."""
 
     def give_id(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
         """Expect somebody to join with an id that was given out."""
         group.pending.add(member_id)
         self.count += 1
+        self.held_bytes += texts_bytes((member_id,))
         self.deadlines.set((group.name, "session", member_id), self.now_ms + timeout_ms)
 
     def drop_id(self, group: ClassicGroup, member_id: str) -> None:
         """Expect nobody any more to join with that id."""
         group.pending.remove(member_id)
         self.count -= 1
+        self.held_bytes -= texts_bytes((member_id,))
         self.deadlines.clear((group.name, "session", member_id))
 
     def add(
         self, group: ClassicGroup, member: ClassicMember, protocol_type: str, timeout_ms: int
     ) -> None:
         """Take in a member; its first answer may take that long."""
-        self.count += member.id not in group.pending
+        if member.id in group.pending:
+            self.drop_id(group, member.id)
+        self.count += 1
         self.held_bytes += member.size_bytes
         group.add(member, protocol_type)
         self.deadlines.set((group.name, "session", member.id), self.now_ms + timeout_ms)
