@@ -186,9 +186,9 @@ class ClassicGroups:
             return rebalances.leave(group, leavers)
 
     def tick(self) -> None:
-        """Do what is due by now: members that are silent or late are taken out."""
+        """Do what is due by now, in turns: members that are silent or late are taken out."""
         with self._turn() as rebalances:
-            while (timer := rebalances.roster.deadlines.take(rebalances.roster.now_ms)) is not None:
+            for timer in rebalances.roster.deadlines.due(rebalances.roster.now_ms):
                 if timer[1] == "forget":
                     self._forget_if_unused(timer[0])
                 else:

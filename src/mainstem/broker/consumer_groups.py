@@ -117,10 +117,10 @@ class ConsumerGroups:
             return self.assignments.write(draft)
 
     def tick(self) -> None:
-        """Do what is due by now: members that are silent or late are taken out."""
+        """Do what is due by now, in turns: members that are silent or late are taken out."""
         with self._state.lock:
             now_ms, deadlines = self.assignments.monotonic_ms(), self.assignments.deadlines
-            while (timer := deadlines.take(now_ms)) is not None:
+            for timer in deadlines.due(now_ms):
                 try:
                     self.assignments.expire(timer)
                 except MainstemError:

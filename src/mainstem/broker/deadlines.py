@@ -7,6 +7,7 @@ built anew, which costs no more than what made them has.
 """
 
 import heapq
+from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key", bound="tuple[Any, ...] | str | int")
@@ -14,6 +15,8 @@ Key = TypeVar("Key", bound="tuple[Any, ...] | str | int")
 
 SPARE_PLACES = 64
 """So many may be left behind in a heap however small."""
+MAX_AT_ONCE = 500
+"""How many things are done before others get their turn; each may be an append."""
 
 
 class Deadlines(Generic[Key]):
@@ -58,6 +61,17 @@ class Deadlines(Generic[Key]):
         del self._queued[key], self._due[key]
         self._clean()
         return key
+
+    def due(self, now_ms: int) -> Iterator[Key]:
+        """Take out what is due, the longest first, but no more than may be done at once.
+
+        What is left is due still, so that ``next`` is in the past: others get their turn between.
+        """
+        for _ in range(MAX_AT_ONCE):
+            key = self.take(now_ms)
+            if key is None:
+                return
+            yield key
 
     def _clean(self) -> None:
         """Leave out the places that hold no more, if they are most of all."""

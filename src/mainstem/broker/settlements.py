@@ -138,9 +138,9 @@ class Settlements:
         return appended.durable
 
     def expire(self) -> None:
-        """Abort transactions that take too long, and forget what is no longer needed."""
+        """Abort transactions that take too long, forget what is no longer needed, in turns."""
         now_ms = self._now_ms()
-        while (transactional_id := self._deadlines.take(now_ms)) is not None:
+        for transactional_id in self._deadlines.due(now_ms):
             try:
                 self._expire(transactional_id, now_ms)
             except MainstemError:
