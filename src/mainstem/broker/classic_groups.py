@@ -28,7 +28,7 @@ from mainstem.broker.cursors import Cursor
 from mainstem.broker.generations import Generation, GenerationChange, GenerationKey, Generations
 from mainstem.broker.group_limits import GroupLimits
 from mainstem.broker.guests import PROTOCOL_TYPE
-from mainstem.broker.journal import GENERATIONS, Journal
+from mainstem.broker.journal import GENERATIONS, Journal, Written
 from mainstem.broker.rebalances import Leaver, Rebalances, once_durable
 from mainstem.broker.state import State
 from mainstem.core.errors import (
@@ -343,10 +343,14 @@ class ClassicGroups:
         if name in self.generations:
             self._rebalances.roster.deadlines.set((name, "forget", ""), self._monotonic_ms())
 
+    def return_batches(self, name: str, number: int) -> Written:
+        """Return what has to be appended for a group to be taken back."""
+        return self._journal.batches([_reached(name, number)], self._now_ms())
+
     def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
         """Go on with a group that has only members of the classic protocol left."""
         self._rebalances.roster.now_ms = self._monotonic_ms()
-        self._write([GenerationChange(GenerationKey(name), Generation(number, PROTOCOL_TYPE))])
+        self.generations.apply(_reached(name, number))
         self._state.groups.occupy(name, KIND)
         self._rebalances.adopt(name, self._consumers.guests.sent_home(members), PROTOCOL_TYPE)
 
@@ -354,8 +358,7 @@ class ClassicGroups:
         """Take the name for consumers of this kind; numbers go on where the group has got to."""
         self._state.groups.check_not_live(name, f"joined by {KIND} consumers")
         if name in self._consumers:
-            known = Generation(self._consumers.epoch(name), PROTOCOL_TYPE)
-            self._write([GenerationChange(GenerationKey(name), known)])
+            self._write([_reached(name, self._consumers.epoch(name))])
             self._consumers.forget(name)
         self._state.groups.occupy(name, KIND)
 
@@ -407,6 +410,11 @@ class ClassicGroups:
         """Tell whether anything is left of a group without members."""
         cursors = self._state.cursors.of(name)
         return name in self.generations or bool(cursors) or name in self._consumers
+
+
+def _reached(name: str, number: int) -> GenerationChange:
+    """Return the change that lets numbers go on from where a group of another kind got to."""
+    return GenerationChange(GenerationKey(name), Generation(number, PROTOCOL_TYPE))
 
 
 def _description(group: ClassicGroup) -> GroupDescription:

@@ -7,6 +7,7 @@ forget      the group has been empty for a while, and has no cursors: nothing is
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Literal, Protocol
 
 import msgspec
@@ -37,7 +38,7 @@ from mainstem.broker.journal import CONSUMER_GROUPS, Journal, Written
 from mainstem.broker.reconciliation import reconcile
 from mainstem.broker.state import State
 from mainstem.broker.wishes import Wishes
-from mainstem.core.errors import GroupFull, InvalidSetting
+from mainstem.core.errors import GroupFull, InvalidSetting, StorageFull
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
@@ -63,8 +64,14 @@ class Before(Protocol):
     def hand_over(self, name: str) -> None:
         """Forget a group that has become a consumer group."""
 
+    def return_batches(self, name: str, number: int) -> Written:
+        """Return what has to be appended for a group to be taken back."""
+
     def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
-        """Go on with a group that has only members of the classic protocol left."""
+        """Go on with a group that has only members of the classic protocol left.
+
+        What has to be appended for that was.
+        """
 
     def answer(self) -> None:
         """Answer who has waited in a group that was handed over; used without the lock."""
@@ -227,17 +234,24 @@ class Assignments:
             if not any(regex in each.regexes for each in self.fold):
                 self.wishes.unlearn(regex)
         if group.members and len(group.guests) == len(group.members):
-            self._give_back(group)
+            # Without space the group goes on as it is: guests do not need the others, and with
+            # the next thing that is written of it this is tried again.
+            with suppress(StorageFull):
+                self._give_back(group)
         return durable
 
     def _give_back(self, group: ConsumerGroup) -> None:
-        """Let a group be one of the classic protocol, which nobody in it speaks better."""
+        """Let a group be one of the classic protocol, which nobody in it speaks better.
+
+        One append, so that there is always a group of one kind.
+        """
         if self.before is None:
             return
         # The epoch that members are in; of the one that has just begun nobody has heard.
         name, number, members = group.name, group.epochs.assignment, tuple(group.members.values())
         gone = [ConsumerGroupChange(ConsumerGroupKey(name, each.id), None) for each in members]
-        self._append([*gone, ConsumerGroupChange(ConsumerGroupKey(name), None)])
+        beside = self.before.return_batches(name, number)
+        self._append([*gone, ConsumerGroupChange(ConsumerGroupKey(name), None)], beside)
         for each in members:
             self._set_timers(group, each.id, each)
         self._state.groups.vacate(name)
