@@ -70,7 +70,7 @@ class Desk:
 def codes(later: Later) -> list[Code]:
     """Return what each partition of a request was answered."""
     assert later.answer is not None
-    data = b"".join(piece for piece in later.answer if isinstance(piece, bytes))
+    data = b"".join(piece for piece in later.take() if isinstance(piece, bytes))
     answer = decode_response(PRODUCE.key, 9, memoryview(data)[4:]).body
     assert isinstance(answer, ProduceResponse)
     return [Code(each.error_code) for each in answer.responses[0].partition_responses]
