@@ -77,3 +77,20 @@ def test_a_call_may_ask_the_commit_that_calls_it() -> None:
     commit.settle()
 
     assert seen == [True]
+
+
+def test_a_call_that_fails_keeps_no_other_from_being_made(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_: MainstemError | None) -> None:
+        raise RecursionError("too deep")
+
+    commit, told = Commit(), list[MainstemError | None]()
+    commit.then(fail)
+    commit.then(told.append)
+
+    commit.settle()
+
+    assert told == [None]
+    assert [each.exc_info for each in caplog.records if each.levelname == "ERROR"]
+    assert "too deep" in caplog.text

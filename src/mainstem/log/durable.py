@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from mainstem.core.errors import MainstemError
+from mainstem.log import watches
 
 Call = Callable[[MainstemError | None], None]
 
@@ -25,8 +27,8 @@ class Commit:
     def settle(self, error: MainstemError | None = None) -> None:
         """Decide: durable, or never because of ``error``; whoever waits is told from this thread.
 
-        What was decided stays: a second call changes nothing. Calls that were registered by
-        ``then`` must not raise.
+        What was decided stays: a second call changes nothing. A call that was registered by
+        ``then`` and fails is reported, and nothing else comes of it.
         """
         with self._lock:
             if self.done:
@@ -34,8 +36,7 @@ class Commit:
             self._error = error
             self.done = True
             calls, self._calls = self._calls, []
-        for call in calls:
-            call(error)
+        watches.call(partial(each, error) for each in calls)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until durable; False on time-out; raises the error if it will never be."""

@@ -1,6 +1,9 @@
 """Who waits at the tail of a partition, and until which offset."""
 
+import logging
 from collections.abc import Callable, Iterable
+
+_logger = logging.getLogger("mainstem.log")
 
 Wake = Callable[[], None]
 
@@ -39,9 +42,16 @@ class Watches:
 
 
 def call(wakes: Iterable[Wake]) -> None:
-    """Make the calls; never under the log's lock, as they may call the log."""
+    """Make the calls; never under the log's lock, as they may call the log.
+
+    One that fails keeps no other from being made, nor whoever commits from going on: that would
+    be the end of all writing. The log says where the bug is.
+    """
     for wake in wakes:
-        wake()
+        try:
+            wake()
+        except Exception as error:
+            _logger.error("a call of somebody who waited has failed", exc_info=error)
 
 
 def nothing_to_take_back() -> None:
