@@ -1,6 +1,7 @@
 """ShareFetch, ShareAcknowledge: taking records of a share group, and settling them."""
 
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -99,17 +100,24 @@ class Kept(Protocol):
         """Call back once that is decided."""
 
 
-def when_all(
-    durables: Iterator[Kept],
-    call: Callable[[MainstemError | None], None],
-    error: MainstemError | None = None,
-) -> None:
-    """Call back once everything is durable, or with the first error."""
-    each = None if error is not None else next(durables, None)
-    if each is None:
-        call(error)
-    else:
-        each.then(lambda found: when_all(durables, call, found))
+def when_all(durables: Iterable[Kept], call: Callable[[MainstemError | None], None]) -> None:
+    """Call back once everything is durable, or with the first error, from whatever thread."""
+    kept = list(durables)
+    left, lock = len(kept), threading.Lock()
+
+    def decided(error: MainstemError | None) -> None:
+        # Commits are settled by the thread of the log, or by whoever waits for one: both at a time.
+        nonlocal left
+        with lock:
+            was, left = left, 0 if error is not None else left - 1
+            is_decided = was > 0 and left == 0
+        if is_decided:
+            call(error)
+
+    if not kept:
+        call(None)
+    for each in kept:
+        each.then(decided)
 
 
 def _results(acked: Acked, error: MainstemError | None) -> dict[bytes, dict[int, Refusal]]:

@@ -113,7 +113,7 @@ def alter(asked: Asked, request: AlterShareGroupOffsetsRequest, reply: Reply) ->
             return _not_altered(failed)
         return AlterShareGroupOffsetsResponse(responses=responses)
 
-    when_all(iter(durables), _later(asked, reply, body))
+    when_all(durables, _later(asked, reply, body))
 
 
 def _not_altered(error: MainstemError) -> AlterShareGroupOffsetsResponse:
