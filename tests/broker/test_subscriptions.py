@@ -1,6 +1,7 @@
 """Subscriptions: events are shared one by one, each is settled once, and what fails comes again."""
 
 import pytest
+from msgspec.structs import replace
 from tests.broker.queues import LOCK_MS, Desk
 
 from mainstem.broker.subscription import Order, Outcome, Settlement
@@ -193,3 +194,20 @@ def test_the_order_of_keys_survives_a_crash() -> None:
     assert (first.event.value, first.count) == (b"a1", 2)
     again.ack(first)
     assert again.values() == [b"a2"]
+
+
+def test_events_that_are_gone_when_keys_come_to_matter_again_are_settled() -> None:
+    desk = Desk(order=Order.KEY)
+    for number in range(6):
+        desk.publish(b"%d" % number, key=b"k%d" % (number % 2))
+    out = desk.acquire(2)
+    desk.broker.trim("orders", 0, 1)
+
+    now = desk.subscriptions.created_with("orders", "emails")
+    assert now is not None
+    desk.subscriptions.create("orders", "emails", replace(now, lock_ms=LOCK_MS + 1))
+    desk.publish(b"6", key=b"other")
+
+    assert desk.values(owner="bob") == [b"2", b"6"], "1 of the second key is still out"
+    desk.ack(out[1])
+    assert desk.values(owner="bob") == [b"3"]

@@ -216,8 +216,9 @@ class Window:
 
     def know_keys(self, keys: Mapping[int, bytes | None]) -> None:
         """Take in the keys of all entries; an event that is not there any more is settled."""
-        self.lines = {}
         self.apply(dict.fromkeys([at for at in self.entries if at not in keys]))
+        # Only now: what is gone has never stood in a line.
+        self.lines = {}
         for offset, entry in self.entries.items():
             entry.key = _short(keys[offset])
             self._line_up(offset, entry)
