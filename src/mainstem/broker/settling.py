@@ -107,17 +107,19 @@ class Settling:
             reason = "it was never delivered"
         raise StaleDelivery(_place(live, each), owner, reason)
 
-    def check_delivered(
-        self, live: LiveSubscription, partition: int, said: Sequence[Settlement]
-    ) -> None:
-        """Refuse what is said of events that were never delivered; raises OffsetOutOfRange."""
-        window = live.windows.get(partition)
-        if window is None:
-            raise UnknownPartition(live.topic.name, partition, len(live.windows))
-        last = max((each.offset for each in said), default=-1)
-        if last >= window.next:
-            place = f"what was delivered of partition {partition} of topic {live.topic.name!r}"
-            raise OffsetOutOfRange(place, last, window.start, window.next)
+    def undelivered(
+        self, live: LiveSubscription, lasts: Mapping[int, int]
+    ) -> dict[int, MainstemError]:
+        """Return why nothing can be said of offsets: no such partition, or never delivered."""
+        refused: dict[int, MainstemError] = {}
+        for number, last in lasts.items():
+            window = live.windows.get(number)
+            if window is None:
+                refused[number] = UnknownPartition(live.topic.name, number, len(live.windows))
+            elif last >= window.next:
+                place = f"what was delivered of partition {number} of topic {live.topic.name!r}"
+                refused[number] = OffsetOutOfRange(place, last, window.start, window.next)
+        return refused
 
     def decide(self, live: LiveSubscription, owner: str, each: Settlement, plan: Plan) -> None:
         """Plan what an owner says of a delivery; StaleDelivery if it has nothing to say."""

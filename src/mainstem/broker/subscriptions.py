@@ -322,19 +322,26 @@ class Subscriptions:
         with self._open.turn():
             live = self._open.opened(topic, name)
             self._open.expire(live)
-            plan, refused = Plan(), dict[int, MainstemError]()
-            for number, settled in settlements.items():
+            lasts = {at: max(it.offset for it in said) for at, said in settlements.items() if said}
+            plan, refused = Plan(), self._open.settling.undelivered(live, lasts)
+            for number in [each for each in settlements if each not in refused]:
                 part = Plan()
                 try:
-                    self._open.settling.check_delivered(live, number, settled)
-                    for each in settled:
+                    for each in settlements[number]:
                         self._open.settling.decide(live, owner, each, part)
-                except (OffsetOutOfRange, StaleDelivery, UnknownPartition) as error:
+                except StaleDelivery as error:
                     refused[number] = error
                 else:
                     plan.add(part)
             durable = self._open.carry_out(live, plan)
         return Settled(durable, refused)
+
+    def undelivered(
+        self, topic: str, name: str, lasts: Mapping[int, int]
+    ) -> dict[int, MainstemError]:
+        """Return the partitions of which an offset was never delivered, or that are not there."""
+        with self._open.lock:
+            return self._open.settling.undelivered(self._open.opened(topic, name), lasts)
 
     def renew(
         self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]

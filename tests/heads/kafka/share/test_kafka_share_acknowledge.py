@@ -1,5 +1,8 @@
 """What members of a share group say of records, and what is refused of it."""
 
+from collections.abc import Mapping
+from contextlib import closing
+
 import pytest
 from tests.heads.kafka.attack import Peer
 from tests.heads.kafka.share.groups import position
@@ -16,8 +19,20 @@ from tests.heads.kafka.sharing import (
     put,
     runs,
 )
+from tests.serving import server
 
+from mainstem.broker.subscription import Settlement
+from mainstem.heads.kafka.adapter import share_acks
 from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.heads.kafka.messages.share_fetch import (
+    SHARE_ACKNOWLEDGE,
+    Acknowledgement,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+)
+from mainstem.node.config import load_config
 
 
 def test_acknowledgements_come_with_the_next_fetch(ann: Sharer, peer: Peer) -> None:
@@ -98,6 +113,57 @@ def test_a_range_of_all_offsets_there_are_is_refused_at_once(ann: Sharer) -> Non
     assert ack_code(answer) is Code.INVALID_REQUEST
 
 
+def test_ranges_are_taken_apart_only_where_there_are_such_records(
+    ann: Sharer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+
+    def count(*said: object) -> Settlement:
+        made.append(said)
+        return Settlement(*said)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(share_acks, "Settlement", count)
+    ann.fetch()
+
+    codes = _say(ann, {0: [(0, 49_999, [ACCEPT])], 7: [(0, 49_999, [ACCEPT])]})
+
+    assert codes == {0: Code.INVALID_REQUEST, 7: Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert made == []
+    assert _say(ann, {0: [(0, 9, [ACCEPT])]}) == {0: Code.NONE}
+    assert len(made) == 10
+
+
+def test_a_request_speaks_of_so_many_offsets_in_all(ann: Sharer) -> None:
+    ann.fetch()
+
+    codes = _say(ann, {number: [(0, 59_999, [ACCEPT])] for number in range(5, 10)})
+
+    unknown, too_many = Code.UNKNOWN_TOPIC_OR_PARTITION, Code.INVALID_REQUEST
+    assert codes == {5: unknown, 6: unknown, 7: unknown, 8: too_many, 9: too_many}
+
+
+def test_a_topic_that_is_named_again_and_again_is_settled_once(ann: Sharer, peer: Peer) -> None:
+    ann.fetch()
+
+    codes = _say(ann, {0: [(0, 4, [ACCEPT])]}, times=400)
+
+    assert codes == {0: Code.NONE}
+    assert position(peer, ann.topic) == (5, 5)
+
+
+def test_a_request_names_so_many_partitions_at_most() -> None:
+    config = load_config(None, {}, {"kafka.max_fetch_partitions": 3})
+    with server(None, config=config) as running, closing(Sharer(str(running.kafka), "t")) as ann:
+        put(ann.peer, "t", 1)
+        ann.joined().fetch()
+
+        said = {number: [(0, 0, [ACCEPT])] for number in range(4)}
+        assert _say(ann, said) is Code.INVALID_REQUEST
+        del said[3]
+        assert _say(ann, said) is not Code.INVALID_REQUEST
+        assert _say(ann, {0: [(0, 0, [ACCEPT])]}, times=4) is Code.INVALID_REQUEST
+
+
 def test_gaps_are_no_mistake(ann: Sharer, peer: Peer) -> None:
     ann.fetch()
 
@@ -160,3 +226,23 @@ def test_a_rejected_record_becomes_a_dead_letter(ann: Sharer, address: str) -> N
     letters = Sharer(address, f"{ann.topic}.dead")
     assert letters.topic_id != bytes(16)
     letters.close()
+
+
+def _say(ann: Sharer, said: Mapping[int, Acks], times: int = 1) -> dict[int, Code] | Code:
+    """Acknowledge in several partitions at once; return the code of each, or that of all."""
+    places = [
+        AcknowledgePartition(number, [Acknowledgement(*each) for each in acks])
+        for number, acks in said.items()
+    ]
+    body = ShareAcknowledgeRequest(
+        group_id=ann.topic,
+        member_id=ann.member,
+        share_session_epoch=ann.session_epoch,
+        topics=[AcknowledgeTopic(ann.topic_id, places)] * times,
+    )
+    answer = ann.peer.ask(SHARE_ACKNOWLEDGE, 2, body, ShareAcknowledgeResponse)
+    if answer.error_code:
+        return Code(answer.error_code)
+    ann.session_epoch += 1
+    (topic,) = answer.responses
+    return {each.partition_index: Code(each.error_code) for each in topic.partitions}

@@ -11,7 +11,7 @@
 | archived | settled, as a dead letter |
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mainstem.broker.subscription import Outcome, Settlement
@@ -29,8 +29,11 @@ from mainstem.heads.kafka.messages.share_fetch import (
 
 _OUTCOMES = (Outcome.ABSENT, Outcome.ACK, Outcome.NACK, Outcome.REJECT, Outcome.RENEW)
 _RENEW = 4
-_MOST = 100_000
-"""Offsets of a partition in one request; no more can be out."""
+_MOST = 200_000
+"""Offsets that one request may speak of: twice what one fetch hands out, rounded up to batches."""
+
+Wanted = dict[int, list[Acknowledgement]]
+"""What is said of records, by partition; a range is cheap until it is known that there are such."""
 
 
 class Refusal(NamedTuple):
@@ -63,42 +66,57 @@ def acknowledge(
     known = _RENEW if renews else _RENEW - 1
     is_allowed = asked.service.broker.share.settings(session.group).renews
     results: dict[Place, Refusal | None] = {}
-    settled: list[Settled] = []
+    by_topic: dict[bytes, Wanted] = {}
+    room = _MOST
     for topic in topics:
-        wanted: dict[int, list[Settlement]] = {}
+        wanted = by_topic.setdefault(topic.topic_id, {})
         for each in topic.partitions:
-            if each.acknowledgement_batches:
-                found = _settlements(each.partition_index, each.acknowledgement_batches, known)
-                if not is_allowed and not isinstance(found, Refusal):
-                    found = _without_renewals(found)
-                if isinstance(found, Refusal):
-                    results[topic.topic_id, each.partition_index] = found
-                else:
-                    wanted[each.partition_index] = found
+            if not each.acknowledgement_batches:
+                continue
+            # Who speaks of a partition twice is heard the second time.
+            wanted.pop(each.partition_index, None)
+            found = _understood(each.acknowledgement_batches, known, room)
+            if not is_allowed and not isinstance(found, Refusal):
+                found = _without_renewals(found)
+            if isinstance(found, Refusal):
+                results[topic.topic_id, each.partition_index] = found
+            else:
+                wanted[each.partition_index] = found
+                room -= sum(map(_count, found))
+    settled: list[Settled] = []
+    for topic_id, wanted in by_topic.items():
         if wanted:
-            refused = _settle(asked, session, topic.topic_id, wanted, settled)
-            results |= {(topic.topic_id, number): refused.get(number) for number in wanted}
+            refused = _settle(asked, session, topic_id, wanted, settled)
+            results |= {(topic_id, number): refused.get(number) for number in wanted}
     return Acked(results, settled)
 
 
 def _settle(
-    asked: Asked,
-    session: ShareSession,
-    topic_id: bytes,
-    wanted: dict[int, list[Settlement]],
-    done: list[Settled],
+    asked: Asked, session: ShareSession, topic_id: bytes, wanted: Wanted, done: list[Settled]
 ) -> dict[int, Refusal]:
     name = name_of(asked.service, topic_id)
     if name is None:
         return dict.fromkeys(wanted, Refusal(Code.UNKNOWN_TOPIC_ID))
+    subscriptions = asked.service.broker.subscriptions
     try:
-        settled = asked.service.broker.subscriptions.settle_by_partition(
-            name, session.group, session.member, wanted
+        refused = subscriptions.undelivered(
+            name, session.group, {number: acks[-1].last_offset for number, acks in wanted.items()}
+        )
+        settled = subscriptions.settle_by_partition(
+            name,
+            session.group,
+            session.member,
+            {
+                number: [each for ack in acks for each in _of(number, ack)]
+                for number, acks in wanted.items()
+                if number not in refused
+            },
         )
     except MainstemError as error:
         return dict.fromkeys(wanted, Refusal(code_of(error), str(error)))
     done.append(settled)
-    return {at: Refusal(_code(error), str(error)) for at, error in settled.refused.items()}
+    refused |= settled.refused
+    return {at: Refusal(_code(error), str(error)) for at, error in refused.items()}
 
 
 def _code(error: MainstemError) -> Code:
@@ -106,21 +124,19 @@ def _code(error: MainstemError) -> Code:
     return Code.INVALID_REQUEST if isinstance(error, OffsetOutOfRange) else code_of(error)
 
 
-def _without_renewals(found: list[Settlement]) -> list[Settlement] | Refusal:
-    if any(each.outcome is Outcome.RENEW for each in found):
+def _without_renewals(found: list[Acknowledgement]) -> list[Acknowledgement] | Refusal:
+    if any(_RENEW in each.acknowledge_types for each in found):
         return Refusal(Code.INVALID_RECORD_STATE, "the group does not renew what is out")
     return found
 
 
-def _settlements(
-    partition: int, acks: Iterable[Acknowledgement], known: int
-) -> list[Settlement] | Refusal:
-    """Return what is said of each offset, or why it cannot be understood."""
-    found: list[Settlement] = []
+def _understood(
+    acks: Sequence[Acknowledgement], known: int, room: int
+) -> list[Acknowledgement] | Refusal:
+    """Return what is said of a partition, or why it cannot be understood."""
     last = -1
     for ack in acks:
-        count = ack.last_offset - ack.first_offset + 1
-        types = ack.acknowledge_types
+        count, types = _count(ack), ack.acknowledge_types
         if count < 1 or ack.first_offset < max(last, 0):
             return Refusal(Code.INVALID_REQUEST, "acknowledged offsets must grow")
         if ack.first_offset == last:
@@ -134,11 +150,17 @@ def _settlements(
             return Refusal(
                 Code.INVALID_REQUEST, f"acknowledge types are 0 to {known} in this request"
             )
-        if len(found) + count > _MOST:
-            return Refusal(Code.INVALID_REQUEST, f"not more than {_MOST} records can be out")
-        found += _of(partition, ack)
+        room -= count
+        if room < 0:
+            return Refusal(
+                Code.INVALID_REQUEST, f"a request may acknowledge {_MOST} records, not more"
+            )
         last = ack.last_offset
-    return found
+    return list(acks)
+
+
+def _count(ack: Acknowledgement) -> int:
+    return ack.last_offset - ack.first_offset + 1
 
 
 def _of(partition: int, ack: Acknowledgement) -> Iterator[Settlement]:

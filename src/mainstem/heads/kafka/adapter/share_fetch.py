@@ -60,7 +60,8 @@ def acknowledge_only(asked: Asked, request: ShareAcknowledgeRequest, reply: Repl
     who = (request.group_id or "", request.member_id or "")
     epoch = request.share_session_epoch
     session: ShareSession | Code = Code.INVALID_SHARE_SESSION_EPOCH
-    if not all(who):
+    count = sum(len(topic.partitions) for topic in request.topics)
+    if not all(who) or count > service.settings.max_fetch_partitions:
         session = Code.INVALID_REQUEST
     elif epoch != BEGIN:
         session = service.share_sessions.resume(*who, epoch, asked.waiting)
