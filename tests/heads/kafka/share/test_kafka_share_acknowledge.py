@@ -9,6 +9,7 @@ from tests.heads.kafka.share.groups import position
 from tests.heads.kafka.sharing import (
     ACCEPT,
     REJECT,
+    RELEASE,
     RENEW,
     Acks,
     Sharer,
@@ -87,7 +88,7 @@ def test_of_what_was_never_fetched_nothing_can_be_said(ann: Sharer, peer: Peer, 
         [(0, 1, [5])],
         [(0, 1, [-1])],
         [(0, 1, [RENEW])],
-        [(3, 4, [ACCEPT]), (0, 1, [ACCEPT])],
+        [(2, 4, [ACCEPT]), (0, 3, [ACCEPT])],
         [(0, 3, [ACCEPT]), (2, 4, [ACCEPT])],
     ],
 )
@@ -111,6 +112,16 @@ def test_a_range_of_all_offsets_there_are_is_refused_at_once(ann: Sharer) -> Non
     answer = ann.acknowledge([(0, 2**62, [0])])
 
     assert ack_code(answer) is Code.INVALID_REQUEST
+
+
+def test_what_is_said_of_records_need_not_come_by_offset(ann: Sharer, peer: Peer) -> None:
+    ann.fetch()
+
+    answer = ann.acknowledge([(7, 9, [ACCEPT]), (0, 2, [ACCEPT, RELEASE, ACCEPT]), (4, 6, [0])])
+
+    assert ack_code(answer) is Code.NONE
+    assert runs(ann.fetch()) == [(1, 1, 2)]
+    assert position(peer, ann.topic) == (1, 2)
 
 
 def test_ranges_are_taken_apart_only_where_there_are_such_records(

@@ -133,12 +133,17 @@ def _without_renewals(found: list[Acknowledgement]) -> list[Acknowledgement] | R
 def _understood(
     acks: Sequence[Acknowledgement], known: int, room: int
 ) -> list[Acknowledgement] | Refusal:
-    """Return what is said of a partition, or why it cannot be understood."""
+    """Return what is said of a partition by offset, or why it cannot be understood.
+
+    To Kafka they must come by offset. Here they need not: librdkafka sends them in the order in
+    which they were said, and what is refused would all be worked on again.
+    """
+    found = sorted(acks, key=lambda ack: ack.first_offset)
     last = -1
-    for ack in acks:
+    for ack in found:
         count, types = _count(ack), ack.acknowledge_types
         if count < 1 or ack.first_offset < max(last, 0):
-            return Refusal(Code.INVALID_REQUEST, "acknowledged offsets must grow")
+            return Refusal(Code.INVALID_REQUEST, "acknowledged offsets must not overlap")
         if ack.first_offset == last:
             # To Kafka that is in order, only that the offset is settled by then.
             return Refusal(Code.INVALID_RECORD_STATE, f"offset {last} is acknowledged twice")
@@ -156,7 +161,7 @@ def _understood(
                 Code.INVALID_REQUEST, f"a request may acknowledge {_MOST} records, not more"
             )
         last = ack.last_offset
-    return list(acks)
+    return found
 
 
 def _count(ack: Acknowledgement) -> int:
