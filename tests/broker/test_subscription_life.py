@@ -7,7 +7,14 @@ from tests.broker.transactors import Bank
 
 from mainstem.broker.overload import Held
 from mainstem.broker.publishing import Published
-from mainstem.broker.subscription import Order, Outcome, Settlement, SubscriptionSettings
+from mainstem.broker.subscription import (
+    Order,
+    Outcome,
+    Settlement,
+    SubscriptionSettings,
+    WindowChange,
+    WindowSet,
+)
 from mainstem.core.errors import (
     InvalidName,
     InvalidSetting,
@@ -378,6 +385,34 @@ def test_a_producer_that_is_held_goes_on_when_something_is_settled() -> None:
 
     assert held.room.done
     assert isinstance(desk.broker.try_publish("orders", [Event(b"2")], held=held), Published)
+
+
+def test_room_is_made_without_taking_windows_together_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[WindowChange] = []
+
+    def count(change: WindowChange, to: WindowSet) -> WindowSet:
+        taken.append(change)
+        return applied(change, to)
+
+    applied = WindowChange.applied
+    monkeypatch.setattr(WindowChange, "applied", count)
+    desk = Desk()
+    desk.broker.alter_topic("orders", max_backlog=100, overload="drop=newest")
+    desk.publish(*[b"x"] * 100)
+    first, *others = desk.acquire(100)
+
+    for each in others[:50]:
+        desk.ack(each)
+    with pytest.raises(Overloaded):
+        desk.publish(b"over")
+    desk.ack(first)
+    desk.publish(*[b"x"] * 51)
+
+    with pytest.raises(Overloaded):
+        desk.publish(b"over")
+    assert taken == []
 
 
 def test_a_subscription_that_is_deleted_holds_nobody_up() -> None:

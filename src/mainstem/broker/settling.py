@@ -13,9 +13,9 @@ from mainstem.broker.subscription import (
     Outcome,
     Settlement,
     SubscriptionChange,
-    SubscriptionKey,
     Value,
     WindowKey,
+    WindowSet,
 )
 from mainstem.broker.subscription_fold import SubscriptionFold
 from mainstem.broker.topics import Topic
@@ -183,6 +183,7 @@ class Settling:
             live.windows[number].missed += missed.get(number, 0)
             live.windows[number].apply(changes, plan.reasons[number])
             live.windows[number].written()
+        self._tell_gate(live, plan.changes)
         live.dead += len(dead)
         return durable
 
@@ -200,6 +201,7 @@ class Settling:
                 self.write([self._record(live, number, {}) for number in unsure]).hand_over()
                 for number in unsure:
                     windows[number].written()
+                self._tell_gate(live, unsure)
 
     def _record(
         self,
@@ -224,22 +226,31 @@ class Settling:
         batches = [*letters, *self._journal.batches(changes, self._now_ms())]
         durable = self._state.log.append(batches).durable if batches else AT_ONCE
         self._fold.apply(changes)
-        if self._state.gates:
-            self.tell_gates(changes)
+        self.tell_gates(changes)
         return durable
 
     def tell_gates(self, changes: Iterable[SubscriptionChange]) -> None:
-        """Let topics that limit their backlog know how far it is settled."""
-        now_ms = self._now_ms()
+        """Let topics that limit their backlog know where windows begin that are written whole."""
+        for key, value in changes:
+            if isinstance(key, WindowKey):
+                start = value.start if isinstance(value, WindowSet) else None
+                self._tell(key.name, key.at, start)
+
+    def _tell_gate(self, live: LiveSubscription, numbers: Iterable[int]) -> None:
+        # What is written may be a mere change; where that leaves a window, the live one knows.
+        for number in numbers:
+            at = PartitionId(live.key.topic_id, number)
+            self._tell(live.key.name, at, live.windows[number].start)
+
+    def _tell(self, name: str, at: PartitionId, start: int | None) -> None:
+        """Let a topic that limits its backlog know how far it is settled; None: no more asked."""
+        if not self._state.gates:
+            return
         with self._state.lock:
-            for key, value in changes:
-                gate = self._state.gates.get(key.topic_id)
-                if gate is None or isinstance(key, SubscriptionKey):
-                    continue
-                owner = SubscriptionKey(key.name, key.topic_id)
-                at = PartitionId(key.topic_id, key.partition)
-                start = self._fold.window(owner, key.partition).start
-                gate.subscription_at(key.name, at, None if value is None else Cursor(start, now_ms))
+            gate = self._state.gates.get(at.topic_id)
+            if gate is not None:
+                cursor = None if start is None else Cursor(start, self._now_ms())
+                gate.subscription_at(name, at, cursor)
                 self.calls += gate.make_room()
 
     def _letters(
