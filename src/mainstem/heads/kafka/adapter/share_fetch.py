@@ -167,7 +167,7 @@ def _is_named(group: str, member: str) -> bool:
 def _lock_ms(asked: Asked, session: ShareSession) -> int:
     """Return how long a member may hold records; of several topics, the shortest time."""
     broker = asked.service.broker
-    names = [name_of(asked.service, topic_id) for topic_id in session.topics]
+    names = [name_of(asked.service, topic_id) for topic_id in session.topics()]
     known = [broker.subscriptions.settings(name, session.group) for name in names if name]
     found = [each.lock_ms for each in known if each is not None]
     return min(found) if found else broker.share.settings(session.group).lock_ms
@@ -280,6 +280,8 @@ class _ShareFetch:
                 continue
             unknown = [number for number in numbers if not 0 <= number < known]
             self._refuse(topic_id, unknown, Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION))
+            if lent:
+                session.lent.add(topic_id)
             for each in lent:
                 records = each.batches[0] if len(each.batches) == 1 else b"".join(each.batches)
                 runs = [AcquiredRecords(*run) for run in each.runs]

@@ -8,7 +8,7 @@ closes leaves its group first, while a fetch of its session may still wait: that
 or it would take what nobody looks at any more.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -34,8 +34,8 @@ class ShareSession:
         self.epoch = 1
         """What the next request has to say."""
         self.places: dict[Place, None] = {}
-        self.topics: set[bytes] = set()
-        """Every topic that it ever took from."""
+        self.lent: set[bytes] = set()
+        """Topics of which it was lent something; all of which it holds something are there."""
         self.leaving: set[Call] = set()
         """What is called when its connection closes."""
         self.lost: Call = _nothing
@@ -46,12 +46,15 @@ class ShareSession:
         """Take from more partitions."""
         for place in places:
             self.places[place] = None
-            self.topics.add(place[0])
 
     def forget(self, places: Iterable[Place]) -> None:
         """Take no more from partitions."""
         for place in places:
             self.places.pop(place, None)
+
+    def topics(self) -> set[bytes]:
+        """Return the topics that it takes from, or has taken from."""
+        return {topic_id for topic_id, _ in self.places} | self.lent
 
     def by_topic(self) -> dict[bytes, list[int]]:
         """Return the partitions of each topic, beginning with another topic each time."""
@@ -101,7 +104,7 @@ class ShareSessions:
         self._sessions[group, member] = session
         self._partitions = partitions
         if was is not None:
-            session.topics |= {it for it in was.topics if self._topic_name(it) is not None}
+            session.lent = was.lent
             was.leaving.discard(was.lost)
             _answer(was)
         self._bind(session, leaving)
@@ -114,7 +117,7 @@ class ShareSessions:
         epoch: int,
         leaving: set[Call],
         added: Iterable[Place] = (),
-        forgotten: Iterable[Place] = (),
+        forgotten: Collection[Place] = (),
     ) -> ShareSession | Code:
         """Go on with a session, in its next epoch, or to end it."""
         session = self._sessions.get((group, member))
@@ -127,6 +130,8 @@ class ShareSessions:
         was = len(session.places)
         session.add(added)
         session.forget(forgotten)
+        if forgotten:
+            self._let_go(session)
         self._partitions += len(session.places) - was
         if self._partitions > self._max_partitions:
             self.close(group, member, failed=False)
@@ -152,12 +157,23 @@ class ShareSessions:
             return
         self._partitions -= len(session.places)
         session.leaving.discard(session.lost)
-        for topic_id in session.topics:
+        for topic_id in session.lent:
             name = self._topic_name(topic_id)
             if name is not None:
                 # What cannot be given back now is taken back when its time is up.
                 with suppress(MainstemError):
                     self._subscriptions.leave(name, group, member, failed=failed)
+
+    def _let_go(self, session: ShareSession) -> None:
+        """Keep topics in mind that a session wants no more only while it holds something there."""
+        wanted = {topic_id for topic_id, _ in session.places}
+        for topic_id in session.lent - wanted:
+            name, owners = self._topic_name(topic_id), dict[str, int]()
+            if name is not None:
+                with suppress(MainstemError):
+                    owners = self._subscriptions.show(name, session.group).owners
+            if session.member not in owners:
+                session.lent.discard(topic_id)
 
     def _bind(self, session: ShareSession, leaving: set[Call]) -> None:
         """Let a session end with the connection that used it last."""
