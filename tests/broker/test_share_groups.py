@@ -11,6 +11,7 @@ from mainstem.broker.share_group import ShareBeat
 from mainstem.broker.share_groups import ShareTurn
 from mainstem.broker.share_starts import back_ms
 from mainstem.broker.subscription import Order, Outcome, Run, Settlement, SubscriptionSettings
+from mainstem.broker.topics import Topic, Topics
 from mainstem.core.errors import (
     DamagedLog,
     GroupFull,
@@ -96,7 +97,7 @@ def test_a_group_has_members_of_one_kind_at_a_time() -> None:
 
 
 def test_members_and_what_they_want_are_limited() -> None:
-    limits = GroupLimits(max_members=2, max_members_of_all=3, max_member_bytes=50, max_bytes=100)
+    limits = GroupLimits(max_members=2, max_members_of_all=3, max_member_bytes=114, max_bytes=292)
     broker = Broker(MemoryLog(), Clock(), limits=Limits(groups=limits))
 
     def join(group: str, member: str, *topics: str) -> None:
@@ -104,17 +105,40 @@ def test_members_and_what_they_want_are_limited() -> None:
 
     with pytest.raises(InvalidSetting):
         join("g", "ann", "t" * 51)
+    with pytest.raises(InvalidSetting):
+        join("g", "ann", "t", "u")
     for member in ("ann", "bob"):
         join("g", member, "t" * 40)
     with pytest.raises(GroupFull, match="2 members"):
         join("g", "cid", "t")
-    with pytest.raises(GroupFull, match="100 bytes"):
+    with pytest.raises(GroupFull, match="292 bytes"):
         join("h", "cid", "t" * 21)
     join("h", "cid", "t")
     with pytest.raises(GroupFull, match="3 members"):
-        join("i", "dan", "t")
+        join("i", "dan")
     broker.share.leave("g", "ann")
     join("i", "dan", "t" * 40)
+
+
+def test_a_heartbeat_looks_only_at_the_topics_that_its_member_wants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+
+    def count(topics: Topics, name: str) -> Topic | None:
+        looked.append(name)
+        return find(topics, name)
+
+    find = Topics.find
+    broker = with_orders()
+    beat(broker, member="bob", topics=tuple(f"later.{number}" for number in range(1_000)))
+    epoch = beat(broker).epoch
+    monkeypatch.setattr(Topics, "find", count)
+
+    beat(broker, epoch)
+
+    assert set(looked) == {"orders"}
+    assert len(looked) < 10
 
 
 def test_after_a_restart_members_join_again_and_the_group_goes_on() -> None:

@@ -83,7 +83,7 @@ class ShareGroup:
     def look(self, ids: Mapping[str, str | None]) -> bool:
         """Take note of which topics there are; return whether that has changed."""
         is_changed = any(name in self.ids and self.ids[name] != ids[name] for name in ids)
-        self.ids = {**self.ids, **ids}
+        self.ids.update(ids)
         if is_changed:
             self.epoch += 1
         return is_changed

@@ -8,7 +8,7 @@ the group has got is in its subscriptions.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -45,6 +45,8 @@ from mainstem.log.port import Durable
 KIND = "share"
 """What these groups are called beside those of other kinds."""
 DEFAULTS = GroupLimits()
+_NAME_BYTES = 64
+"""What a name takes beside its letters: also short ones are looked up with each heartbeat."""
 
 
 class ShareTurn(msgspec.Struct, frozen=True):
@@ -124,7 +126,7 @@ class ShareGroups:
             self._groups[beat.group] = group
             due_ms = self._monotonic_ms() + settings.session_ms
             self._silent.set((group.name, member.id), due_ms)
-            durable = self._look(group, settings)
+            durable = self._look(group, member, settings)
             told = group.tell(member, self._places(member))
         return ShareTurn(member.epoch, settings.heartbeat_ms, told, durable)
 
@@ -254,18 +256,21 @@ class ShareGroups:
         return UnknownMember(name, member_id)
 
     def _check_size(self, group: ShareGroup, beat: ShareBeat) -> None:
-        size, most = sum(len(name) for name in beat.topics or ()), self._limits.max_member_bytes
+        size, most = _bytes(beat.topics or ()), self._limits.max_member_bytes
         if size > most:
             raise InvalidSetting(
-                f"a member of group {beat.group!r} names {size} bytes of topics; at most {most} "
+                f"a member of group {beat.group!r} names topics in {size} bytes; at most {most} "
                 "are kept: subscribe to fewer topics"
             )
         if size and self._bytes - _size(group, beat.member_id) + size > self._limits.max_bytes:
             raise GroupFull(group.name, f"{self._limits.max_bytes} bytes for all groups")
 
-    def _look(self, group: ShareGroup, settings: ShareSettings) -> Durable:
-        """See which of the topics that are wanted there are, and begin those that are new."""
-        topics = {name: self._state.topics.find(name) for name in group.wanted}
+    def _look(self, group: ShareGroup, member: ShareMember, settings: ShareSettings) -> Durable:
+        """See which topics there are of those that a member wants, and begin what is new.
+
+        What only others want they look for themselves: all of it would be too much for everyone.
+        """
+        topics = {name: self._state.topics.find(name) for name in member.topics}
         seen: dict[str, str | None] = {name: None for name, it in topics.items() if it is None}
         durable: Durable = AT_ONCE
         try:
@@ -280,7 +285,7 @@ class ShareGroups:
                     durable = self._create(group.name, topic, starts)
                 seen[name] = topic.id
         finally:
-            # What could not be begun for want of space is begun by the next heartbeat.
+            # What could not be begun for want of space is begun by the member's next heartbeat.
             group.look(seen)
         return durable
 
@@ -344,6 +349,10 @@ class ShareGroups:
 
 
 def _size(group: ShareGroup, member_id: str) -> int:
-    """Return how many characters the topics have that a member wants; 0 if there is no such one."""
+    """Return how much is kept of what a member wants; 0 if there is no such one."""
     member = group.members.get(member_id)
-    return 0 if member is None else sum(len(name) for name in member.topics)
+    return 0 if member is None else _bytes(member.topics)
+
+
+def _bytes(topics: Collection[str]) -> int:
+    return sum(map(len, topics)) + _NAME_BYTES * len(topics)
