@@ -67,7 +67,10 @@ class Window:
         self.spent: set[int] = set()
         """Delivered too often, to become dead letters."""
         self.lines: dict[bytes, list[int]] | None = {} if keyed and not at.left else None
-        """The entries of each key, lowest first; None if keys do not matter or are not known."""
+        """The entries of each key, a heap; None if keys do not matter or are not known.
+
+        The lowest one is always an entry; behind it there may be some that are settled already.
+        """
         self.keyed = keyed
         self.given = 0
         """How many deliveries there were since this was opened."""
@@ -281,13 +284,20 @@ class Window:
         if entry.key is None or self.lines is None:
             return
         line = self.lines[entry.key]
-        line.remove(offset)
-        if not line:
-            del self.lines[entry.key]
+        if line[0] != offset:
             return
-        heapq.heapify(line)
-        # Who is first of its key now may go, unless it waits for something else.
-        heapq.heappush(self._ready, line[0])
+        while line and not self._is_of(line[0], entry.key):
+            heapq.heappop(line)
+        if line:
+            # Who is first of its key now may go, unless it waits for something else.
+            heapq.heappush(self._ready, line[0])
+        else:
+            del self.lines[entry.key]
+
+    def _is_of(self, offset: int, key: bytes) -> bool:
+        """Tell whether there is an entry of a key: one that was cut may be of another now."""
+        entry = self.entries.get(offset)
+        return entry is not None and entry.key == key
 
 
 def _short(key: bytes | None) -> bytes | None:
