@@ -59,6 +59,8 @@ class OpenSubscriptions:
         self.fold = SubscriptionFold()
         self.unpacked = Unpacked()
         self.live: dict[SubscriptionKey, LiveSubscription] = {}
+        self._touched: dict[SubscriptionKey, None] = {}
+        """Those to which time may bring something: all others were not used since it could not."""
         self.overlay: Overlay = lambda _, own: own
         """What is set for everything of a name, over a subscription's own settings."""
         journal = Journal[Key, Value](
@@ -102,6 +104,7 @@ class OpenSubscriptions:
         """Let a subscription behave as its settings are now."""
         live, settings = self.live.get(key), self.settings(key)
         if live is not None and settings is not None:
+            self._touched[key] = None
             self.settling.calls += live.alter(settings)
 
     def opened(self, topic: str, name: str) -> LiveSubscription:
@@ -118,6 +121,7 @@ class OpenSubscriptions:
             self.live[key] = live
         if len(live.windows) != len(found.partitions):
             live.fit(found, self.fold)
+        self._touched[key] = None
         return live
 
     def forget(self, keys: Collection[SubscriptionKey]) -> Durable:
@@ -153,15 +157,26 @@ class OpenSubscriptions:
     def tick(self) -> None:
         """Take back what is out for too long, and bury what was delivered too often."""
         with self.turn():
-            for live in self.live.values():
+            for live in self._awaited():
                 self.expire(live)
 
     def next_wait_ms(self) -> int | None:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""
         with self.lock:
             clocks = (self.monotonic_ms(), self.now_ms())
-            waits = [live.wait_ms(*clocks) for live in self.live.values()]
+            waits = [live.wait_ms(*clocks) for live in self._awaited()]
         return min((wait for wait in waits if wait is not None), default=None)
+
+    def _awaited(self) -> list[LiveSubscription]:
+        """Return those to which time will bring something, and look at no others from now on."""
+        found = [(key, self.live[key]) for key in self._touched if key in self.live]
+        awaited = {
+            key: live
+            for key, live in found
+            if any(window.awaits_time for window in live.windows.values())
+        }
+        self._touched = dict.fromkeys(awaited)
+        return list(awaited.values())
 
     def topic_changed(self, topic_id: str) -> None:
         """Take note that a topic has more partitions or other settings, or is gone."""

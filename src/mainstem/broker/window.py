@@ -95,6 +95,11 @@ class Window:
         return len(self.locks)
 
     @property
+    def awaits_time(self) -> bool:
+        """Whether something is out, waits for its time, or is still to be buried."""
+        return bool(self.locks or self.delays or self.spent)
+
+    @property
     def may_have_ready(self) -> bool:
         """Whether it is worth asking for what is to be delivered again."""
         return bool(self._ready)
