@@ -8,7 +8,7 @@ the group has got is in its subscriptions.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -23,6 +23,7 @@ from mainstem.broker.share_settings import (
     settings_of,
 )
 from mainstem.broker.share_starts import back_ms
+from mainstem.broker.sizes import texts_bytes
 from mainstem.broker.state import State
 from mainstem.broker.subscription_states import SubscriptionState
 from mainstem.broker.subscriptions import Subscriptions
@@ -45,8 +46,6 @@ from mainstem.log.port import Durable
 KIND = "share"
 """What these groups are called beside those of other kinds."""
 DEFAULTS = GroupLimits()
-_NAME_BYTES = 64
-"""What a name takes beside its letters: also short ones are looked up with each heartbeat."""
 
 
 class ShareTurn(msgspec.Struct, frozen=True):
@@ -256,7 +255,7 @@ class ShareGroups:
         return UnknownMember(name, member_id)
 
     def _check_size(self, group: ShareGroup, beat: ShareBeat) -> None:
-        size, most = _bytes(beat.topics or ()), self._limits.max_member_bytes
+        size, most = texts_bytes(beat.topics or ()), self._limits.max_member_bytes
         if size > most:
             raise InvalidSetting(
                 f"a member of group {beat.group!r} names topics in {size} bytes; at most {most} "
@@ -351,8 +350,4 @@ class ShareGroups:
 def _size(group: ShareGroup, member_id: str) -> int:
     """Return how much is kept of what a member wants; 0 if there is no such one."""
     member = group.members.get(member_id)
-    return 0 if member is None else _bytes(member.topics)
-
-
-def _bytes(topics: Collection[str]) -> int:
-    return sum(map(len, topics)) + _NAME_BYTES * len(topics)
+    return 0 if member is None else texts_bytes(member.topics)

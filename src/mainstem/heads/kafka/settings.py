@@ -48,7 +48,11 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = 8 * 1024 * 1024
     """Clients read an answer whole before they hand out its events: larger ones cost them time."""
     max_fetch_partitions: Annotated[
-        int, Meta(ge=1, description="Partitions that a fetch may name; more are refused.")
+        int,
+        Meta(
+            ge=1,
+            description="Partitions that a fetch, or what acknowledges, may name; more are refused.",
+        ),
     ] = 50_000
     max_fetch_sessions: Annotated[
         int,
