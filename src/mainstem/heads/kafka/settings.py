@@ -51,7 +51,7 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         int,
         Meta(
             ge=1,
-            description="Partitions that a fetch, or what acknowledges, may name; more are refused.",
+            description="Partitions that a fetch or acknowledgement may name; more are refused.",
         ),
     ] = 50_000
     max_fetch_sessions: Annotated[
