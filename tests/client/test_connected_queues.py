@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import pytest
 from tests.client.every_stem.stems import in_thread
@@ -76,6 +77,45 @@ def test_who_is_quick_is_given_many_and_none_of_them_is_left_when_it_is_slow(
 
     assert found == list(range(500))
     assert members == {}
+
+
+def test_nothing_that_nobody_saw_becomes_a_dead_letter_however_many_work_for_however_long(
+    stem: ConnectedStem,
+) -> None:
+    lock_s, workers, turns = 1.0, 20, 8
+    stem.publish_many("orders", range(2 * workers * turns))
+    seen: set[int] = set()
+
+    with stem.queue("orders", name="emails", max_deliveries=3, lock_s=lock_s) as queue:
+
+        def work() -> None:
+            for _ in range(turns):
+                # Who comes too late is told so, and the event comes again.
+                with suppress(StaleDelivery), one(queue) as event:
+                    seen.add(event.json())
+                    Event().wait(0.6 * lock_s)
+
+        for thread in [in_thread(work) for _ in range(workers)]:
+            thread.join(PATIENCE_S)
+
+    assert len(seen) > workers
+    if stem.topics.list("orders.dead"):
+        assert {letter.json() for letter in stem.subscribe("orders.dead", follow=False)} <= seen
+
+
+def test_where_many_are_held_at_once_members_make_room_for_those_who_ask_for_one(
+    stem: ConnectedStem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connected_queue, "_MOST_MEMBERS", 2)
+    stem.publish_many("orders", range(100))
+
+    with stem.queue("orders", name="emails") as queue:
+        for limit in (10, 20, 30, 1):
+            queue.ack_many(queue.poll_many(limit, PATIENCE_S))
+
+        info = stem.queues.show("orders", "emails")
+        assert len(info.consumers) <= 2
+        assert (info.ready, info.out) == (100 - 10 - 20 - 20 - 1, 0)
 
 
 def test_a_delivery_that_took_too_long_is_refused_and_comes_again(stem: ConnectedStem) -> None:

@@ -2,10 +2,13 @@
 
 How this works: a queue over the network is a share group [KIP-932]. A member of one may ask for
 more only when all that it was given is settled. So a queue object is as many members as are needed:
-who asks while everything of the members there are is out, asks as another one. A member asks for
-one event, so that none waits here while its lock runs; only for those who settle quickly, or who
-hold many at a time, it asks for more. What was given and not handed out before half of its lock is
-over goes back.
+who asks while everything of the members there are is out, asks as another one.
+
+What waits here has its lock running, and the server counts what goes back as delivered. So a member
+asks for one event, and for more only while they are taken so fast that all are handed out well
+within their lock (``queue_pace.py``); only one member at a time asks for more than are wanted.
+What was not handed out before half of its lock is over goes back, and is handed out next, one by
+one: an event that nobody has seen goes back once.
 """
 
 import threading
@@ -17,6 +20,7 @@ from typing import Self
 from mainstem.client.abandoned import Abandoned
 from mainstem.client.connected_delivery import ConnectedDelivery
 from mainstem.client.queue_end import QueueEnd
+from mainstem.client.queue_pace import Pace
 from mainstem.client.queues import Delivery
 from mainstem.client.seat import check_limit
 from mainstem.client.share_member import Given, Leaving, ShareMember
@@ -30,14 +34,10 @@ from mainstem.core.event import Event, Position
 from mainstem.remote.link import Link
 from mainstem.remote.sharing import NotOut, Sharing, Verdict
 
-_SINGLES, _SINGLES_WHOLE, _MOST_MEMBERS = 16, 2, 24
-"""So many members ask for single events (where whole batches come anyway), of so many at most."""
-_FOR_QUICK, _FOR_HOLDERS, _MOST_AT_ONCE = 100, 250, 1000
-"""How many events are asked for at a time: those of who is quick, holds many, or wants many."""
-_QUICK = 20
-"""After so many deliveries that were settled quickly, more are asked for at a time."""
-_QUICK_SHARE = 0.001
-"""Quickly: within this share of the lock."""
+_MOST_MEMBERS, _MOST_AT_ONCE = 24, 1000
+"""So many members there are, and so many events one asks for, at most."""
+_FEW = 2
+"""Where whole batches come anyway, so many members ask for single events whatever the pace is."""
 _SLICE_S = 0.1
 """How long one wait in librdkafka is at most: who closes waits for its end."""
 
@@ -69,17 +69,18 @@ class ConnectedQueue:
         """How many of them are not out with anybody; None if the server cannot tell."""
         self._strict = strict
         """Whether no more events are given out than are asked for."""
-        self._singles = _SINGLES if strict else _SINGLES_WHOLE
         self._turn = threading.Condition()
         """Guards what follows; never held while the server is waited for."""
         self._members: list[ShareMember] = []
         self._closed: str | None = None
-        self._quick = 0
+        self._leaving: list[ShareMember] = []
+        """Members that make room for others; they are closed when nobody waits for it."""
+        self._pace = Pace(lock_s)
         self._gone_since: float | None = None
 
     def begin(self, has_begun: Callable[[], bool], timeout_s: float) -> None:
         """Wait until the server knows where the queue begins; a while, if it does not tell."""
-        member = self._free(1)
+        member = self._free(1, time.monotonic())
         until = time.monotonic() + timeout_s
         while member is not None and not member.waiting and time.monotonic() < until:
             if has_begun():
@@ -138,7 +139,9 @@ class ConnectedQueue:
         with self._turn:
             already, self._closed = self._closed, self._closed or reason
             # First those that have nothing, or they would take what the others give back.
-            members = sorted(self._members, key=lambda it: bool(it.out or it.waiting))
+            members = sorted(
+                [*self._leaving, *self._members], key=lambda it: bool(it.out or it.waiting)
+            )
             self._turn.notify_all()
         if already is not None:
             return
@@ -174,22 +177,24 @@ class ConnectedQueue:
     def __del__(self) -> None:
         # This may run at any point of any thread, so it only leaves a note, for the stem.
         if self._closed is None and self._members:
-            self._abandoned.note(Leaving(self._members))
+            self._abandoned.note(Leaving([*self._leaving, *self._members]))
 
     # Taking
 
     def _take(
         self, limit: int, timeout: float | None, *, ends: bool = False
     ) -> list[ConnectedDelivery]:
-        until = None if timeout is None else time.monotonic() + timeout
+        asked_at = time.monotonic()
+        until = None if timeout is None else asked_at + timeout
         end = QueueEnd(self._unsettled, self._ready)
         is_last = False
         while True:
             with self._turn:
-                member, found = self._turn_to(limit, until, ends=ends, is_last=is_last)
+                member, found = self._turn_to(limit, asked_at, until, ends=ends, is_last=is_last)
             if found or member is None:
                 return [ConnectedDelivery(self, each) for each in found]
             try:
+                self._let_leave()
                 # Also for those who do not want to wait: the server has to be asked at least.
                 member.poll(_SLICE_S, self._lock_s)
             finally:
@@ -203,7 +208,7 @@ class ConnectedQueue:
                 )
 
     def _turn_to(
-        self, limit: int, until: float | None, *, ends: bool, is_last: bool
+        self, limit: int, asked_at: float, until: float | None, *, ends: bool, is_last: bool
     ) -> tuple[ShareMember | None, list[Given]]:
         """Return events, or else who is to ask for them; neither if there is nothing to be had."""
         while True:
@@ -212,10 +217,10 @@ class ConnectedQueue:
             self._tell_late()
             now = time.monotonic()
             self._let_go(now)
-            found = self._hand_out(limit, now)
+            found = self._hand_out(limit, asked_at, now)
             if found or is_last:
                 return None, found
-            member = self._free(limit)
+            member = self._free(limit, asked_at)
             if member is not None:
                 member.is_polled = True
                 return member, []
@@ -229,34 +234,64 @@ class ConnectedQueue:
                 return None, []
             self._turn.wait(max(0.0, min(waits)) if waits else None)
 
-    def _hand_out(self, limit: int, now: float) -> list[Given]:
+    def _hand_out(self, limit: int, asked_at: float, now: float) -> list[Given]:
         found: list[Given] = []
         for member in self._members:
             while member.waiting and len(found) < limit:
-                given = Given(member, member.waiting.popleft(), now)
+                given = Given(member, member.waiting.popleft())
                 member.out[given.shared.event.position] = given
                 found.append(given)
+        if found:
+            self._pace.handed_out(asked_at, now)
         return found
 
-    def _free(self, limit: int) -> ShareMember | None:
+    def _free(self, limit: int, asked_at: float) -> ShareMember | None:
         """Return a member that may ask for as many events as is safe; None if all are busy."""
         free = [each for each in self._members if each.is_free]
-        most = min(limit, _MOST_AT_ONCE)
-        if limit == 1 and len(self._members) - len(free) >= self._singles:
-            most = _FOR_HOLDERS
-        elif limit == 1 and self._strict and self._quick >= _QUICK:
-            most = _FOR_QUICK
-        # First whoever has asked in vain, as something may have come for it since. Kafka divides
-        # the partitions among the members, so that there each of them has its turn.
-        alike = [each for each in free if each.most == most]
-        asked = [each for each in free if each.has_asked or (alike and not self._strict)]
+        busy = len(self._members) - len(free)
+        most = min(limit, _MOST_AT_ONCE) if limit > 1 else self._most(asked_at, busy)
+        # Something may have come since for whoever has asked in vain, so it is asked though it asks
+        # for more; not where that may be what went back from another.
+        fitting = [
+            each
+            for each in free
+            if each.most <= most or (each.has_asked and not self._pace.is_careful)
+        ]
+        alike = [each for each in fitting if each.most == most]
+        # Kafka divides the partitions among the members, so that there each of them has its turn.
+        asked = [each for each in fitting if each.has_asked or (alike and not self._strict)]
         if asked or alike:
             return min(asked or alike, key=lambda it: it.polled_at)
         if len(self._members) >= _MOST_MEMBERS:
-            return free[0] if free else None
+            if fitting:
+                return max(fitting, key=lambda it: it.most)
+            if not free:
+                return None
+            leaving = min(free, key=lambda it: it.has_asked)
+            self._members.remove(leaving)
+            self._leaving.append(leaving)
         member = ShareMember(Sharing(self._link, self._name, self._topic, most))
         self._members.append(member)
         return member
+
+    def _most(self, asked_at: float, busy: int) -> int:
+        """Return how many events may be asked for, for somebody who has asked for one."""
+        is_ahead = any(
+            each.most > 1 and (each.waiting or each.is_polled or each.has_asked)
+            for each in self._members
+        )
+        if is_ahead or (busy < _FEW and not self._strict):
+            return 1
+        return self._pace.most(asked_at)
+
+    def _let_leave(self) -> None:
+        """Close the members that made room for others."""
+        with self._turn:
+            leaving, self._leaving = self._leaving, []
+        for each in leaving:
+            each.close()
+            for position, why in each.take_late().items():
+                raise self._stale(position, why)
 
     def _let_go(self, now: float) -> None:
         """Give back what waits here for too long, and forget what is out for too long."""
@@ -265,13 +300,12 @@ class ConnectedQueue:
                 back = [each.event for each in member.waiting]
                 member.waiting.clear()
                 member.give_back(back)
-                self._quick = 0
+                self._pace.gave_back(len(back))
             if member.out and now >= member.until:
                 # They are out no more; librdkafka has to be told, or it would not ask again.
                 back = [each.shared.event for each in member.out.values()]
                 member.out.clear()
                 member.give_back(back)
-                self._quick = 0
 
     def _held(self) -> int:
         with self._turn:
@@ -310,8 +344,6 @@ class ConnectedQueue:
                     refused.append(self._stale(event.position, "its lock has run out"))
                 else:
                     said.append(event)
-                is_quick = now - each.at <= self._lock_s * _QUICK_SHARE
-                self._quick = self._quick + 1 if is_quick else 0
                 each.is_settled = True
         if said:
             try:

@@ -11,14 +11,13 @@ from mainstem.remote.sharing import Shared, Sharing, Verdict
 
 
 class Given:
-    """An event that the caller has: from whom, and since when."""
+    """An event that the caller has: from whom, and until when."""
 
-    __slots__ = ("at", "is_settled", "member", "shared", "until")
+    __slots__ = ("is_settled", "member", "shared", "until")
 
-    def __init__(self, member: "ShareMember", shared: Shared, at: float) -> None:
+    def __init__(self, member: "ShareMember", shared: Shared) -> None:
         self.member = member
         self.shared = shared
-        self.at = at
         self.until = member.until
         """When its lock runs out."""
         self.is_settled = False
