@@ -3,9 +3,13 @@
 How this works: a member polls a few events, says of each what becomes of it, and may poll again
 when it has said so of all. The lock of an event begins at the server, when it is given out: a poll
 that comes back empty may have left a fetch on its way, and what that takes waits in librdkafka.
+
+What is said without waiting travels together with what was said after it, in the order in which it
+was said, and Kafka refuses all of a partition unless its offsets ascend. So what is said behind
+another that the server has not answered yet is waited for, as that travels by itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 
 import msgspec
@@ -57,6 +61,30 @@ class NotOut(Fenced):
     """The events went back, and perhaps to another member."""
 
 
+class Unanswered:
+    """What was said without waiting, and the server has not answered: the last of each partition.
+
+    They were said in ascending order, so all are answered when the last one is.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def said(self, events: Iterable[Event]) -> None:
+        """Note that this was said of events."""
+        for each in events:
+            self._last[each.partition] = max(each.offset, self._last.get(each.partition, -1))
+
+    def answered(self, partition: int, offsets: Collection[int]) -> None:
+        """Note that the server has answered, whatever it was."""
+        if self._last.get(partition) in offsets:
+            del self._last[partition]
+
+    def is_ahead_of(self, events: Iterable[Event]) -> bool:
+        """Tell whether one of these must not travel together with what was said before."""
+        return any(each.offset < self._last.get(each.partition, -1) for each in events)
+
+
 class Sharing:
     """A member; not thread-safe: its owner sees to that."""
 
@@ -68,6 +96,7 @@ class Sharing:
         """Whether nobody answers."""
         self._late: dict[Position, MainstemError] = {}
         self._given_back: set[Position] = set()
+        self._unanswered = Unanswered()
         try:
             self._consumer = ShareConsumer(
                 link.config(
@@ -132,8 +161,17 @@ class Sharing:
     def settle_soon(
         self, events: Sequence[Event], verdict: Verdict
     ) -> dict[Position, MainstemError]:
-        """Say what becomes of events without waiting; what does not count is told later."""
+        """Say what becomes of events, without waiting if it can travel with what was said before.
+
+        What does not count is told later.
+        """
+        if self._unanswered.is_ahead_of(events):
+            return self.settle(events, verdict)
+        return self._send(events, verdict)
+
+    def _send(self, events: Sequence[Event], verdict: Verdict) -> dict[Position, MainstemError]:
         refused = self._say(events, verdict)
+        self._unanswered.said(each for each in events if each.position not in refused)
         try:
             self._consumer.commit_async()
         except KafkaException as error:
@@ -143,11 +181,12 @@ class Sharing:
     def give_back(self, events: Sequence[Event]) -> None:
         """Release events that may be out no more; it is no news if that does not count."""
         self._given_back |= {each.position for each in events}
-        self.settle_soon(events, Verdict.RELEASE)
+        # In any order: they are the last of what was given, or all of it is out no more.
+        self._send(events, Verdict.RELEASE)
 
     def _say(self, events: Sequence[Event], verdict: Verdict) -> dict[Position, MainstemError]:
         refused: dict[Position, MainstemError] = {}
-        for each in events:
+        for each in sorted(events, key=lambda it: it.position):
             place = (each.topic, each.partition, each.offset)
             try:
                 self._consumer.acknowledge_offset(*place, verdict.value)
@@ -180,6 +219,7 @@ class Sharing:
         self, offsets: dict[TopicPartition, set[int]], error: KafkaException | None
     ) -> None:
         for at, numbers in offsets.items():
+            self._unanswered.answered(at.partition, numbers)
             places = {Position(at.partition, each) for each in numbers}
             if error is not None:
                 late = places - self._given_back

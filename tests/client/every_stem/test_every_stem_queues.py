@@ -99,6 +99,25 @@ def test_who_holds_many_is_given_more(stem: Stem, name: str) -> None:
     assert drained(stem, name, name) == []
 
 
+def test_deliveries_are_settled_in_any_order(stem: Stem, name: str) -> None:
+    fill(stem, name, 50)
+    held: list[Delivery] = []
+
+    with stem.queue(name, name=name) as queue:
+        while len(held) < 50:
+            held += queue.poll_many(50, PATIENCE_S)
+        queue.ack_many(held[45:] + held[40:45])
+        for delivery in reversed(held[20:40]):
+            with delivery:
+                pass
+        for delivery in held[10:20] + held[:10]:
+            with delivery:
+                pass
+
+    assert {each.count for each in held} == {1}
+    assert drained(stem, name, name) == []
+
+
 def test_a_loop_that_does_not_follow_ends_though_others_hold_events(stem: Stem, name: str) -> None:
     fill(stem, name, 3)
 
