@@ -4,8 +4,9 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from tests.cli.conftest import Run
@@ -13,10 +14,13 @@ from tests.serving import serving
 
 import mainstem
 from mainstem.cli import dead
+from mainstem.cli.asking import confirm
 from mainstem.cli.exits import Exit
 from mainstem.client.connected import ConnectedStem
 
 PATIENCE_S = 60
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -109,6 +113,28 @@ def test_dead_letters_of_a_server_are_dropped_when_asked_for(run: Run, at: str) 
 
     found = json.loads(run("dead", "ls", "--at", at).out)
     assert (found["letters"], found["of"]) == (0, 0)
+
+
+def test_letters_that_come_while_others_are_dropped_stay(
+    run: Run, at: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def after(deed: Callable[..., T]) -> Callable[..., T]:
+        def done(*given: object, **named: object) -> T:
+            found = deed(*given, **named)
+            with mainstem.connect(address) as stem:
+                stem.publish("orders.dead", "later")
+            return found
+
+        return done
+
+    # One comes while it is asked, one while letters are taken.
+    monkeypatch.setattr(dead, "confirm", after(confirm))
+    monkeypatch.setattr(dead, "_taken", after(dead._taken))
+
+    assert run("dead", "drop", "orders", "--yes", "--at", at).code == 0
+
+    found = json.loads(run("dead", "ls", "--at", at).out)
+    assert (found["letters"], found["of"]) == (2, 2)
 
 
 def test_letters_that_cannot_be_redriven_stay_and_hold_up_no_other(run: Run, address: str) -> None:
