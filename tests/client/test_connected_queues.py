@@ -12,6 +12,7 @@ from tests.serving import server, serving
 import mainstem
 from mainstem.client import connected_queue
 from mainstem.client.connected import ConnectedStem
+from mainstem.client.connected_delivery import ConnectedDelivery
 from mainstem.client.looked_after import queues_at
 from mainstem.client.queue_end import QueueEnd
 from mainstem.client.queues import Delivery, Queue
@@ -282,6 +283,28 @@ def test_closing_the_stem_closes_its_queues(served: Running, stem: ConnectedStem
     with pytest.raises(Closed, match="connect again"):
         held.ack()
     assert one(stem.queue("orders", name="emails")).count == 2
+
+
+def test_what_is_settled_while_another_thread_closes_the_queue_is_not_said_to_be_done(
+    stem: ConnectedStem,
+) -> None:
+    stem.publish_many("orders", range(3))
+
+    with stem.queue("orders", name="emails") as queue:
+        acked, left, many = (one(queue) for _ in range(3))
+        for each in (acked, left, many):
+            assert isinstance(each, ConnectedDelivery)
+            # So far the other thread has come after this one has seen the queue open.
+            each.given.member.close()
+
+        with pytest.raises(Closed, match="comes again"):
+            acked.ack()
+        with pytest.raises(Closed), left:
+            pass
+        with pytest.raises(Closed):
+            queue.ack_many([many])
+    with stem.queue("orders", name="emails", follow=False) as queue:
+        assert [delivery.count for delivery in queue] == [2, 2, 2]
 
 
 def test_a_loop_that_is_left_gives_back_what_it_did_not_settle(stem: ConnectedStem) -> None:

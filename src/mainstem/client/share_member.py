@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import Closed, MainstemError
 from mainstem.core.event import Event, Position
 from mainstem.remote.sharing import Shared, Sharing, Verdict
 
@@ -81,10 +81,16 @@ class ShareMember:
     def settle(
         self, events: Sequence[Event], verdict: Verdict, *, wait: bool
     ) -> dict[Position, MainstemError]:
-        """Say what becomes of events; return what did not count, as far as that is known."""
+        """Say what becomes of events; return what did not count, as far as that is known.
+
+        Raises Closed if it has left: nothing was said then.
+        """
         with self._lock:
             if self._closed:
-                return {}
+                # By another thread, after this one has seen the queue open.
+                raise Closed(
+                    "the queue was closed before this delivery was settled, so it comes again"
+                )
             if wait:
                 return self._sharing.settle(events, verdict)
             return self._sharing.settle_soon(events, verdict)
