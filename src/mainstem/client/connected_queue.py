@@ -8,7 +8,7 @@ What waits here has its lock running, and the server counts what goes back as de
 asks for one event, and for more only while they are taken so fast that all are handed out well
 within their lock (``queue_pace.py``); only one member at a time asks for more than are wanted.
 What was not handed out before half of its lock is over goes back, and is handed out next, one by
-one: an event that nobody has seen goes back once.
+one: an event that nobody has seen goes back once from here.
 """
 
 import threading
