@@ -6,13 +6,13 @@ commit, once the write-ahead log has all of them.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.policies import Durability
-from mainstem.log.commits import Committer
+from mainstem.log.commits import Committer, Group
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.files import refusal
 from mainstem.log.memory import MemoryPartition
@@ -108,7 +108,13 @@ class Appender:
         """Append what goes into one segment, in one write; adds whom to wake for it."""
         if isinstance(partition, MemoryPartition):
             self._check_memory(sum(map(len, batches)))
+            waits = partition.tail < partition.end
             offsets = [partition.append(batch) for batch in batches]
+            if waits:
+                # Behind what is to be seen together with something else.
+                group = self._committer.gather()
+                group.memory_tails[partition] = partition.end
+                return offsets, group.commit
             wakes += partition.advance(partition.end)
             return offsets, AT_ONCE
         large = self._large_batch_bytes
@@ -123,7 +129,11 @@ class Appender:
         partition.accept(segment, batches)
         self._upkeep.appended(partition, len(data), len(batches))
         if synced:
-            self._promise(partition, segment, position, data, logged)
+            try:
+                self._promise(partition, segment, position, data, logged)
+            except Exception as error:
+                # It is in its segment already, and must not be seen without the promise.
+                raise self._committer.fail(error, f"appending to {partition.place}") from error
             return offsets, self._committer.group.commit
         partition.reveal_at(partition.end, segment, segment.size)
         wakes += partition.watches.due(partition.end)
@@ -190,27 +200,12 @@ class Appender:
             except OSError as error:
                 raise refusal(error, f"appending {len(batches)} batches together") from error
             group = self._committer.gather()
-            offsets: list[int] = []
-            parts: list[Part] = []
-            for partition, batch in found:
-                offsets.append(partition.end)
-                if isinstance(partition, MemoryPartition):
-                    partition.append(batch)
-                    group.memory_tails[partition] = partition.end
-                    continue
-                segment = segments[partition]
-                partition.stamp((batch,))
-                position = segment.size
-                partition.accept(segment, (batch,))
-                self._upkeep.appended(partition, len(batch))
-                copy = bytes(batch)
-                power = partition.settings.durability is Durability.FSYNC
-                where = (partition.key, segment.base, segment.generation, position)
-                parts.append(Part(*where, power, copy))
-                group.deferred.append((segment, position, copy))
-                group.tails[partition] = (partition.end, segment, segment.size)
-            if parts:
-                self._committer.wal.add(Kind.APPEND, encode_parts(parts))
+            try:
+                offsets = self._accept_together(group, found, segments)
+            except Exception as error:
+                # Some may be accepted already, and must not be seen without the others.
+                what = f"appending {len(batches)} batches together"
+                raise self._committer.fail(error, what) from error
             synced = any(each.settings.durability is Durability.FSYNC for each, _ in found)
             # Without fsync the note in the page cache is enough, but becoming visible together
             # still goes through the group: one way to do it, not two.
@@ -218,6 +213,36 @@ class Appender:
         if not synced and self._commits_itself:
             self._committer.commit()
         return Appended(offsets, durable, starts)
+
+    def _accept_together(
+        self,
+        group: Group,
+        found: Sequence[tuple[Partition, WritableBatch]],
+        segments: Mapping[DiskPartition, Segment],
+    ) -> list[int]:
+        """Give batches their offsets, and leave the rest to the group commit."""
+        offsets: list[int] = []
+        parts: list[Part] = []
+        for partition, batch in found:
+            offsets.append(partition.end)
+            if isinstance(partition, MemoryPartition):
+                partition.append(batch)
+                group.memory_tails[partition] = partition.end
+                continue
+            segment = segments[partition]
+            partition.stamp((batch,))
+            position = segment.size
+            partition.accept(segment, (batch,))
+            self._upkeep.appended(partition, len(batch))
+            copy = bytes(batch)
+            power = partition.settings.durability is Durability.FSYNC
+            where = (partition.key, segment.base, segment.generation, position)
+            parts.append(Part(*where, power, copy))
+            group.deferred.append((segment, position, copy))
+            group.tails[partition] = (partition.end, segment, segment.size)
+        if parts:
+            self._committer.wal.add(Kind.APPEND, encode_parts(parts))
+        return offsets
 
     def _reserve_together(
         self, found: Sequence[tuple[Partition, WritableBatch]]

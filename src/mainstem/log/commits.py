@@ -133,7 +133,7 @@ class Committer:
         if self.wal.pending:
             try:
                 self.wal.flush()
-            except OSError as error:
+            except Exception as error:
                 raise self.fail(error, "writing the write-ahead log") from error
             if self.wal.file not in self.group.wal_files:
                 self.group.wal_files.append(self.wal.file)
@@ -166,10 +166,14 @@ class Committer:
             group, self.group = self.group, Group(self._hand_over)
             names = [(each, each.names_made) for each in group.renamed.values()]
             failed = self.failed
-        if failed is None:
-            failed = self._sync(group)
-        if failed is None:
-            self._finish(group, names)
+        try:
+            if failed is None:
+                failed = self._sync(group)
+            if failed is None:
+                self._finish(group, names)
+        except Exception as error:
+            # Want of memory, say: whoever waits must be told, and the thread must go on.
+            failed = self.fail(error, "committing")
         group.commit.settle(failed)
 
     def check(self) -> None:
@@ -177,10 +181,17 @@ class Committer:
         if self.failed is not None:
             raise self.failed
 
-    def fail(self, error: OSError, what: str) -> StorageFailed:
+    def fail(self, error: Exception, what: str) -> StorageFailed:
         """Stop acknowledging, for good; with or without the lock, as the first error counts."""
         if self.failed is None:
-            problem: MainstemError = refusal(error, what)
+            problem: MainstemError = (
+                refusal(error, what)
+                if isinstance(error, OSError)
+                else StorageFailed(
+                    f"{what} failed ({error!r}): nothing more is acknowledged; reopen the log, "
+                    "which verifies itself"
+                )
+            )
             self.failed = StorageFailed(str(problem))
             # Whoever looks after a server is to know it before its clients complain.
             _logger.error("the log has stopped: %s", problem)

@@ -206,6 +206,9 @@ class DiskPartition:
         first = bisect_right(self.segments, offset, key=_base) - 1
         found = []
         for segment in self.segments[max(first, 0) :]:
+            if segment.base >= self.tail:
+                # Begun behind the tail, whose own segment may be empty by now, and gone.
+                break
             if segment is self.tail_segment:
                 found.append((segment, self.tail_position))
                 # Whoever reads up to the tail comes back for what is appended there.
@@ -222,6 +225,8 @@ class DiskPartition:
         """Return all segments, each with its readable length."""
         found = []
         for segment in self.segments:
+            if segment.base >= self.tail:
+                break
             if segment is self.tail_segment:
                 found.append((segment, self.tail_position))
                 break

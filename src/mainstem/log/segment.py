@@ -219,11 +219,13 @@ class Segment:
 
     def save_index(self, *, sync: bool = True) -> bool:
         """Write the blocks closed since the last time to the index file; tell if there were any."""
-        if self._index is None or self._index.closed == self.saved_blocks:
+        # A reader may forget it at any moment.
+        index = self._index
+        if index is None or index.closed == self.saved_blocks:
             return False
-        closed = self._index.closed
+        closed = index.closed
         file = self._handles.get(self.index_path, create=True)
-        entries = self._index.encode(self.saved_blocks, closed)
+        entries = index.encode(self.saved_blocks, closed)
         file.pwrite(entries, self.saved_blocks * ENTRY_SIZE)
         file.truncate(closed * ENTRY_SIZE)
         if sync:
@@ -233,10 +235,11 @@ class Segment:
 
     def forget_index(self) -> None:
         """Free the memory of an index that is saved whole; it is read again when needed."""
-        if not self.sealed or self._index is None or not self.size:
+        index = self._index
+        if not self.sealed or index is None or not self.size:
             return
-        if self._index.closed == self.saved_blocks:
-            self._open_block = self._index.open_block()
+        if index.closed == self.saved_blocks:
+            self._open_block = index.open_block()
             self._index = None
             self._hints.clear()
 

@@ -35,6 +35,9 @@ PART_OVERHEAD = 64
 """More than a part, its entry and its frame add to a batch."""
 _PART = struct.Struct(">20sqII?I")
 _COUNT = struct.Struct(">H")
+_MANY = 0xFFFF
+_LARGE_COUNT = struct.Struct(">I")
+"""Follows a count that says so."""
 _CHECK = struct.Struct(">I")
 _CHECK_AT = 8
 _ONE_PART = struct.Struct(">IIIxxxBQH20sqII?I")
@@ -128,7 +131,10 @@ def listed(files: Files) -> list[WalFile]:
 
 def encode_parts(parts: Sequence[Part]) -> list[Buffer]:
     """Return the payload of an APPEND entry in pieces."""
-    pieces: list[Buffer] = [_COUNT.pack(len(parts))]
+    count = len(parts)
+    pieces: list[Buffer] = [_COUNT.pack(min(count, _MANY))]
+    if count >= _MANY:
+        pieces.append(_LARGE_COUNT.pack(count))
     for key, base, generation, position, synced, batch in parts:
         pieces.append(_PART.pack(key, base, generation, position, synced, len(batch)))
         pieces.append(bytes(batch))
@@ -139,6 +145,9 @@ def decode_parts(payload: memoryview) -> Iterator[Part]:
     """Yield the batches of an APPEND entry."""
     (count,) = _COUNT.unpack_from(payload)
     at = _COUNT.size
+    if count == _MANY:
+        (count,) = _LARGE_COUNT.unpack_from(payload, at)
+        at += _LARGE_COUNT.size
     for _ in range(count):
         key, base, generation, position, synced, length = _PART.unpack_from(payload, at)
         at += _PART.size
