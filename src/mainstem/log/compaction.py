@@ -1,29 +1,27 @@
 """Compaction: keep the latest event of each key, and forget deletions after a while.
 
 How this works: the keys of segments not compacted yet are read into a map from key to latest
-offset (keys longer than a digest by their digest, and at most so many that memory stays bounded),
-then all segments up to there are written anew without the events that the map outdates. Offsets
-never change, a batch keeps the range of offsets it stood for, and the segment being appended to is
-never touched. Several small segments become one. Events of transactions are all kept, since the
-log does not know which of them were aborted. The last batch of an idempotent producer stays, even
-if it holds nothing any more: it says what the producer has written.
+offset (at most so many that memory stays bounded), then all segments up to there are written anew
+without the events that the map outdates. Offsets never change, a batch keeps the range of offsets
+it stood for, and the segment being appended to is never touched. Several small segments become
+one. What is kept of a batch is said in ``latest``; the last batch of an idempotent producer stays,
+even if it holds nothing any more: it says what the producer has written.
 """
 
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from itertools import takewhile
 from typing import NamedTuple
 
 from mainstem.core.batch import read_header
 from mainstem.core.policies import TopicSettings
-from mainstem.core.records import emptied, keys, retain
+from mainstem.core.records import emptied
 from mainstem.log.files import Files
+from mainstem.log.latest import Latest
 from mainstem.log.partition import DiskPartition
 from mainstem.log.rewriting import write_segment
 from mainstem.log.segment import Segment
 
 MAX_KEYS = 1_000_000
-_DIGEST = 16
 
 
 def old_enough(sealed: Sequence[Segment], settings: TopicSettings, now_ms: int) -> list[Segment]:
@@ -53,8 +51,9 @@ def compact(
     added: list[Segment],
 ) -> list[Segment]:
     """Write the sealed segments anew into ``added``; return those that these replace."""
-    latest, last_batches, covered = _survey(sealed, MAX_KEYS)
     forget_before = now_ms - partition.settings.tombstone_ms
+    latest = Latest(forget_before)
+    last_batches, covered = _survey(sealed, latest, MAX_KEYS)
     for run in _runs(covered, partition.settings.segment_bytes):
         fresh = partition.empty_segment(run[0].base, run[0].created_ms, generation)
         added.append(fresh)
@@ -67,16 +66,13 @@ def compact(
 class _Survey(NamedTuple):
     """What is in segments that are compacted together."""
 
-    latest: dict[bytes, int]
-    """The latest offset of each key."""
     last_batches: set[int]
     """Where the last batch of each idempotent producer stands."""
     covered: list[Segment]
-    """The segments up to which that is known."""
+    """The segments up to which that, and the latest of each key, is known."""
 
 
-def _survey(sealed: Sequence[Segment], max_keys: int) -> _Survey:
-    latest: dict[bytes, int] = {}
+def _survey(sealed: Sequence[Segment], latest: Latest, max_keys: int) -> _Survey:
     last: dict[int, int] = {}
     covered: list[Segment] = []
     for segment in sealed:
@@ -86,32 +82,20 @@ def _survey(sealed: Sequence[Segment], max_keys: int) -> _Survey:
             header = read_header(batch)
             if header.producer_id >= 0:
                 last[header.producer_id] = header.base_offset
-            # One of a transaction may have been aborted, and must not outdate what was committed.
-            if segment.dense and not header.is_transactional:
-                for offset, key, _, _ in keys(batch):
-                    if key is not None:
-                        latest[_short(key)] = offset
+            if segment.dense:
+                latest.add(header, batch)
         covered.append(segment)
-    return _Survey(latest, set(last.values()), covered)
+    return _Survey(set(last.values()), covered)
 
 
 def _kept(
-    run: Sequence[Segment], latest: dict[bytes, int], last_batches: set[int], forget_before: int
+    run: Sequence[Segment], latest: Latest, last_batches: set[int], forget_before: int
 ) -> Iterator[bytes | bytearray]:
     for segment in run:
         for _, batch in segment.batches():
             header = read_header(batch)
-            if header.is_control or header.is_transactional:
-                yield batch
-                continue
+            kept = latest.kept(header, batch)
             young = header.max_timestamp >= forget_before
-
-            def keep(offset: int, key: bytes | None, has_value: bool, young: bool = young) -> bool:
-                if key is None:
-                    return True
-                return latest.get(_short(key), -1) <= offset and (has_value or young)
-
-            kept = retain(batch, keep) if header.count else None
             if kept is None and header.base_offset in last_batches and (header.count or young):
                 # What its producer sends again, or next, is told by this after a restart. By the
                 # time that an empty one is compacted again, it has been written down elsewhere.
@@ -132,7 +116,3 @@ def _runs(segments: Sequence[Segment], max_bytes: int) -> list[list[Segment]]:
             size = 0
         size += segment.size
     return runs
-
-
-def _short(key: bytes) -> bytes:
-    return key if len(key) <= _DIGEST else blake2b(key, digest_size=_DIGEST).digest() + b"+"

@@ -15,8 +15,9 @@ from struct import Struct
 from mainstem.core.batch import place, read_header, set_last_offset
 from mainstem.core.errors import Closed, OffsetOutOfRange, StorageFull, UnknownPartition
 from mainstem.core.policies import TopicSettings
-from mainstem.core.records import events, keys, retain
+from mainstem.core.records import events, retain
 from mainstem.log.durable import AT_ONCE
+from mainstem.log.latest import Latest
 from mainstem.log.port import (
     Appended,
     Bounds,
@@ -176,15 +177,14 @@ class MemoryPartition:
         if self.settings.compact_after_ms:
             young = self._peaks[-1] - self.settings.compact_after_ms
             visible = bisect_right(self._peaks, young, self._first, visible)
-        latest: dict[bytes, int] = {}
+        latest = Latest(self._peaks[-1] - self.settings.tombstone_ms)
         for batch in self._batches[self._first : visible]:
-            latest.update((key, at) for at, key, _, _ in keys(batch) if key is not None)
-        forget_before = self._peaks[-1] - self.settings.tombstone_ms
+            latest.add(read_header(batch), batch)
         newest = max(visible - 1, self._first)
         older = self._batches[self._first : newest]
         newer = self._batches[newest:]
-        compacted = (_latest(batch, latest, forget_before) for batch in older)
-        self._hold([batch for batch in compacted if batch is not None] + newer)
+        compacted = (latest.kept(read_header(batch), batch) for batch in older)
+        self._hold([bytes(batch) for batch in compacted if batch is not None] + newer)
         self._compact_over = max(self.settings.segment_bytes, 2 * self.size_bytes)
 
     def _clean_up(self) -> None:
@@ -379,17 +379,3 @@ def _first_part(batch: bytes, end: int) -> bytes | None:
     shorter = bytearray(part)
     set_last_offset(shorter, end - 1)
     return bytes(shorter)
-
-
-def _latest(batch: bytes, latest: dict[bytes, int], forget_before: int) -> bytes | None:
-    """Return the batch with only the latest event of each key, None if none is left.
-
-    Deletions that are old enough go too.
-    """
-    young = read_header(batch).max_timestamp >= forget_before
-
-    def keep(offset: int, key: bytes | None, has_value: bool) -> bool:
-        return key is None or (latest[key] == offset and (has_value or young))
-
-    part = retain(batch, keep)
-    return None if part is None else bytes(part)

@@ -1,0 +1,57 @@
+"""What compaction keeps of a batch: the same on disk and in memory.
+
+How this works: the keys of batches are added in the order of the log, then the batches are asked
+for in that order. Keys longer than a digest are known by their digest. Events of transactions are
+all kept and outdate nothing, since the log does not know which of them were aborted.
+"""
+
+from hashlib import blake2b
+
+from mainstem.core.batch import BatchHeader, Buffer
+from mainstem.core.records import keys, retain
+
+_DIGEST = 16
+
+
+class Latest:
+    """The latest offset of each key, of batches that are compacted together."""
+
+    def __init__(self, forget_before: int) -> None:
+        self._forget_before = forget_before
+        """Deletions with an earlier time need not be kept."""
+        self._offsets: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        """Return how many keys there are."""
+        return len(self._offsets)
+
+    def add(self, header: BatchHeader, batch: Buffer) -> None:
+        """Take note of the keys of a batch, which comes after those before."""
+        if _stays_whole(header):
+            return
+        for offset, key, _, _ in keys(batch):
+            if key is not None:
+                self._offsets[_short(key)] = offset
+
+    def kept(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        """Return the batch with only the latest event of each key, None if none is left."""
+        if _stays_whole(header):
+            return batch
+        if not header.count:
+            return None
+        young = header.max_timestamp >= self._forget_before
+
+        def keep(offset: int, key: bytes | None, has_value: bool) -> bool:
+            if key is None:
+                return True
+            return self._offsets.get(_short(key), -1) <= offset and (has_value or young)
+
+        return retain(batch, keep)
+
+
+def _stays_whole(header: BatchHeader) -> bool:
+    return header.is_control or header.is_transactional
+
+
+def _short(key: bytes) -> bytes:
+    return key if len(key) <= _DIGEST else blake2b(key, digest_size=_DIGEST).digest() + b"+"

@@ -1,0 +1,92 @@
+"""What compaction keeps, on disk as in memory."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.laws.logs import FIRST, OpenLog, all_events, open_partitions
+
+from mainstem.core.event import Event
+from mainstem.core.policies import TopicSettings
+from mainstem.core.records import build
+from mainstem.log.disk import DiskLog, Options
+from mainstem.log.memory import MemoryLog
+
+TOMBSTONE_MS = 1_000
+SETTINGS = TopicSettings(compact=True, segment_bytes=1_024, tombstone_ms=TOMBSTONE_MS)
+
+
+class Compacted:
+    """A compacted partition of a log, and a clock."""
+
+    def __init__(self, kind: str, path: Path) -> None:
+        self.now_ms = 1_000_000
+        self.log: OpenLog
+        if kind == "memory":
+            self.log = MemoryLog(now_ms=lambda: self.now_ms)
+            self._commit: Callable[[], None] = lambda: None
+            self._keep_up: Callable[[], None] = self.log.upkeep
+        else:
+            # Without threads this commits and keeps up when told to.
+            options = Options(background=False)
+            self.log = DiskLog.open(path, now_ms=lambda: self.now_ms, options=options)
+            self._commit = self.log.committer.commit
+            self._keep_up = self.log.upkeep.tick
+        open_partitions(self.log, FIRST, settings=SETTINGS)
+
+    def write(self, key: bytes, value: bytes | None, *, transactional: bool = False) -> None:
+        """Write a batch of one event, alone or in a transaction."""
+        self.append(
+            build(
+                [Event(value, key)],
+                now_ms=self.now_ms,
+                producer_id=5 if transactional else -1,
+                producer_epoch=0 if transactional else -1,
+                base_sequence=0 if transactional else -1,
+                transactional=transactional,
+            )
+        )
+
+    def append(self, batch: bytearray) -> None:
+        """Append a batch, and show it to readers."""
+        self.log.append([(FIRST, batch)])
+        self._commit()
+
+    def compact(self) -> None:
+        """Write enough to get all before it compacted."""
+        for _ in range(6):
+            self.write(b"filler", b"filler" * 500)
+        self._keep_up()
+
+    def left(self) -> list[tuple[int, bytes]]:
+        """Return offset and value of all that is left, without what only fills."""
+        return [each for each in all_events(self.log, FIRST) if each[1][:6] != b"filler"]
+
+
+@pytest.fixture(params=["memory", "disk"])
+def compacted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Compacted]:
+    compacted = Compacted(request.param, tmp_path)
+    yield compacted
+    compacted.log.close()
+
+
+def test_an_event_of_a_transaction_outdates_nothing_as_it_may_be_aborted(
+    compacted: Compacted,
+) -> None:
+    compacted.write(b"k", b"outdated")
+    compacted.write(b"k", b"committed")
+    compacted.write(b"k", b"aborted", transactional=True)
+
+    compacted.compact()
+
+    assert compacted.left() == [(1, b"committed"), (2, b"aborted")]
+
+
+def test_events_of_transactions_are_all_kept(compacted: Compacted) -> None:
+    compacted.write(b"k", b"committed", transactional=True)
+    compacted.write(b"k", b"aborted", transactional=True)
+    compacted.write(b"k", b"latest")
+
+    compacted.compact()
+
+    assert compacted.left() == [(0, b"committed"), (1, b"aborted"), (2, b"latest")]
