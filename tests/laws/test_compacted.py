@@ -9,6 +9,7 @@ from tests.laws.logs import FIRST, OpenLog, all_events, open_partitions
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
+from mainstem.log import latest
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.memory import MemoryLog
 
@@ -90,3 +91,43 @@ def test_events_of_transactions_are_all_kept(compacted: Compacted) -> None:
     compacted.compact()
 
     assert compacted.left() == [(0, b"committed"), (1, b"aborted"), (2, b"latest")]
+
+
+def test_a_deletion_is_kept_while_an_event_of_a_transaction_is_that_it_deletes(
+    compacted: Compacted,
+) -> None:
+    compacted.write(b"k", b"committed", transactional=True)
+    compacted.write(b"k", None)
+    compacted.now_ms += 2 * TOMBSTONE_MS
+
+    compacted.compact()
+    compacted.compact()
+
+    assert compacted.left() == [(0, b"committed"), (1, b"")]
+
+
+def test_a_deletion_before_all_that_transactions_wrote_of_its_key_is_forgotten(
+    compacted: Compacted,
+) -> None:
+    compacted.write(b"k", b"outdated")
+    compacted.write(b"k", None)
+    compacted.write(b"k", b"committed", transactional=True)
+    compacted.now_ms += 2 * TOMBSTONE_MS
+
+    compacted.compact()
+
+    assert compacted.left() == [(2, b"committed")]
+
+
+def test_deletions_are_all_kept_if_transactions_wrote_more_keys_than_are_remembered(
+    compacted: Compacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latest, "MAX_TRANSACTED", 1)
+    compacted.write(b"k", b"committed", transactional=True)
+    compacted.write(b"l", b"committed", transactional=True)
+    compacted.write(b"l", None)
+    compacted.now_ms += 2 * TOMBSTONE_MS
+
+    compacted.compact()
+
+    assert compacted.left() == [(0, b"committed"), (1, b"committed"), (2, b"")]

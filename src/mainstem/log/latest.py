@@ -2,7 +2,8 @@
 
 How this works: the keys of batches are added in the order of the log, then the batches are asked
 for in that order. Keys longer than a digest are known by their digest. Events of transactions are
-all kept and outdate nothing, since the log does not know which of them were aborted.
+all kept and outdate nothing, since the log does not know which of them were aborted; so a deletion
+of what a transaction wrote is kept, however old it is, or that would be there again.
 """
 
 from hashlib import blake2b
@@ -10,6 +11,8 @@ from hashlib import blake2b
 from mainstem.core.batch import BatchHeader, Buffer
 from mainstem.core.records import keys, retain
 
+MAX_TRANSACTED = 1_000_000
+"""So many keys of transactions are remembered; with more, every deletion is kept."""
 _DIGEST = 16
 
 
@@ -20,6 +23,8 @@ class Latest:
         self._forget_before = forget_before
         """Deletions with an earlier time need not be kept."""
         self._offsets: dict[bytes, int] = {}
+        self._transacted: set[bytes] = set()
+        """The keys of events of transactions before the batch that is asked for."""
 
     def __len__(self) -> int:
         """Return how many keys there are."""
@@ -34,8 +39,12 @@ class Latest:
                 self._offsets[_short(key)] = offset
 
     def kept(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """Return the batch with only the latest event of each key, None if none is left."""
+        """Return the batch with only the latest event of each key, None if none is left.
+
+        To be asked for all batches in the order of the log, once all are added.
+        """
         if _stays_whole(header):
+            self._remember(batch)
             return batch
         if not header.count:
             return None
@@ -44,9 +53,19 @@ class Latest:
         def keep(offset: int, key: bytes | None, has_value: bool) -> bool:
             if key is None:
                 return True
-            return self._offsets.get(_short(key), -1) <= offset and (has_value or young)
+            known = _short(key)
+            if self._offsets.get(known, -1) > offset:
+                return False
+            return has_value or young or self._is_transacted(known)
 
         return retain(batch, keep)
+
+    def _remember(self, batch: Buffer) -> None:
+        if len(self._transacted) < MAX_TRANSACTED:
+            self._transacted.update(_short(key) for _, key, _, _ in keys(batch) if key is not None)
+
+    def _is_transacted(self, key: bytes) -> bool:
+        return key in self._transacted or len(self._transacted) >= MAX_TRANSACTED
 
 
 def _stays_whole(header: BatchHeader) -> bool:
