@@ -12,6 +12,7 @@ from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build, events
+from mainstem.log.compaction import EMPTY_MS
 from mainstem.log.disk import DiskLog
 
 SETTINGS = TopicSettings(compact=True, segment_bytes=64 * 1024)
@@ -23,6 +24,8 @@ class Place:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.clock = Clock()
+        self.age_ms = 0
+        """How long ago events happened when they are written."""
         self._open()
         self.broker.create_topic("t", SETTINGS)
 
@@ -38,7 +41,7 @@ class Place:
         """Write a batch of one event; return its offset."""
         batch = build(
             [Event(b"v" * size, key)],
-            now_ms=self.clock(),
+            now_ms=self.clock() - self.age_ms,
             producer_id=producer_id,
             producer_epoch=0,
             base_sequence=sequence,
@@ -65,10 +68,12 @@ class Place:
         return [(each.producer_id, each.base_sequence, each.count) for each in headers]
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+@pytest.fixture(params=["now", "long ago"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Producer 1 has written to a key that producer 2 has written to since."""
     place = Place(tmp_path / "log")
+    if request.param == "long ago":
+        place.age_ms = 10 * SETTINGS.tombstone_ms
     place.write(1, 0, b"a")
     place.write(1, 1, b"k")
     place.write(2, 0, b"k")
@@ -108,10 +113,21 @@ def test_it_goes_once_the_producer_has_written_more(place: Place) -> None:
     assert (1, 1, 0) not in place.left()
 
 
-def test_it_goes_when_it_is_old(place: Place) -> None:
-    place.clock.now_ms += SETTINGS.tombstone_ms + 1
-    place.fill(2, 6)
+def test_it_stays_a_while_whenever_its_events_happened(place: Place) -> None:
+    for first in (6, 11):
+        place.clock.now_ms += EMPTY_MS // 3
+        place.fill(2, first)
+        place.compact()
 
-    place.compact()
+    assert (1, 1, 0) in place.left()
+    place.reopen()
+    assert place.write(1, 1, b"k") == 1
+
+
+def test_it_goes_a_while_after_its_events_went(place: Place) -> None:
+    for first in (6, 11):
+        place.clock.now_ms += EMPTY_MS // 2 + 1
+        place.fill(2, first)
+        place.compact()
 
     assert (1, 1, 0) not in place.left()

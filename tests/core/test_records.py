@@ -11,7 +11,16 @@ from tests.core.making import CODECS, NOW_MS, event_lists, events_without_place,
 from mainstem.core.batch import check_header, place, read_header
 from mainstem.core.errors import CorruptBatch, InvalidEvent, InvalidSetting
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
-from mainstem.core.records import build, build_one, check_records, events, keys, packed, retain
+from mainstem.core.records import (
+    build,
+    build_one,
+    check_records,
+    emptied,
+    events,
+    keys,
+    packed,
+    retain,
+)
 
 Content = tuple[bytes | None, bytes | None, Headers, int]
 
@@ -186,6 +195,22 @@ def test_an_emptied_batch_has_no_events() -> None:
 
         assert list(events(batch)) == []
         assert list(keys(batch)) == []
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_emptying_a_batch_leaves_its_place_its_producer_and_when_it_was_done(codec: str) -> None:
+    batch = build(
+        EVENTS, now_ms=0, compression=codec, producer_id=9, producer_epoch=1, base_sequence=5
+    )
+    place(batch, 50, 2)
+
+    empty = emptied(batch, NOW_MS + 5)
+
+    old, new = read_header(batch), check_header(empty, stored=True)
+    assert list(events(empty)) == []
+    assert new == old._replace(
+        size=len(empty), crc=new.crc, attributes=0, base_timestamp=NOW_MS + 5, count=0
+    )
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -289,10 +289,14 @@ def retain(
     return _thinned(header, parts, top) if parts else None
 
 
-def emptied(batch: Buffer) -> bytearray:
-    """Return the batch without its events, which still tells what its producer has written."""
+def emptied(batch: Buffer, now_ms: int) -> bytearray:
+    """Return the batch without its events, which still tells what its producer has written.
+
+    Its base timestamp, which without events means nothing else, is the time at which they went.
+    """
     header = read_whole(batch)
-    plain = header._replace(attributes=header.attributes & ~CODEC_MASK)
+    attributes = header.attributes & ~CODEC_MASK
+    plain = header._replace(attributes=attributes, base_timestamp=now_ms)
     return _thinned(plain, [], header.max_timestamp)
 
 

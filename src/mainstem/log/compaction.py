@@ -5,7 +5,7 @@ offset (at most so many that memory stays bounded), then all segments up to ther
 without the events that the map outdates. Offsets never change, a batch keeps the range of offsets
 it stood for, and the segment being appended to is never touched. Several small segments become
 one. What is kept of a batch is said in ``latest``; the last batch of an idempotent producer stays,
-even if it holds nothing any more: it says what the producer has written.
+even if it holds nothing any more, for a while: it says what the producer has written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +22,11 @@ from mainstem.log.rewriting import write_segment
 from mainstem.log.segment import Segment
 
 MAX_KEYS = 1_000_000
+EMPTY_MS = 3_600_000
+"""How long a batch without events is kept: by then its producer is known from a snapshot.
+
+Snapshots of producers are written every minute; the rest is for those that are late.
+"""
 
 
 def old_enough(sealed: Sequence[Segment], settings: TopicSettings, now_ms: int) -> list[Segment]:
@@ -51,13 +56,12 @@ def compact(
     added: list[Segment],
 ) -> list[Segment]:
     """Write the sealed segments anew into ``added``; return those that these replace."""
-    forget_before = now_ms - partition.settings.tombstone_ms
-    latest = Latest(forget_before)
+    latest = Latest(now_ms - partition.settings.tombstone_ms)
     last_batches, covered = _survey(sealed, latest, MAX_KEYS)
     for run in _runs(covered, partition.settings.segment_bytes):
         fresh = partition.empty_segment(run[0].base, run[0].created_ms, generation)
         added.append(fresh)
-        kept = _kept(run, latest, last_batches, forget_before)
+        kept = _kept(run, latest, last_batches, now_ms)
         fresh.dense = False
         write_segment(files, partition, fresh, kept, next_offset=run[-1].next_offset)
     return covered
@@ -89,17 +93,18 @@ def _survey(sealed: Sequence[Segment], latest: Latest, max_keys: int) -> _Survey
 
 
 def _kept(
-    run: Sequence[Segment], latest: Latest, last_batches: set[int], forget_before: int
+    run: Sequence[Segment], latest: Latest, last_batches: set[int], now_ms: int
 ) -> Iterator[bytes | bytearray]:
     for segment in run:
         for _, batch in segment.batches():
             header = read_header(batch)
             kept = latest.kept(header, batch)
-            young = header.max_timestamp >= forget_before
-            if kept is None and header.base_offset in last_batches and (header.count or young):
-                # What its producer sends again, or next, is told by this after a restart. By the
-                # time that an empty one is compacted again, it has been written down elsewhere.
-                kept = emptied(batch)
+            if kept is None and header.base_offset in last_batches:
+                # What its producer sends again, or next, is told by this after a restart.
+                if header.count:
+                    kept = emptied(batch, now_ms)
+                elif now_ms - header.base_timestamp < EMPTY_MS:
+                    kept = batch
             if kept is not None:
                 yield kept if isinstance(kept, bytearray) else bytes(kept)
 
