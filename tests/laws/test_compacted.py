@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.laws.logs import FIRST, OpenLog, all_events, open_partitions
 
+from mainstem.core.batch import batches, place, read_header, seal
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
@@ -131,3 +132,31 @@ def test_deletions_are_all_kept_if_transactions_wrote_more_keys_than_are_remembe
     compacted.compact()
 
     assert compacted.left() == [(0, b"committed"), (1, b"committed"), (2, b"")]
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_batch_that_cannot_be_read_is_kept_as_it_is_and_outdates_nothing(
+    compacted: Compacted, transactional: bool
+) -> None:
+    compacted.write(b"k", b"latest")
+    unreadable = build(
+        [Event(b"unreadable", b"k"), Event(b"cut off", b"l")],
+        now_ms=compacted.now_ms,
+        producer_id=5,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=transactional,
+    )
+    del unreadable[-1]
+    place(unreadable, 0, 0)
+    seal(unreadable)
+    compacted.append(unreadable)
+    compacted.write(b"m", b"outdated")
+    compacted.write(b"m", b"latest")
+
+    compacted.compact()
+
+    left = list(batches(compacted.log.read(FIRST, 0, 1 << 20).tobytes()))
+    assert [read_header(batch).base_offset for batch in left[:3]] == [0, 1, 4]
+    assert left[1][8:12] == unreadable[8:12]
+    assert left[1][16:] == unreadable[16:]

@@ -3,12 +3,14 @@
 How this works: the keys of batches are added in the order of the log, then the batches are asked
 for in that order. Keys longer than a digest are known by their digest. Events of transactions are
 all kept and outdate nothing, since the log does not know which of them were aborted; so a deletion
-of what a transaction wrote is kept, however old it is, or that would be there again.
+of what a transaction wrote is kept, however old it is, or that would be there again. Batches whose
+records cannot be read (a topic may be told not to look into what producers send) stay as they are.
 """
 
 from hashlib import blake2b
 
 from mainstem.core.batch import BatchHeader, Buffer
+from mainstem.core.errors import CorruptBatch
 from mainstem.core.records import keys, retain
 
 MAX_TRANSACTED = 1_000_000
@@ -32,11 +34,8 @@ class Latest:
 
     def add(self, header: BatchHeader, batch: Buffer) -> None:
         """Take note of the keys of a batch, which comes after those before."""
-        if _stays_whole(header):
-            return
-        for offset, key, _, _ in keys(batch):
-            if key is not None:
-                self._offsets[_short(key)] = offset
+        if not _stays_whole(header):
+            self._offsets.update(_keys(batch))
 
     def kept(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         """Return the batch with only the latest event of each key, None if none is left.
@@ -58,11 +57,14 @@ class Latest:
                 return False
             return has_value or young or self._is_transacted(known)
 
-        return retain(batch, keep)
+        try:
+            return retain(batch, keep)
+        except CorruptBatch:
+            return batch
 
     def _remember(self, batch: Buffer) -> None:
         if len(self._transacted) < MAX_TRANSACTED:
-            self._transacted.update(_short(key) for _, key, _, _ in keys(batch) if key is not None)
+            self._transacted.update(key for key, _ in _keys(batch))
 
     def _is_transacted(self, key: bytes) -> bool:
         return key in self._transacted or len(self._transacted) >= MAX_TRANSACTED
@@ -70,6 +72,14 @@ class Latest:
 
 def _stays_whole(header: BatchHeader) -> bool:
     return header.is_control or header.is_transactional
+
+
+def _keys(batch: Buffer) -> list[tuple[bytes, int]]:
+    """Return the keys of a batch and their offsets; none if it cannot be read to its end."""
+    try:
+        return [(_short(key), offset) for offset, key, _, _ in keys(batch) if key is not None]
+    except CorruptBatch:
+        return []
 
 
 def _short(key: bytes) -> bytes:
