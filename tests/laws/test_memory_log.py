@@ -1,5 +1,7 @@
 """What only the log in memory does: it bounds its memory by itself, and says when it is full."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from tests.laws.logs import (
     open_partitions,
 )
 
+from mainstem.core.batch import seal
 from mainstem.core.errors import StorageFull
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
@@ -57,6 +60,62 @@ def test_retention_by_time_drops_what_is_too_old_at_upkeep() -> None:
     log.upkeep()
     assert log.bounds(FIRST)[:4] == (3, 3, 3, 0)
     assert append(log, FIRST, b"next") == 3
+
+
+def timeless(value: bytes) -> bytearray:
+    """Return a batch without a time, as Kafka's producers may send it."""
+    batch = batch_of(value)
+    struct.pack_into(">qq", batch, 27, -1, -1)
+    seal(batch)
+    return batch
+
+
+def test_what_has_no_time_is_as_old_as_its_append() -> None:
+    now_ms = 1_000_000
+    log = MemoryLog(now_ms=lambda: now_ms)
+    open_partitions(log, FIRST, settings=TopicSettings(retention_ms=1_000))
+    lasted: list[tuple[int, int]] = []
+
+    for step in range(40):
+        log.append([(FIRST, timeless(b"%d" % step))])
+        log.upkeep()
+        lasted.append((log.bounds(FIRST).start, step))
+        now_ms += 100
+
+    # Each goes at the first look after its 1,000 ms.
+    assert lasted == [(max(0, step - 10), step) for step in range(40)]
+
+
+def test_what_comes_where_the_end_was_cut_is_not_as_old_as_what_went() -> None:
+    now_ms = 1_000_000
+    log = MemoryLog(now_ms=lambda: now_ms)
+    open_partitions(log, FIRST, settings=TopicSettings(retention_ms=1_000))
+    log.append([(FIRST, timeless(b"a"))])
+    log.append([(FIRST, timeless(b"b"))])
+    log.upkeep()
+    log.cut(FIRST, end=1)
+
+    now_ms += 600
+    log.append([(FIRST, timeless(b"c"))])
+    log.upkeep()
+    now_ms += 600
+    log.upkeep()
+
+    assert all_events(log, FIRST) == [(1, b"c")]
+
+
+def test_looks_at_what_has_no_time_take_no_room_for_long() -> None:
+    now_ms = 1_000_000
+    partition = MemoryPartition("here", TopicSettings(retention_ms=100_000))
+
+    for _ in range(1_000):
+        partition.append(timeless(b"a"))
+        partition.advance(partition.end)
+        partition.expire(now_ms)
+        now_ms += 200
+
+    assert len(partition._looks) <= 102
+    assert 495 <= partition.start <= 500
 
 
 def test_a_time_is_found_after_the_batch_with_the_latest_time_was_dropped() -> None:

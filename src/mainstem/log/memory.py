@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 
-from mainstem.core.batch import place, read_header, set_last_offset
+from mainstem.core.batch import place, read_header, read_span, set_last_offset
 from mainstem.core.errors import Closed, OffsetOutOfRange, StorageFull, UnknownPartition
 from mainstem.core.policies import TopicSettings
 from mainstem.core.records import events, retain
@@ -35,6 +35,8 @@ _SPAN_AT, _SPAN = 23, Struct(">i8xq")
 """Last offset delta and max timestamp of a header: all that an append needs to know."""
 _CLEAN_UP_AFTER = 1024
 """So many dropped batches may stay in the lists as empty places."""
+_LOOKS = 100
+"""So many looks at the end of a partition are remembered for the time that it retains events."""
 
 
 class MemoryPartition:
@@ -54,6 +56,8 @@ class MemoryPartition:
         self._peaks: list[int] = []
         """The latest time in this batch and all before it: never falls, so it can be bisected."""
         self._first = 0
+        self._looks: list[tuple[int, int]] = []
+        """When retention looked, and where the end was: how old batches without a time are."""
         self._compact_over = settings.segment_bytes
         self.watches = Watches()
 
@@ -131,9 +135,22 @@ class MemoryPartition:
         if self.settings.expire_ms is None:
             return
         oldest = now_ms - self.settings.expire_ms
-        while self._droppable() and read_header(self._batches[self._first]).max_timestamp < oldest:
+        seen = self._look(now_ms, self.settings.expire_ms)
+        while self._droppable():
+            base, newest_ms = self._bases[self._first], read_span(self._batches[self._first])[1]
+            if newest_ms >= oldest or (newest_ms < 0 and base >= seen):
+                break
             self._drop_first()
         self._clean_up()
+
+    def _look(self, now_ms: int, expire_ms: int) -> int:
+        """Remember where the end is; return where it was so long ago that all before is too old."""
+        looks = self._looks
+        if not looks or (self.end > looks[-1][1] and now_ms - looks[-1][0] >= expire_ms // _LOOKS):
+            looks.append((now_ms, self.end))
+        while len(looks) > 1 and looks[1][0] < now_ms - expire_ms:
+            del looks[0]
+        return looks[0][1] if looks[0][0] < now_ms - expire_ms else 0
 
     def _keep(self, batch: bytes, base: int) -> None:
         last_offset_delta, peak = _SPAN.unpack_from(batch, _SPAN_AT)
@@ -227,6 +244,7 @@ class MemoryPartition:
             if first_part is not None:
                 self._keep(first_part, read_header(first_part).base_offset)
         self.end = end
+        self._looks = [(at_ms, min(seen, end)) for at_ms, seen in self._looks]
         self.tail = min(self.tail, end)
         self.epoch += 1
         self._clean_up()
