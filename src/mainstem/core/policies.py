@@ -94,7 +94,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     expire: bool = True
     """Whether segments are deleted by retention_ms and retention_bytes."""
     tombstone_ms: int = 86_400_000
-    """How long compaction keeps an event without value (a deletion) after it was written."""
+    """How long compaction keeps an event without value (a deletion), by its time."""
     compact_share: float = 0.5
     """Compaction begins when this share of the closed segments is new to it."""
     compact_after_ms: int = 0
