@@ -17,12 +17,15 @@ from mainstem.core.errors import (
     CorruptBatch,
     InvalidSetting,
     OffsetOutOfRange,
+    StorageFailed,
     UnknownPartition,
     UnknownTopic,
 )
 from mainstem.core.event import Event
+from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
 from mainstem.log.memory import MemoryLog
+from mainstem.log.port import PartitionId, Slice
 
 
 def numbers(events: object) -> list[int]:
@@ -315,6 +318,55 @@ def test_damage_within_a_batch_does_not_give_its_first_events_again() -> None:
     for _ in range(2):
         with pytest.raises(CorruptBatch):
             feed.take()
+
+
+def test_a_topic_that_is_gone_is_told_after_the_events_before_it(
+    memory: mainstem.EmbeddedStem,
+) -> None:
+    memory.publish_many("kept", range(3))
+    memory.publish("gone", 0)
+    events = memory.subscribe("kept", "gone", follow=False)
+    memory.topics.delete("gone")
+
+    seen = numbers(events.poll_many(100, timeout=30))
+
+    assert seen == [0, 1, 2]
+    with pytest.raises(UnknownTopic):
+        events.poll(timeout=30)
+
+
+class FailingLog(MemoryLog):
+    """A log where some reads fail."""
+
+    failing: PartitionId | None = None
+
+    def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
+        """Read, or fail."""
+        if partition == self.failing:
+            raise StorageFailed("this disk is worn out")
+        return super().read(partition, offset, max_bytes)
+
+
+def test_a_read_that_fails_neither_takes_other_events_along_nor_ends_its_partition() -> None:
+    log = FailingLog()
+    broker = Broker(log, now_ms=lambda: 1000)
+    first, second = broker.create_topic("n", TopicSettings(partitions=2)).topic.partitions
+    for at in (first, second):
+        broker.publish("n", [Event(b"%d" % at.number)], at.number)
+    feed = Feed(broker, Wish(topics=("n",)), lambda: None, lambda: 1000)
+    log.failing = second
+
+    before = feed.take_many(10)
+    for _ in range(2):
+        with pytest.raises(StorageFailed):
+            feed.take()
+        with pytest.raises(StorageFailed):
+            feed.take_many(10)
+    log.failing = None
+    after = feed.take_many(10)
+
+    assert [event.value for event in before] == [b"0"]
+    assert [event.value for event in after] == [b"1"]
 
 
 def test_closing_from_another_thread_ends_the_wait(stem: mainstem.EmbeddedStem) -> None:

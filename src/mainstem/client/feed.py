@@ -70,6 +70,8 @@ class Feed:
         self._awaited_until_ms: int | None = None
         self._unwatch_topics: Callable[[], None] | None = None
         self._missed = 0
+        self._untold: Exception | None = None
+        """What went wrong behind events that were given out: raised when more is asked for."""
         self._auto = wish.group is not None and wish.commit == "auto"
         self._commit_at = time.monotonic() + wish.commit_s
         self._beginning = Beginning(broker, wish)
@@ -111,24 +113,14 @@ class Feed:
             self._steady = None
             self._turn()
             taken: list[Event] = []
-            while len(taken) < limit:
-                source = self._source
-                before = len(taken)
-                damage: MainstemError | None = None
-                try:
-                    taken += islice(self._events, limit - before)
-                except MainstemError as error:
-                    damage = error
-                if len(taken) > before and source is not None:
-                    source.given = taken[-1].offset + 1
-                    self._given[source] = None
-                if damage is not None:
-                    self._step_back()
-                    if not taken:
-                        raise damage
-                    break
-                if len(taken) < limit and not self._next_stretch():
-                    break
+            try:
+                while self._add_to(taken, limit):
+                    pass
+            except Exception as error:
+                self._step_back()
+                if not taken:
+                    raise
+                self._untold = error
             return taken
 
     @property
@@ -219,6 +211,18 @@ class Feed:
             if not self._next_stretch():
                 return None
 
+    def _add_to(self, taken: list[Event], limit: int) -> bool:
+        """Take what is left of a stretch; False if that is enough, or nothing is behind it."""
+        source, before = self._source, len(taken)
+        try:
+            taken += islice(self._events, limit - before)
+        finally:
+            # Also what came before damage.
+            if len(taken) > before and source is not None:
+                source.given = taken[-1].offset + 1
+                self._given[source] = None
+        return len(taken) < limit and self._next_stretch()
+
     def _leave(self) -> Durable:
         try:
             return self._commit(self._positions(finished=True)) if self._auto else AT_ONCE
@@ -233,6 +237,9 @@ class Feed:
         if self._closed:
             return
         self._finish()
+        untold, self._untold = self._untold, None
+        if untold is not None:
+            raise untold
         if self._auto and time.monotonic() >= self._commit_at:
             self._commit_if_owned(self._positions(finished=True))
         awaited = self._awaited_until_ms
@@ -265,6 +272,9 @@ class Feed:
             except (UnknownTopic, UnknownPartition):
                 self._lose(source)
                 continue
+            except BaseException:
+                self._ready.appendleft(source)
+                raise
             if found is not None:
                 self._source, self._events = source, found
                 self._ready.append(source)
