@@ -132,6 +132,33 @@ def test_latest_is_the_tail_when_the_subscription_began(stem: mainstem.EmbeddedS
     assert event.json() == 10
 
 
+@pytest.mark.parametrize(("topic", "group"), [("a.*", None), ("a.*", "g"), ("a.1", "g")])
+def test_latest_is_the_beginning_of_a_topic_that_was_made_again(
+    memory: mainstem.EmbeddedStem, topic: str, group: str | None
+) -> None:
+    memory.publish_many("a.1", range(10))
+    events = memory.subscribe(topic, start="latest", group=group)
+    assert events.poll(timeout=0) is None
+
+    memory.topics.delete("a.1")
+    memory.publish_many("a.1", range(20, 23))
+
+    assert numbers(events.poll_many(timeout=30)) == [20, 21, 22]
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_without_follow_a_topic_that_was_made_again_is_after_the_end(
+    memory: mainstem.EmbeddedStem, group: str | None
+) -> None:
+    memory.publish_many("a.1", range(10))
+    events = memory.subscribe("a.*", group=group, follow=False)
+
+    memory.topics.delete("a.1")
+    memory.publish_many("a.1", range(20, 23))
+
+    assert numbers(events) == []
+
+
 def test_a_consumer_at_the_tail_is_woken_by_every_append(stem: mainstem.EmbeddedStem) -> None:
     stem.topics.create("ping")
     stem.topics.create("pong")

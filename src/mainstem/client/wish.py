@@ -10,6 +10,7 @@ from mainstem.client.starts import check_start, offset_of
 from mainstem.client.stem import Start
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.names import is_pattern
+from mainstem.log.port import PartitionId
 
 Place = tuple[str, int]
 """A partition: topic and number."""
@@ -57,18 +58,24 @@ class Beginning:
     def __init__(self, broker: Broker, wish: Wish) -> None:
         self._broker = broker
         self._wish = wish
-        self._tails = {place: broker.bounds(*place).tail for place in places(broker, wish.topics)}
+        # By id: another topic of the same name has offsets of its own.
+        self._tails = {
+            self._id(*place): broker.bounds(*place).tail for place in places(broker, wish.topics)
+        }
 
     def source(self, topic: str, partition: int, cursor: int | None) -> Source:
         """Return a partition to be read: from the cursor, if there is one, or from the start."""
         offset = self._first(topic, partition) if cursor is None else cursor
         # What was created later is all after the end.
-        limit = None if self._wish.follow else self._tails.get((topic, partition), 0)
+        limit = None if self._wish.follow else self._tails.get(self._id(topic, partition), 0)
         return Source(self._broker, topic, partition, offset, limit)
 
     def _first(self, topic: str, partition: int) -> int:
         if self._wish.start != "latest":
             return offset_of(self._broker, topic, partition, self._wish.start)
         # What was created later is all after the tail of that moment, and so it is all new.
-        known = self._tails.get((topic, partition))
+        known = self._tails.get(self._id(topic, partition))
         return self._broker.bounds(topic, partition).start if known is None else known
+
+    def _id(self, topic: str, partition: int) -> PartitionId:
+        return PartitionId(self._broker.topic(topic).id, partition)
