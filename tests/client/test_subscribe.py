@@ -234,6 +234,25 @@ def test_a_topic_that_grows_is_read_whole(stem: mainstem.EmbeddedStem) -> None:
     assert event.json() == 7
 
 
+@pytest.mark.parametrize("group", [None, "g"])
+@pytest.mark.parametrize("start", [5, {0: 5, 1: 5}])
+def test_what_comes_later_is_read_whole_wherever_reading_began(
+    memory: mainstem.EmbeddedStem, start: Start, group: str | None
+) -> None:
+    memory.topics.create("n.1", partitions=1)
+    memory.publish_many("n.1", range(6))
+    events = memory.subscribe("n.*", start=start, group=group)
+    assert numbers(events.poll_many(timeout=30)) == [5]
+
+    memory.topics.alter("n.1", partitions=2)
+    memory.publish("n.1", 7, partition=1)
+    memory.topics.create("n.2", partitions=1)
+    memory.publish("n.2", 8)
+    found = [events.poll(timeout=30) for _ in range(2)]
+
+    assert sorted(numbers(found)) == [7, 8]
+
+
 def test_poll_gives_up_after_its_time(memory: mainstem.EmbeddedStem) -> None:
     memory.topics.create("n")
     events = memory.subscribe("n")

@@ -1,5 +1,6 @@
 """What a subscription was asked for, and where that begins and ends in each partition."""
 
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -71,11 +72,13 @@ class Beginning:
         return Source(self._broker, topic, partition, offset, limit)
 
     def _first(self, topic: str, partition: int) -> int:
-        if self._wish.start != "latest":
-            return offset_of(self._broker, topic, partition, self._wish.start)
-        # What was created later is all after the tail of that moment, and so it is all new.
-        known = self._tails.get(self._id(topic, partition))
-        return self._broker.bounds(topic, partition).start if known is None else known
+        start, known = self._wish.start, self._tails.get(self._id(topic, partition))
+        if known is None and not isinstance(start, datetime):
+            # Created later: it is all new, and no offset that was given can have meant it.
+            return self._broker.bounds(topic, partition).start
+        if known is not None and start == "latest":
+            return known
+        return offset_of(self._broker, topic, partition, start)
 
     def _id(self, topic: str, partition: int) -> PartitionId:
         return PartitionId(self._broker.topic(topic).id, partition)
