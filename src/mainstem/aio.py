@@ -8,6 +8,8 @@ topics and groups may touch many files, and run in one.
 import asyncio
 import os
 from collections.abc import AsyncIterable, Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypeVar
 
@@ -59,7 +61,14 @@ def connect(
     return Opening(make)
 
 
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
 class _Exits(Protocol):
+    @property
+    def blocking(self) -> _Closes: ...
+
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -80,7 +89,7 @@ class Opening(Generic[S]):
 
     def __await__(self) -> Generator[object, None, S]:
         """Return the open stem."""
-        return asyncio.to_thread(self._make).__await__()
+        return self._open().__await__()
 
     async def __aenter__(self) -> S:
         """Return the open stem."""
@@ -96,6 +105,22 @@ class Opening(Generic[S]):
         """Close it."""
         if self._stem is not None:
             await self._stem.__aexit__(kind, error, trace)
+
+    async def _open(self) -> S:
+        # A thread of its own, whose future tells a result that nobody waits for any more.
+        thread = ThreadPoolExecutor(1, "mainstem-open")
+        opening = thread.submit(copy_context().run, self._make)
+        thread.shutdown(wait=False)
+        try:
+            return await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close)
+            raise
+
+
+def _close(opening: Future[S]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().blocking.close()
 
 
 class AsyncStem:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import mainstem.aio
-from mainstem.aio import AsyncStem
+from mainstem.aio import AsyncStem, Opening
+from mainstem.client.embedded import open_stem
 from mainstem.core.errors import Closed, Overloaded, UnknownTopic
 from mainstem.core.event import Event, Position
 
@@ -38,6 +39,36 @@ async def test_opening_can_be_awaited(tmp_path: Path) -> None:
     await stem.close()
 
     with pytest.raises(Closed):
+        await stem.publish("n", "x")
+
+
+@pytest.mark.parametrize("there", [False, True])
+async def test_an_opening_that_is_cancelled_lets_go_of_the_directory(
+    tmp_path: Path, there: bool
+) -> None:
+    began, may_go_on = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    def make() -> AsyncStem:
+        threads.append(threading.current_thread())
+        began.set()
+        may_go_on.wait(TIMEOUT_S)
+        return AsyncStem(open_stem(tmp_path))
+
+    opening = asyncio.ensure_future(Opening(make).__aenter__())
+    await asyncio.to_thread(began.wait, TIMEOUT_S)
+    if there:
+        may_go_on.set()
+        # On the event loop, so that it cannot hear of it before.
+        threads[0].join(TIMEOUT_S)
+
+    opening.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    may_go_on.set()
+    threads[0].join(TIMEOUT_S)
+    async with mainstem.aio.open(tmp_path) as stem:
         await stem.publish("n", "x")
 
 
