@@ -3,12 +3,15 @@
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
 
 import mainstem.aio
 from mainstem.client.async_connected import AsyncConnectedStem
+from mainstem.client.async_connected_subscription import AsyncConnectedSubscription
+from mainstem.client.connected_subscription import ConnectedSubscription
 from mainstem.core.errors import Closed, UnknownTopic
 from mainstem.core.event import Event
 
@@ -139,6 +142,32 @@ async def test_a_task_that_is_cancelled_loses_no_event(
         found = [await asyncio.wait_for(anext(subscription), TIMEOUT_S) for _ in range(3)]
 
     assert numbers(found) == [0, 1, 2]
+
+
+async def test_what_is_closed_while_it_is_made_leaves_the_group(
+    stem: AsyncConnectedStem, topic: str
+) -> None:
+    began, may_go_on = threading.Event(), threading.Event()
+    made: list[ConnectedSubscription] = []
+
+    def make() -> ConnectedSubscription:
+        began.set()
+        may_go_on.wait(TIMEOUT_S)
+        made.append(stem.blocking.subscribe(topic, group=topic))
+        return made[0]
+
+    subscription = AsyncConnectedSubscription(make, has_cursors=True)
+    waiting = asyncio.create_task(subscription.poll())
+    await asyncio.to_thread(began.wait, TIMEOUT_S)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+    closing = asyncio.create_task(subscription.close())
+    await asyncio.sleep(0)
+    may_go_on.set()
+    await closing
+
+    assert [each.feed.closed for each in made] == [True]
 
 
 async def test_a_topic_that_is_not_there_is_refused_at_the_first_event(

@@ -92,9 +92,19 @@ class AsyncConnectedSubscription:
         self._closed = True
         # What was taken and not returned is not finished, and cursors do not tell them apart.
         finished = finished and self._taking is None and not self._taken
+        try:
+            if self._subscription is not None:
+                await asyncio.to_thread(self._subscription.close_now, finished=finished)
+            elif self._taking is not None:
+                # Being made: the thread closes it next.
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._thread, self._close_unseen)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    def _close_unseen(self) -> None:
         if self._subscription is not None:
-            await asyncio.to_thread(self._subscription.close_now, finished=finished)
-        self._thread.shutdown(wait=False)
+            self._subscription.close_now(finished=False)
 
     def _check_open(self) -> None:
         if self._closed and not self._ended:
@@ -132,6 +142,8 @@ class AsyncConnectedSubscription:
         """Wait in the thread; the subscription is made by the first call."""
         if self._subscription is None:
             self._subscription = self._make()
+        if self._closed:
+            return None
         try:
             events = self._subscription.poll_many(limit, wait_s)
         except Closed:
