@@ -1,5 +1,6 @@
 """The fixture ``mainstem``, as users have it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -151,6 +152,33 @@ def test_the_clock_stays_moved_over_a_crash_and_is_put_right_for_the_next_test(
     )
 
     run(pytester).assert_outcomes(passed=2)
+
+
+def test_a_broker_that_has_ended_is_not_the_next_tests(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import os, signal
+
+        def test_signalled(mainstem):
+            os.kill(mainstem._server._process.pid, signal.SIGKILL)
+
+        def test_ended(mainstem):
+            mainstem.connect().publish(mainstem.topic("orders"), "x")
+            mainstem._server.kill()
+
+        def test_next(mainstem):
+            mainstem.connect().publish(mainstem.topic("orders"), "x")
+        """
+    )
+
+    run(pytester).assert_outcomes(passed=3)
+
+
+def test_what_interrupts_the_test_run_does_not_reach_the_broker(mainstem: LocalBroker) -> None:
+    # The terminal sends it to all processes of its session's foreground group.
+    pid = mainstem._server._process.pid
+
+    assert os.getsid(pid) == os.getpgid(pid) == pid
 
 
 def _poll_until_assigned(consumer: Consumer, partitions: int) -> None:

@@ -23,9 +23,11 @@ class _Servers:
         self.numbers = count(1)
 
     def take(self) -> "LocalServer":
-        """Return the server, started at the first call."""
+        """Return the server, started at the first call, and after it has ended by itself."""
         from mainstem.client.local_broker import LocalServer  # noqa: PLC0415
 
+        if self._server is not None and not self._server.answers():
+            self.end()
         if self._server is None:
             self._server = LocalServer(self._directories.mktemp("mainstem"))
         return self._server
