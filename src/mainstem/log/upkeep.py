@@ -132,7 +132,7 @@ class Upkeep:
         except OSError as error:
             raise self._committer.fail(error, "looking after the log") from error
         now_ms = self._now_ms()
-        failed: MainstemError | None = None
+        failed: Exception | None = None
         with self._lock:
             partitions = list(self._partitions.values())
         for partition in partitions:
@@ -140,7 +140,7 @@ class Upkeep:
                 self._keep_up(partition, now_ms)
             except OSError as error:
                 failed = refusal(error, "retaining or compacting events")
-            except MainstemError as error:
+            except Exception as error:
                 failed = error
         if self.due:
             try:
@@ -168,11 +168,14 @@ class Upkeep:
         try:
             self.tick()
             self.last_error = None
-        except (OSError, MainstemError) as error:
-            # A full or failing disk must not end upkeep: it goes on as soon as it can.
-            reason = refusal(error, "keeping up") if isinstance(error, OSError) else error
+        except Exception as error:
+            # Neither a full or failing disk nor a bug may end upkeep: it goes on when it can.
+            reason = _as_told(error)
             if str(reason) != str(self.last_error):
-                _logger.warning("upkeep of the log: %s", reason)
+                foreseen = isinstance(error, OSError | MainstemError)
+                _logger.warning(
+                    "upkeep of the log: %s", reason, exc_info=None if foreseen else error
+                )
             self.last_error = reason
 
     def checkpoint(self) -> None:
@@ -199,11 +202,12 @@ class Upkeep:
                 manifest.write(
                     self._files, number, sequence, [each for each in known if each is not None]
                 )
-            except OSError:
+            except BaseException:
+                # Whatever it was: the next manifest must not pass over what was not saved.
                 with self._lock:
                     for each in dirty.values():
                         self.changed(each)
-                    self._overdue = True
+                    self._overdue = self._committer.failed is None
                 raise
             self._overdue = False
             self._give_up_before(number)
@@ -425,8 +429,10 @@ class Upkeep:
                             partition.segments = before
                             raise
                         return
-        except (OSError, MainstemError):
-            self._discard_segments(added)
+        except Exception:
+            # If it failed after the note may have been made, the new segments are in use.
+            in_use = set(partition.segments)
+            self._discard_segments([each for each in added if each not in in_use])
             raise
         # Deleted, or cut meanwhile: what was written is not needed.
         self._discard_segments(added)
@@ -480,6 +486,17 @@ class Upkeep:
         except OSError as error:
             # A file that somebody put into the directory keeps it; it is not ours to delete.
             _logger.warning("cannot remove %s: %s", path, error)
+
+
+def _as_told(error: Exception) -> MainstemError:
+    """Return an error of upkeep in words that an operator can act on."""
+    if isinstance(error, MainstemError):
+        return error
+    if isinstance(error, OSError):
+        return refusal(error, "keeping up")
+    return MainstemError(
+        f"upkeep met what it did not expect ({error!r}) and tries again; if it stays, report it"
+    )
 
 
 def _recovery_point(partition: DiskPartition, durable: PartitionRecord) -> PartitionRecord:
