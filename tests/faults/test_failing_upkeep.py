@@ -1,11 +1,13 @@
 """Upkeep that fails: it goes on with the rest, costs nothing, and is tried again."""
 
+import errno
+
 import pytest
 from tests.faults.disks import allow, append, batch, killed, opened, values
-from tests.faults.lives import A0, COMPACTED, FSYNC, C
+from tests.faults.lives import A0, COMPACTED, FSYNC, OPTIONS, B, C, D
 from tests.faults.simdisk import SimFiles
 
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.log.disk import DiskLog
 from mainstem.log.port import PartitionId
 
@@ -79,3 +81,68 @@ def test_a_checkpoint_that_ended_in_what_nobody_foresaw_loses_nothing(files: Sim
     log.upkeep.checkpoint()
 
     assert values(opened(killed(files)), A0) == [b"first"]
+
+
+def test_a_checkpoint_does_not_wait_until_all_partitions_are_compacted(files: SimFiles) -> None:
+    log = opened(files)
+    log.ensure(B, "orders", FSYNC)
+    compacted(log, C)
+    compacted(log, D)
+    log.upkeep.checkpoint()
+    order: list[str] = []
+
+    def before(kind: str, path: str) -> None:
+        if kind == "sync" and path.endswith("-1.seg"):
+            if not order:
+                for _ in range(OPTIONS.checkpoint_batches):
+                    log.append([(B, batch(b"meanwhile"))])
+            order.append(path.split("/")[1][0])
+        elif kind == "rename" and path == "manifest":
+            order.append("checkpoint")
+
+    files.before = before
+    log.upkeep.tick()
+
+    assert order == ["c", "checkpoint", "d"]
+
+
+def test_a_checkpoint_that_fails_keeps_no_partition_from_being_looked_after(
+    files: SimFiles,
+) -> None:
+    log = opened(files)
+    log.ensure(B, "orders", FSYNC)
+    compacted(log, C)
+    compacted(log, D)
+    for _ in range(OPTIONS.checkpoint_batches):
+        append(log, B, b"more")
+    tries: list[str] = []
+
+    def before(kind: str, path: str) -> None:
+        if "manifest" in path:
+            tries.append(path)
+            raise OSError(errno.ENOSPC, "full")
+
+    files.before = before
+    with pytest.raises(StorageFull):
+        log.upkeep.tick()
+
+    assert len(tries) == 1
+    for partition in (C, D):
+        names = files.names(f"partitions/{partition.topic_id}-0")
+        assert f"{0:020d}-0.seg" not in names
+
+
+def test_closing_waits_for_one_partition_not_for_all(files: SimFiles) -> None:
+    log = opened(files)
+    compacted(log, C)
+    compacted(log, D)
+
+    def before(kind: str, path: str) -> None:
+        if path.endswith("-1.seg"):
+            log.upkeep.stop()
+
+    files.before = before
+    log.upkeep.tick()
+
+    names = [path for path in files.names_of if path.endswith("-1.seg")]
+    assert [path.split("/")[1][0] for path in names] == ["c"]

@@ -122,7 +122,11 @@ class Upkeep:
         )
 
     def tick(self) -> None:
-        """Do whatever is due now; what fails for one partition does not stop the others."""
+        """Do whatever is due now; what fails for one partition does not stop the others.
+
+        Compacting all of them may take long: between two it is seen to that a checkpoint that
+        became due is made, and that a log that is being closed does not wait for the rest.
+        """
         with self._ticking:
             self._tick()
 
@@ -133,24 +137,37 @@ class Upkeep:
             raise self._committer.fail(error, "looking after the log") from error
         now_ms = self._now_ms()
         failed: Exception | None = None
+        stuck: Exception | None = None
         with self._lock:
             partitions = list(self._partitions.values())
         for partition in partitions:
+            if self._stopping.is_set():
+                break
             try:
                 self._keep_up(partition, now_ms)
             except OSError as error:
                 failed = refusal(error, "retaining or compacting events")
             except Exception as error:
                 failed = error
-        if self.due:
-            try:
-                self.checkpoint()
-            except OSError as error:
-                raise refusal(error, "making a checkpoint") from error
-        else:
-            self._empty_trash()
+            stuck = stuck or self._try_checkpoint()
+        stuck = stuck or self._try_checkpoint()
+        # Also if there is no space for a checkpoint: this is what makes some.
+        self._empty_trash()
+        failed = stuck or failed
         if failed is not None:
             raise failed
+
+    def _try_checkpoint(self) -> Exception | None:
+        """Make a checkpoint if one is due; return why that failed, if it did."""
+        if not self.due or self._stopping.is_set():
+            return None
+        try:
+            self.checkpoint()
+        except OSError as error:
+            return refusal(error, "making a checkpoint")
+        except Exception as error:
+            return error
+        return None
 
     def _keep_up(self, partition: Partition, now_ms: int) -> None:
         settings = partition.settings
