@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from tests.faults.disks import allow, append, batch, killed, opened, values
+from tests.faults.disks import allow, append, batch, killed, opened, refuse, values
 from tests.faults.lives import A0, COMPACTED, FSYNC, OPTIONS, B, C, D
 from tests.faults.simdisk import SimFiles
 
@@ -50,7 +50,8 @@ def test_what_nobody_foresaw_does_not_end_upkeep(
     left = [name for name in files.names(f"partitions/{C.topic_id}-0") if "-1." in name]
     assert left == []
     allow(files)
-    log.upkeep._try_tick()
+    for _ in range(2):
+        log.upkeep._try_tick()
     assert log.upkeep.last_error is None
     assert log.bounds(C).size_bytes < written
 
@@ -146,3 +147,50 @@ def test_closing_waits_for_one_partition_not_for_all(files: SimFiles) -> None:
 
     names = [path for path in files.names_of if path.endswith("-1.seg")]
     assert [path.split("/")[1][0] for path in names] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [("open", "manifest"), ("create", ".seg")],
+    ids=["checkpoint", "compaction"],
+)
+def test_what_fails_is_tried_again_later_each_time(
+    files: SimFiles, kind: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = opened(files)
+    compacted(log)
+    log.ensure(B, "orders", FSYNC)
+    for _ in range(OPTIONS.checkpoint_batches):
+        append(log, B, b"more")
+    rounds = 0
+    tried: list[int] = []
+
+    def before(what: str, where: str) -> None:
+        if what == kind and path in where:
+            tried.append(rounds)
+            raise OSError(errno.ENOSPC, "full")
+
+    files.before = before
+    while rounds < 150:
+        log.upkeep._try_tick()
+        assert isinstance(log.upkeep.last_error, StorageFull)
+        rounds += 1
+
+    assert tried == [0, 2, 5, 10, 19, 36, 69, 134]
+    assert caplog.text.count("no space left") == 1
+
+
+def test_what_is_asked_for_by_hand_is_tried_at_once(files: SimFiles) -> None:
+    log = opened(files)
+    compacted(log)
+    written = log.bounds(C).size_bytes
+    refuse(files, "create", ".seg")
+    for _ in range(3):
+        log.upkeep._try_tick()
+    allow(files)
+
+    log.upkeep.tick()
+
+    assert log.bounds(C).size_bytes < written
+    log.upkeep._try_tick()
+    assert log.upkeep.last_error is None

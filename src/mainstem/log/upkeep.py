@@ -28,9 +28,12 @@ from mainstem.log.memory import MemoryPartition
 from mainstem.log.partition import PARTITIONS, DiskPartition, PartitionRecord
 from mainstem.log.partitions import Partition, Partitions
 from mainstem.log.port import PartitionId
+from mainstem.log.retries import Retries
 from mainstem.log.rewriting import batches_before, write_segment
 from mainstem.log.segment import Segment
 from mainstem.log.wal import Kind
+
+_CHECKPOINT = "checkpoint"
 
 _logger = logging.getLogger("mainstem.log")
 
@@ -64,6 +67,8 @@ class Upkeep:
         self._bytes = self._batches = 0
         self._overdue = False
         self._max_wal_bytes = self._max_bytes = self._max_batches = self._many = 0
+        self._retries = Retries()
+        """Of what costs much: the checkpoint, and compaction, partition by partition."""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: MainstemError | None = None
@@ -107,6 +112,7 @@ class Upkeep:
     def discard(self, partition: DiskPartition) -> None:
         """Delete the files of a partition once that is durable; under the lock."""
         self._dirty.pop(partition.id, None)
+        self._retries.forget(partition.id)
         for segment in partition.segments:
             self._throw_away(segment)
         self._emptied.append(partition.directory)
@@ -127,7 +133,11 @@ class Upkeep:
         Compacting all of them may take long: between two it is seen to that a checkpoint that
         became due is made, and that a log that is being closed does not wait for the rest.
         """
+        self._round(at_once=True)
+
+    def _round(self, *, at_once: bool) -> None:
         with self._ticking:
+            self._retries.begin_round(at_once=at_once)
             self._tick()
 
     def _tick(self) -> None:
@@ -159,14 +169,14 @@ class Upkeep:
 
     def _try_checkpoint(self) -> Exception | None:
         """Make a checkpoint if one is due; return why that failed, if it did."""
-        if not self.due or self._stopping.is_set():
+        if not self.due or self._stopping.is_set() or self._retries.rests(_CHECKPOINT):
             return None
         try:
             self.checkpoint()
-        except OSError as error:
-            return refusal(error, "making a checkpoint")
         except Exception as error:
-            return error
+            self._retries.failed(_CHECKPOINT)
+            return refusal(error, "making a checkpoint") if isinstance(error, OSError) else error
+        self._retries.forget(_CHECKPOINT)
         return None
 
     def _keep_up(self, partition: Partition, now_ms: int) -> None:
@@ -178,13 +188,19 @@ class Upkeep:
             return
         if settings.close_ms or settings.expire_ms or settings.expire_bytes:
             self._retain(partition, now_ms)
-        if settings.compact:
-            self._compact(partition, now_ms)
+        if settings.compact and not self._retries.rests(partition.id):
+            try:
+                self._compact(partition, now_ms)
+            except Exception:
+                self._retries.failed(partition.id)
+                raise
+            self._retries.forget(partition.id)
 
     def _try_tick(self) -> None:
         try:
-            self.tick()
-            self.last_error = None
+            self._round(at_once=False)
+            if not self._retries.left_out:
+                self.last_error = None
         except Exception as error:
             # Neither a full or failing disk nor a bug may end upkeep: it goes on when it can.
             reason = _as_told(error)
