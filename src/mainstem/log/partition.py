@@ -262,7 +262,8 @@ class DiskPartition:
 
     def replace(self, removed: Collection[Segment], added: Iterable[Segment]) -> None:
         """Put segments in the place of others that hold the same offsets."""
-        kept = [each for each in self.segments if each not in removed]
+        gone = set(removed)
+        kept = [each for each in self.segments if each not in gone]
         self.segments = sorted([*kept, *added], key=_base)
         self.seal(but=1)
 

@@ -20,6 +20,7 @@ keeps those bytes from being taken for batches of a later process.
 All of it may be interrupted and begun again.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
@@ -35,7 +36,7 @@ from mainstem.log.handles import Handles
 from mainstem.log.manifest import Manifest
 from mainstem.log.partition import PARTITIONS, DiskPartition, PartitionRecord
 from mainstem.log.port import PartitionId
-from mainstem.log.wal import Entry, Kind, Part, Place, WriteAheadLog, decode_parts
+from mainstem.log.wal import Entry, Kind, Part, WriteAheadLog, decode_parts
 
 T = TypeVar("T")
 
@@ -146,7 +147,8 @@ class _Recovery:
         self._partitions = partitions
         self._report = report
         self._touched: dict[PartitionId, None] = {}
-        self._gone: set[Place] = set()
+        self._gone: defaultdict[bytes, set[tuple[int, int]]] = defaultdict(set)
+        """Segments (base offset, generation) that were removed, by the keys of partitions."""
         self._gone_partitions: list[DiskPartition] = []
         self._deleted: set[PartitionId] = set()
         self._together: list[list[Part]] = []
@@ -233,11 +235,12 @@ class _Recovery:
         self._touched[partition_id] = None
         # Other segments that hold nothing any more go when the end has been read.
         partition.start = max(start, partition.start)
+        dropped = set(gone)
         partition.segments = [
-            each for each in partition.segments if (each.base, each.generation) not in gone
+            each for each in partition.segments if (each.base, each.generation) not in dropped
         ]
         partition.end = max(partition.end, begins)
-        self._gone.update((partition.key, base, generation) for base, generation in gone)
+        self._gone[partition.key] |= dropped
 
     def _replace(self, record: PartitionRecord, gone: Iterable[tuple[int, int]]) -> None:
         partition_id = PartitionId(record.topic_id, record.number)
@@ -247,13 +250,13 @@ class _Recovery:
         partition.start = max(partition.start, self._partitions[partition_id].start)
         self._partitions[partition_id] = partition
         self._touched[partition_id] = None
-        self._gone.update((partition.key, base, generation) for base, generation in gone)
+        self._gone[partition.key].update(gone)
 
     def _redo(self, entry: Entry) -> None:
         """Write the batches of an entry to where they belong."""
         for part in decode_parts(entry.payload):
             partition = self._partitions.get(_partition_id(part.key))
-            if partition is None or part.place in self._gone:
+            if partition is None or self._is_gone(part):
                 continue
             self._files.make_dir(partition.directory)
             path = partition.empty_segment(part.base, 0, part.generation).path
@@ -273,7 +276,7 @@ class _Recovery:
                     point = points[partition_id]
                     self._partitions[partition_id] = self._load(point)
                 end = End(self._files, self._partitions[partition_id], limits[partition_id])
-                end.read(self._gone_of(partition_id), self._now_ms)
+                end.read(self._gone[self._partitions[partition_id].key], self._now_ms)
                 found[partition_id] = end
             again = self._tighten(limits, points)
         return list(found.values())
@@ -290,7 +293,7 @@ class _Recovery:
                 partition_id = _partition_id(part.key)
                 offset = read_header(part.batch).base_offset
                 partition = self._partitions.get(partition_id)
-                if part.place in self._gone or partition_id in self._deleted:
+                if self._is_gone(part) or partition_id in self._deleted:
                     continue
                 if partition is not None and offset < partition.start:
                     continue
@@ -304,9 +307,8 @@ class _Recovery:
                     tightened[partition_id] = None
         return list(tightened)
 
-    def _gone_of(self, partition_id: PartitionId) -> set[tuple[int, int]]:
-        key = self._partitions[partition_id].key
-        return {(base, generation) for of, base, generation in self._gone if of == key}
+    def _is_gone(self, part: Part) -> bool:
+        return (part.base, part.generation) in self._gone.get(part.key, ())
 
     def _load(self, record: PartitionRecord) -> DiskPartition:
         return DiskPartition.load(self._files, self._handles, record)

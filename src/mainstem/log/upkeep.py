@@ -371,7 +371,7 @@ class Upkeep:
             before = batches_before(cut, end)
             write_segment(self._files, partition, fresh, before, next_offset=end)
             added.append(fresh)
-        kept = [each for each in partition.segments if each not in removed]
+        kept = [each for each in partition.segments if each.next_offset <= end]
         self._sync_segments([(each, each.size) for each in kept])
         if kept or added:
             self._files.sync_dir(PARTITIONS)
