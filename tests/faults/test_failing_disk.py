@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.descriptors import all_taken
+from tests.faults.simdisk import SimFiles
 from tests.log.directory import ORDERS, PAYMENTS, Clock, append, stored
 
 from mainstem.core.errors import DamagedLog, MainstemError, StorageFailed
@@ -17,6 +18,7 @@ from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.files import Buffer, OpenFile, RealFiles
+from mainstem.log.handles import Handles
 from mainstem.log.port import PartitionId
 
 FSYNC = TopicSettings()
@@ -420,3 +422,46 @@ def test_many_topics_make_do_with_few_open_files(tmp_path: Path, threads: str) -
     ended = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
 
     assert ended.returncode == 0, ended.stderr
+
+
+def test_lacks_of_descriptors_that_are_over_leave_half_of_the_files_open() -> None:
+    files = SimFiles()
+    handles = Handles(files, 64)
+    paths = [f"{number}" for number in range(64)]
+
+    def lack_once(kind: str, path: str) -> None:
+        if kind == "open":
+            files.before = lambda _kind, _path: None
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    def open_all() -> int:
+        for path in paths:
+            handles.get(path, create=True)
+        return len(handles.opened)
+
+    open_all()
+    for number in range(10):
+        files.before = lack_once
+        handles.get(f"another {number}", create=True)
+    fewest = open_all()
+    for _ in range(10):
+        open_all()
+
+    assert 16 <= fewest < 32
+    assert len(handles.opened) == 32
+
+
+def test_a_lack_of_descriptors_is_met_by_letting_go_of_few_too() -> None:
+    files = SimFiles()
+    handles = Handles(files, 64)
+    for path in ("a", "b", "c"):
+        handles.get(path, create=True)
+
+    def taken(kind: str, path: str) -> None:
+        if kind == "open" and len(handles.opened) > 1:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    files.before = taken
+    handles.get("d", create=True)
+
+    assert list(handles.opened) == ["c", "d"]
