@@ -270,7 +270,8 @@ class DiskLog:
         """Call ``wake`` once, from any thread, as soon as the tail is past ``offset``."""
         with self._lock:
             watched = self._partitions.find(partition)
-            if offset >= watched.tail:
+            # Once closing has begun, nobody comes back for those who wait.
+            if offset >= watched.tail and not self._partitions.is_closed:
                 watches = watched.watches
                 token = watches.add(offset, wake)
 

@@ -1,0 +1,22 @@
+"""Whoever waits at the tail of a partition is told, also when the log is closed."""
+
+from tests.faults.disks import append, opened
+from tests.faults.lives import A0, FSYNC
+from tests.faults.simdisk import SimFiles
+
+
+def test_a_watch_taken_while_the_log_is_being_closed_is_called() -> None:
+    files = SimFiles()
+    log = opened(files)
+    log.ensure(A0, "orders", FSYNC)
+    append(log, A0, b"first")
+    woken: list[str] = []
+
+    def watch(kind: str, path: str) -> None:
+        if kind == "rename" and path == "manifest":
+            log.watch(A0, 1, lambda: woken.append("closed"))
+
+    files.before = watch
+    log.close()
+
+    assert woken == ["closed"]
