@@ -17,7 +17,7 @@ from tests.faults.disks import (
     without_power,
 )
 from tests.faults.lives import A0, A1, COMPACTED, DISK, FSYNC, RETAINED, B, C, D
-from tests.faults.simdisk import SimFiles, blank
+from tests.faults.simdisk import Image, SimFiles, blank
 
 from mainstem.core.errors import DamagedLog, StorageFailed, StorageFull
 from mainstem.log.disk import DiskLog
@@ -368,3 +368,58 @@ def test_what_was_handed_over_survives_a_kill_before_its_commit(
     log.append([(A0, batch(b"handed over"))]).durable.hand_over()
 
     assert values(opened(killed(files)), A0) == [b"before", b"handed over"]
+
+
+@pytest.mark.parametrize("deed", ["tick", "checkpoint", "opening"])
+def test_a_deleted_topic_leaves_nothing_behind_wherever_the_process_is_killed(
+    log: DiskLog, files: SimFiles, deed: str
+) -> None:
+    for partition in (A0, B):
+        append(log, partition, b"x" * 500, b"x" * 500)
+    log.upkeep.checkpoint()
+    log.delete([B])
+    log.committer.commit()
+    images: list[Image] = []
+    if deed == "opening":
+        files = killed(files)
+    files.before = lambda _kind, _path: images.append(files.image())
+
+    if deed == "opening":
+        opened(files)
+    elif deed == "tick":
+        log.upkeep.tick()
+    else:
+        log.upkeep.checkpoint()
+
+    for image in images:
+        found = SimFiles(image)
+        again = opened(found)
+        assert not [path for path in (*found.names_of, *found.dirs) if B.topic_id in path]
+        assert values(again, A0) == [b"x" * 500] * 2
+
+
+def test_a_topic_deleted_while_a_checkpoint_is_made_leaves_nothing_behind(
+    log: DiskLog, files: SimFiles
+) -> None:
+    append(log, B, b"first")
+
+    def delete_once(kind: str, path: str) -> None:
+        if kind == "sync" and path.endswith(".seg"):
+            allow(files)
+            log.delete([B])
+            files.before = kill_after_the_manifest
+
+    def kill_after_the_manifest(kind: str, path: str) -> None:
+        if kind == "remove":
+            images.append(files.image())
+
+    images: list[Image] = []
+    files.before = delete_once
+    log.upkeep.checkpoint()
+    log.upkeep.tick()
+
+    assert images
+    for image in images:
+        found = SimFiles(image)
+        opened(found)
+        assert not [path for path in (*found.names_of, *found.dirs) if B.topic_id in path]

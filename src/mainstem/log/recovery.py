@@ -20,6 +20,7 @@ keeps those bytes from being taken for batches of a later process.
 All of it may be interrupted and begun again.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
@@ -39,6 +40,8 @@ from mainstem.log.port import PartitionId
 from mainstem.log.wal import Entry, Kind, Part, WriteAheadLog, decode_parts
 
 T = TypeVar("T")
+
+_logger = logging.getLogger("mainstem.log")
 
 
 class Report(msgspec.Struct):
@@ -149,7 +152,6 @@ class _Recovery:
         self._touched: dict[PartitionId, None] = {}
         self._gone: defaultdict[bytes, set[tuple[int, int]]] = defaultdict(set)
         """Segments (base offset, generation) that were removed, by the keys of partitions."""
-        self._gone_partitions: list[DiskPartition] = []
         self._deleted: set[PartitionId] = set()
         self._together: list[list[Part]] = []
         """Batches of several partitions that are there together or not at all."""
@@ -169,9 +171,13 @@ class _Recovery:
             partition.begin_epoch(partition.epoch + 1)
             partition.saved = manifest.encode_partition(partition.record())
         self._settle(ends)
+        # After the manifest nothing would tell that they are to be removed.
+        self._remove_deleted()
         saved = [each.saved for each in self._partitions.values()]
         manifest.write(self._files, number, sequence, [each for each in saved if each is not None])
-        self._clear_away(number)
+        for place in wal.listed(self._files):
+            if place.number < number:
+                self._files.remove(place.path)
 
     def _settle(self, ends: list[End]) -> None:
         """Make what was found durable, and report it."""
@@ -214,9 +220,7 @@ class _Recovery:
     def _delete(self, partitions: list[PartitionId]) -> None:
         for partition_id in partitions:
             self._deleted.add(partition_id)
-            partition = self._partitions.pop(partition_id, None)
-            if partition is not None:
-                self._gone_partitions.append(partition)
+            self._partitions.pop(partition_id, None)
 
     def _ensure(self, partition_id: PartitionId, topic: str, settings: TopicSettings) -> None:
         partition = self._partitions.get(partition_id)
@@ -313,15 +317,17 @@ class _Recovery:
     def _load(self, record: PartitionRecord) -> DiskPartition:
         return DiskPartition.load(self._files, self._handles, record)
 
-    def _clear_away(self, number: int) -> None:
-        """Remove what the new manifest does not need."""
-        for partition in self._gone_partitions:
-            for name in self._files.names(partition.directory):
-                self._files.remove(f"{partition.directory}/{name}")
-            self._files.remove(partition.directory)
-        for place in wal.listed(self._files):
-            if place.number < number:
-                self._files.remove(place.path)
+    def _remove_deleted(self) -> None:
+        """Remove what is left of deleted partitions, also of those the manifest did not know."""
+        for partition_id in sorted(self._deleted - self._partitions.keys()):
+            directory = f"{PARTITIONS}/{partition_id.topic_id}-{partition_id.number}"
+            try:
+                for name in self._files.names(directory):
+                    self._files.remove(f"{directory}/{name}")
+                self._files.remove(directory)
+            except OSError as error:
+                # What cannot be removed must not keep the log from opening.
+                _logger.warning("cannot remove %s: %s", directory, error)
 
 
 def _partition_id(key: bytes) -> PartitionId:

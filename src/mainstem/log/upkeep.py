@@ -3,12 +3,14 @@
 A checkpoint bounds what recovery has to read. Its order is what makes it safe:
 
 1. a new write-ahead file is begun, so that older files hold only what is before it;
-2. what was gathered is committed, and the segments written since the last checkpoint are synced;
+2. what was gathered is committed, the segments written since the last checkpoint are synced, and
+   files that are not needed any more are removed;
 3. the manifest is replaced, and says that recovery begins at the new write-ahead file;
 4. only then are the older files given up.
 
 Files that are not part of the log any more are removed only after the write-ahead log says so
-durably: a crash in between leaves files too many, never too few.
+durably, and before a checkpoint gives up what it says: a crash in between leaves files too many,
+never too few, and recovery removes them.
 """
 
 import logging
@@ -230,6 +232,8 @@ class Upkeep:
                 if self._committer.failed is not None:
                     return
                 self._save(dirty)
+                # After the manifest nothing would tell a later process what is to be removed.
+                self._empty_trash()
                 with self._lock:
                     known = [getattr(each, "saved", None) for each in self._partitions.values()]
                 manifest.write(
@@ -244,7 +248,6 @@ class Upkeep:
                 raise
             self._overdue = False
             self._give_up_before(number)
-        self._empty_trash()
 
     def _save(self, dirty: dict[PartitionId, DiskPartition]) -> None:
         """Make the recovery points of changed partitions durable."""
