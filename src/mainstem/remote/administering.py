@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 from confluent_kafka import (
+    OFFSET_INVALID,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -262,6 +263,9 @@ class Administration:
             except Overloaded:
                 early = True
                 continue
+            if info.offset == OFFSET_INVALID:
+                # librdkafka gave up on the leader of this one, and calls that no error.
+                raise Unreachable(self.link.address, f"nothing came in {self.link.timeout_s:g} s")
             found[at.topic, at.partition] = (info.offset, info.leader_epoch or 0)
         return found, early
 

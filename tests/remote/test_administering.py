@@ -1,0 +1,32 @@
+"""Asking a server about its topics when it does not answer, or when others change them."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from tests.faults.mortal import Mortal
+
+import mainstem
+from mainstem.core.errors import Unreachable
+from mainstem.remote.administering import Administration
+from mainstem.remote.link import Link
+
+ORDERS = ("orders", 0)
+
+
+def test_offsets_that_a_server_does_not_tell_are_not_made_up(tmp_path: Path) -> None:
+    with Mortal(tmp_path / "data") as server:
+        with mainstem.connect(server.address) as stem:
+            stem.topics.create("orders", partitions=1)
+        administration = Administration(Link(server.address, timeout_s=1, settings={}))
+        # Where the leader is, is known: only it need not answer.
+        administration.bounds([ORDERS])
+
+        server.tell(signal.SIGSTOP)
+
+        with pytest.raises(Unreachable):
+            administration.bounds([ORDERS])
+        with pytest.raises(Unreachable):
+            administration.at_time([ORDERS], 0)
+        server.tell(signal.SIGCONT)
+        administration.close()
