@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.faults.mortal import Mortal
+from tests.serving import serving
 
 import mainstem
 from mainstem.core.errors import Unreachable
@@ -29,4 +30,18 @@ def test_offsets_that_a_server_does_not_tell_are_not_made_up(tmp_path: Path) -> 
         with pytest.raises(Unreachable):
             administration.at_time([ORDERS], 0)
         server.tell(signal.SIGCONT)
+        administration.close()
+
+
+def test_partitions_that_somebody_else_added_are_known() -> None:
+    with serving(None) as address, mainstem.connect(address) as other:
+        other.topics.create("orders", partitions=1)
+        administration = Administration(Link(address, timeout_s=30, settings={}))
+        administration.bounds([ORDERS])
+
+        other.topics.alter("orders", partitions=2)
+        other.publish("orders", 1, partition=1)
+
+        bounds = administration.bounds([ORDERS, ("orders", 1), ("orders", 2), ("payments", 0)])
+        assert {place: each.tail for place, each in bounds.items()} == {ORDERS: 0, ("orders", 1): 1}
         administration.close()

@@ -234,6 +234,24 @@ class Administration:
         self, wanted: Mapping[Place, OffsetSpec], *, committed: bool = False
     ) -> dict[Place, tuple[int, int]]:
         """Return offset and leader epoch for each partition that exists."""
+        found = self._known_offsets(wanted, committed)
+        unknown = [place for place in wanted if place not in found]
+        if unknown:
+            # librdkafka goes by what it last saw of a topic, which may have grown since. This
+            # looks at it again.
+            there = self.describe({topic for topic, _ in unknown})
+            grown = {
+                (topic, number): wanted[topic, number]
+                for topic, number in unknown
+                if topic in there and number < there[topic].partitions
+            }
+            found |= self._known_offsets(grown, committed)
+        return found
+
+    def _known_offsets(
+        self, wanted: Mapping[Place, OffsetSpec], committed: bool
+    ) -> dict[Place, tuple[int, int]]:
+        """Return what there is to say of the partitions that librdkafka knows of."""
         found: dict[Place, tuple[int, int]] = {}
 
         def have_answers() -> bool:
