@@ -49,6 +49,8 @@ class Consuming:
         self._tracks: dict[Place, Track] = {}
         self._former: dict[Place, Track] = {}
         """Tracks of partitions that a rebalance took, and may give back at once."""
+        self._owed: list[Place] | None = None
+        """Partitions that the group gave, as long as it is not known where to begin in them."""
         self._unfinished: list[Track] = []
         self._waiting: deque[Event] = deque()
         self._trouble: MainstemError | None = None
@@ -124,6 +126,8 @@ class Consuming:
 
         Raises what librdkafka or the server found wrong.
         """
+        if self._owed is not None:
+            self._take_up(self._owed)
         if not self._waiting:
             self._fetch(limit, timeout_s)
         self._raise_trouble()
@@ -313,19 +317,25 @@ class Consuming:
     # What librdkafka calls from inside of a poll
 
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
-        places = [(at.topic, at.partition) for at in given]
+        self._take_up([(at.topic, at.partition) for at in given])
+
+    def _take_up(self, places: list[Place]) -> None:
+        """Begin to read what the group gave; what fails is told, and tried again."""
+        self._owed = places
+        given = [TopicPartition(*place) for place in places]
         try:
-            stored = consumer.committed(given, timeout=self._link.timeout_s) if given else []
+            stored = self._consumer.committed(given, timeout=self._link.timeout_s) if given else []
             cursors = {(at.topic, at.partition): at.offset for at in stored if at.offset >= 0}
             fresh = self._begin([place for place in places if place not in cursors])
         except (MainstemError, KafkaException) as error:
             # Not to be raised through librdkafka; and without a place to begin nothing is read.
             self._trouble = error if isinstance(error, MainstemError) else self._link.refusal(error)
-            consumer.assign([])
+            self._consumer.assign([])
             return
+        self._owed = None
         self._tracks = {place: self._taken_up(place, cursors, fresh) for place in places}
         self._former = {}
-        consumer.assign(
+        self._consumer.assign(
             [
                 TopicPartition(*place, track.given)
                 for place, track in self._tracks.items()
@@ -354,6 +364,7 @@ class Consuming:
 
     def _let_go(self, consumer: Consumer) -> None:
         self.settled = False
+        self._owed = None
         self._tracks, self._former = {}, {}
         self._forget_waiting()
         consumer.unassign()
