@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from tests.serving import serving
 
 import mainstem
@@ -64,3 +65,55 @@ def test_partitions_where_it_was_not_known_where_to_begin_are_read_later(address
     assert len(errors) == 2, "each is told once"
     assert found == everything(0) + everything(1)
     member.close()
+
+
+class Stalling(Consumer):
+    """Gives an error of a partition before events of others, and once does not say what is left."""
+
+    def __init__(self, config: Mapping[str, object]) -> None:
+        super().__init__(dict(config))
+        self.held: list[Message] = []
+        self.is_stalled = True
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        if not self.is_stalled:
+            return super().poll(timeout)
+        while len(self.held) < 11:
+            # All but the end of a partition, which says nothing here.
+            self.held += [each for each in super().consume(1, 0.1) if not at_end(each)]
+        self.held.sort(key=lambda each: each.error() is None)
+        return self.held.pop(0)
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        held, self.held = self.held, []
+        return held or super().consume(num_messages, timeout)
+
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int]:
+        if self.is_stalled:
+            self.is_stalled = False
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return super().get_watermark_offsets(partition, timeout, cached)
+
+
+def at_end(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
+
+
+def test_nothing_is_lost_if_a_server_does_not_say_what_is_left_of_a_partition(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainstem.remote.consuming.Consumer", Stalling)
+    with mainstem.connect(address) as stem:
+        stem.topics.trim("orders", 5, partition=0)
+    reader = consuming(address, begin=lambda _: {})
+    reader.read({("orders", 0): 0, ("orders", 1): 0})
+
+    found, errors = take(reader, 15)
+
+    assert len(errors) == 1
+    assert found == everything(0)[5:] + everything(1)
+    assert reader.missed == 5
+    reader.close()

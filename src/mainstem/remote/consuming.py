@@ -51,6 +51,8 @@ class Consuming:
         """Tracks of partitions that a rebalance took, and may give back at once."""
         self._owed: list[Place] | None = None
         """Partitions that the group gave, as long as it is not known where to begin in them."""
+        self._cut: set[Place] = set()
+        """Partitions whose next event was deleted, as long as it is not known what is left."""
         self._unfinished: list[Track] = []
         self._waiting: deque[Event] = deque()
         self._trouble: MainstemError | None = None
@@ -146,22 +148,29 @@ class Consuming:
         self._unfinished.clear()
 
     def _fetch(self, limit: int, timeout_s: float) -> None:
+        messages: list[Message] = []
         try:
             first = self._consumer.poll(timeout_s)
-            messages = [] if first is None else [first]
-            if first is not None and limit > 1:
-                # No more than is asked for: while some wait here, nobody serves the group.
-                messages += self._consumer.consume(min(limit - 1, _AT_ONCE), 0)
+            if first is not None:
+                messages.append(first)
+                if limit > 1:
+                    # No more than is asked for: while some wait here, nobody serves the group.
+                    messages += self._consumer.consume(min(limit - 1, _AT_ONCE), 0)
         except KafkaException as error:
-            raise self._link.refusal(error, group=self._group or "") from None
+            self._trouble = self._link.refusal(error, group=self._group or "")
         if messages:
             self._hear()
+        # librdkafka gives each just once: none is left out for what is wrong with another.
         for message in messages:
             trouble = message.error()
             if trouble is not None:
                 self._on_message_error(trouble, message)
             else:
                 self._keep(message)
+        # Those that went since are somebody else's, or nobody's.
+        self._cut &= self._tracks.keys()
+        if self._cut:
+            self._jump()
 
     def _keep(self, message: Message) -> None:
         topic, partition = message.topic() or "", message.partition() or 0
@@ -191,7 +200,7 @@ class Consuming:
                 track.done = True
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             if track is not None:
-                self._jump(place, track)
+                self._cut.add(place)
         elif code in NO_TOPIC:
             # A topic is gone: whoever asked for it by name has to know.
             self._trouble = UnknownTopic(place[0])
@@ -202,16 +211,23 @@ class Consuming:
                 error, self._link.address, topic=place[0], group=self._group or ""
             )
 
-    def _jump(self, place: Place, track: Track) -> None:
-        """Go on with the first event that is left, and count what was missed."""
-        at = TopicPartition(*place)
-        start, tail = self._consumer.get_watermark_offsets(at, timeout=self._link.timeout_s)
-        wanted = track.next
-        # Past the tail only if the log was truncated: nothing is there to be missed.
-        offset = min(max(wanted, start), tail)
-        self.missed += max(0, offset - wanted)
-        track.next = offset
-        track.done = track.limit is not None and offset >= track.limit
+    def _jump(self) -> None:
+        """Go on with the first events that are left, and count what was missed."""
+        for place in self._cut:
+            at, track = TopicPartition(*place), self._tracks[place]
+            try:
+                start, tail = self._consumer.get_watermark_offsets(at, timeout=self._link.timeout_s)
+            except KafkaException as error:
+                # Asked again with the next fetch; until then librdkafka leaves it alone.
+                self._trouble = self._link.refusal(error, topic=place[0], partition=place[1])
+                return
+            wanted = track.next
+            # Past the tail only if the log was truncated: nothing is there to be missed.
+            offset = min(max(wanted, start), tail)
+            self.missed += max(0, offset - wanted)
+            track.next = offset
+            track.done = track.limit is not None and offset >= track.limit
+        self._cut.clear()
         # All begin anew, as a partition that failed can be neither moved nor begun by itself.
         self._consumer.assign(
             [
