@@ -209,7 +209,11 @@ class Deliveries:
     def settle(self) -> None:
         """Wait until it is known of every event what became of it."""
         with self._settled:
-            self._settled.wait_for(lambda: self._kept + self._failed == self._sent)
+            self._settled.wait_for(self._all_known)
+
+    def _all_known(self) -> bool:
+        # More than were counted, if an interrupt came after one was sent, and before that.
+        return self._kept + self._failed >= self._sent
 
     def _refusal(self) -> MainstemError:
         assert self._refused is not None
@@ -223,5 +227,5 @@ class Deliveries:
             else:
                 self._failed += 1
                 self._refused = self._refused or (error, event)
-            if self._kept + self._failed == self._sent:
+            if self._all_known():
                 self._settled.notify_all()

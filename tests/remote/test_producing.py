@@ -1,0 +1,46 @@
+"""Events on their way to a server when their publisher is interrupted."""
+
+import threading
+
+import pytest
+from confluent_kafka import KafkaError, Message
+from tests.serving import serving
+
+import mainstem
+from mainstem.core.event import Event
+from mainstem.remote.link import Link
+from mainstem.remote.producing import Deliveries, Producing, Settled
+
+PATIENCE_S = 30
+
+
+class Interrupted(Producing):
+    """Ctrl-C comes when an event was sent, and is kept already."""
+
+    def send(self, topic: str, event: Event, partition: int | None, settled: Settled) -> None:
+        told = threading.Event()
+
+        def tell(error: KafkaError | None, message: Message) -> None:
+            settled(error, message)
+            told.set()
+
+        super().send(topic, event, partition, tell)
+        assert told.wait(PATIENCE_S)
+        raise KeyboardInterrupt
+
+
+def test_who_is_interrupted_while_an_event_is_sent_waits_for_nothing_more() -> None:
+    with serving(None) as address:
+        with mainstem.connect(address) as stem:
+            stem.topics.create("orders", partitions=1)
+        producing = Interrupted(Link(address, timeout_s=30, settings={}))
+        deliveries = Deliveries(producing, "orders", None)
+        with pytest.raises(KeyboardInterrupt):
+            deliveries.put(Event(b"x"))
+
+        waiting = threading.Thread(target=deliveries.settle, daemon=True)
+        waiting.start()
+        waiting.join(PATIENCE_S)
+
+        assert not waiting.is_alive()
+        producing.close()
