@@ -92,6 +92,25 @@ def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
         stem.close()
 
 
+def test_who_reads_from_the_tail_reads_all_of_a_topic_of_a_pattern_that_is_made_again(
+    kafka: str,
+) -> None:
+    with mainstem.connect(kafka) as stem:
+        stem.topics.create("again.eu", partitions=1)
+        stem.publish_many("again.eu", range(10))
+        events = stem.subscribe("again.*", start="latest")
+        stem.publish("again.eu", 10)
+        assert events.poll(timeout=30)
+
+        stem.topics.delete("again.eu")
+        stem.topics.create("again.eu", partitions=1)
+        stem.publish("again.eu", 11)
+        event = events.poll(timeout=30)
+
+        assert event is not None
+        assert (event.json(), event.offset) == (11, 0)
+
+
 def test_a_closed_stem_says_so(kafka: str) -> None:
     stem = mainstem.connect(kafka)
     stem.topics.create("closing", partitions=1)

@@ -8,7 +8,7 @@ are noticed. With a group, the server shares them out, and librdkafka watches th
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mainstem.client.connected_starts import offsets_of
 from mainstem.client.wish import Wish
@@ -21,7 +21,7 @@ from mainstem.core.errors import (
 )
 from mainstem.core.event import Event
 from mainstem.core.names import check_group, is_pattern, matches
-from mainstem.remote.administering import Administration, Place
+from mainstem.remote.administering import Administration, Described, Place
 from mainstem.remote.consuming import Consuming
 
 _LOOK_S = 1.0
@@ -44,8 +44,10 @@ class ConnectedFeed:
         self._commit_at = time.monotonic() + wish.commit_s
         self._look_at = time.monotonic() + _LOOK_S
         self._gone_since: float | None = None
-        places = self._places()
-        self._known = set(places)
+        self._named: dict[str, str] = {}
+        """The ids of topics that are asked for by name."""
+        self._known = self._places()
+        places = list(self._known)
         self._tails = {place: at.tail for place, at in administration.bounds(places).items()}
         # Refused now if it is past the tail, in a group as well.
         starts = self._begin(places)
@@ -140,9 +142,17 @@ class ConnectedFeed:
 
     def _look_around(self) -> None:
         """Read what is new, and stop reading what is gone."""
-        places = set(self._places())
-        self._consuming.drop(self._known - places)
-        new = places - self._known
+        try:
+            places = self._places()
+        except UnknownTopic as error:
+            # Another of the same name may be there already, and is not what was asked for.
+            self._consuming.drop([place for place in self._known if place[0] == error.topic])
+            raise
+        gone = [place for place, topic in self._known.items() if places.get(place) != topic]
+        self._consuming.drop(gone)
+        for place in gone:
+            self._tails.pop(place, None)
+        new = [place for place, topic in places.items() if self._known.get(place) != topic]
         self._known = places
         if new:
             self._consuming.read(self._begin(sorted(new)))
@@ -166,32 +176,41 @@ class ConnectedFeed:
         known = {place: self._tails[place] for place in wanted if place in self._tails}
         return known | offsets_of(self._administration, new, "earliest")
 
-    def _places(self) -> list[Place]:
-        """Return the partitions that names and patterns mean now; an unknown name is refused."""
+    def _places(self) -> dict[Place, str]:
+        """Return the partitions that names and patterns mean now, each with its topic's id.
+
+        A name that is unknown, or is another topic's by now, is refused.
+        """
         names = [name for name in self._wish.topics if not is_pattern(name)]
-        described = self._administration.describe(names) if names else {}
-        counts = {name: each.partitions for name, each in described.items()}
-        for name in names:
-            if name not in counts:
-                raise UnknownTopic(name)
         patterns = [name for name in self._wish.topics if is_pattern(name)]
+        wanted = set(names)
         if patterns:
-            counts |= {
-                name: count
-                for name, count in self._administration.partitions().items()
+            wanted |= {
+                name
+                for name in self._administration.partitions()
                 if not name.startswith("__") and any(matches(each, name) for each in patterns)
             }
-        return self._chosen(counts)
+        described = self._administration.describe(sorted(wanted)) if wanted else {}
+        for name in names:
+            if name not in described or described[name].id != self._named.setdefault(
+                name, described[name].id
+            ):
+                raise UnknownTopic(name)
+        return self._chosen(described)
 
-    def _chosen(self, counts: dict[str, int]) -> list[Place]:
-        places = [(name, number) for name, count in counts.items() for number in range(count)]
+    def _chosen(self, topics: Mapping[str, Described]) -> dict[Place, str]:
+        places = {
+            (name, number): each.id
+            for name, each in topics.items()
+            for number in range(each.partitions)
+        }
         chosen = self._wish.partitions
         if chosen is None:
             return places
         missing = set(chosen) - {number for _, number in places}
         if missing:
             raise UnknownPartition(self._wish.topics[0], min(missing))
-        return [place for place in places if place[1] in chosen]
+        return {place: topic for place, topic in places.items() if place[1] in chosen}
 
 
 def _subscribed(name: str) -> str:

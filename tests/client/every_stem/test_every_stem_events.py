@@ -206,6 +206,31 @@ def test_a_named_topic_that_is_deleted_ends_with_an_error(stem: Stem, name: str)
         events.poll(timeout=PATIENCE_S)
 
 
+def test_a_topic_made_again_under_a_name_is_not_what_was_asked_for(stem: Stem, name: str) -> None:
+    fill(stem, name, 10)
+    events = stem.subscribe(name)
+    take(events, 10)
+
+    stem.topics.delete(name)
+    fill(stem, name, 5)
+
+    with pytest.raises(UnknownTopic):
+        events.poll(timeout=PATIENCE_S)
+
+
+def test_a_topic_of_a_pattern_that_is_made_again_is_read_from_its_beginning(
+    stem: Stem, name: str
+) -> None:
+    fill(stem, f"{name}.eu", 10)
+    events = stem.subscribe(f"{name}.*")
+    take(events, 10)
+
+    stem.topics.delete(f"{name}.eu")
+    fill(stem, f"{name}.eu", 5)
+
+    assert numbers(take(events, 5)) == [0, 1, 2, 3, 4]
+
+
 def test_poll_gives_up_after_its_time(stem: Stem, name: str) -> None:
     stem.topics.create(name)
 
