@@ -148,14 +148,21 @@ class ConnectedFeed:
             # Another of the same name may be there already, and is not what was asked for.
             self._consuming.drop([place for place in self._known if place[0] == error.topic])
             raise
-        gone = [place for place, topic in self._known.items() if places.get(place) != topic]
+        kept = {place: topic for place, topic in self._known.items() if places.get(place) == topic}
+        gone = self._known.keys() - kept.keys()
         self._consuming.drop(gone)
         for place in gone:
             self._tails.pop(place, None)
-        new = [place for place, topic in places.items() if self._known.get(place) != topic]
+        self._known = kept
+        new = sorted(places.keys() - kept.keys())
+        if not new:
+            return
+        try:
+            self._consuming.read(self._begin(new))
+        except UnknownPartition:
+            # One of them has gone since; the next look sees what is left.
+            return
         self._known = places
-        if new:
-            self._consuming.read(self._begin(sorted(new)))
 
     def _check_reachable(self) -> None:
         if not self._consuming.gone:
