@@ -1,12 +1,16 @@
 """Following topics of a server while others change them, or it is away for a moment."""
 
+import signal
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
+from tests.faults.mortal import Mortal
 
 import mainstem
 from mainstem.client.connected_feed import ConnectedFeed
 from mainstem.client.wish import Wish
+from mainstem.core.errors import Unreachable
 from mainstem.core.event import Event
 from mainstem.remote.administering import Administration, Described
 from mainstem.remote.link import Link
@@ -57,3 +61,47 @@ def test_topics_of_a_pattern_are_read_also_if_others_go_meanwhile(
     assert feed.assignment == (("raced.new", 0),)
     feed.close(finished=True)
     administration.close()
+
+
+class Away(Administration):
+    """Has no answer for a moment, as while its server starts again."""
+
+    failures = 0
+
+    def describe(self, topics: Iterable[str]) -> dict[str, Described]:
+        if self.failures:
+            self.failures -= 1
+            raise Unreachable(self.link.address, "for a moment")
+        return super().describe(topics)
+
+
+def test_who_follows_does_not_end_if_the_server_is_away_for_a_moment(
+    kafka: str, other: mainstem.ConnectedStem
+) -> None:
+    other.topics.create("away", partitions=1)
+    administration = Away(Link(kafka, timeout_s=30, settings={}))
+    feed = ConnectedFeed(administration, Wish(topics=("away",)))
+    administration.failures = 1
+    other.topics.alter("away", partitions=2)
+    other.publish("away", 1, partition=1)
+
+    event = first(feed)
+
+    assert event.partition == 1
+    feed.close(finished=True)
+    administration.close()
+
+
+def test_who_follows_is_told_that_the_server_does_not_answer(tmp_path: Path) -> None:
+    with Mortal(tmp_path / "data") as server, mainstem.connect(server.address) as stem:
+        stem.topics.create("stalled", partitions=1)
+        administration = Administration(Link(server.address, timeout_s=1, settings={}))
+        feed = ConnectedFeed(administration, Wish(topics=("stalled",)))
+
+        server.tell(signal.SIGSTOP)
+
+        with pytest.raises(Unreachable):
+            first(feed)
+        server.tell(signal.SIGCONT)
+        feed.close(finished=True)
+        administration.close()

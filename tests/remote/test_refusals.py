@@ -28,6 +28,7 @@ from mainstem.remote.refusals import explained
         (KafkaError.ILLEGAL_GENERATION, errors.Fenced),
         (KafkaError._ALL_BROKERS_DOWN, errors.Unreachable),
         (KafkaError._TRANSPORT, errors.Unreachable),
+        (KafkaError._DESTROY_BROKER, errors.Unreachable),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, errors.MainstemError),
     ],
 )

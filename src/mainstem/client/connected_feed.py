@@ -18,6 +18,7 @@ from mainstem.core.errors import (
     InvalidSetting,
     UnknownPartition,
     UnknownTopic,
+    Unreachable,
 )
 from mainstem.core.event import Event
 from mainstem.core.names import check_group, is_pattern, matches
@@ -44,6 +45,7 @@ class ConnectedFeed:
         self._commit_at = time.monotonic() + wish.commit_s
         self._look_at = time.monotonic() + _LOOK_S
         self._gone_since: float | None = None
+        self._unseen_since: float | None = None
         self._named: dict[str, str] = {}
         """The ids of topics that are asked for by name."""
         self._known = self._places()
@@ -138,7 +140,20 @@ class ConnectedFeed:
                 return
         if self._wish.group is None and self._wish.follow and now >= self._look_at:
             self._look_at = now + _LOOK_S
+            self._look_patiently(now)
+
+    def _look_patiently(self, now: float) -> None:
+        """Look around, unless the server is away, which is told if it lasts."""
+        try:
             self._look_around()
+        except Unreachable:
+            since = self._unseen_since or now
+            if time.monotonic() - since >= self._administration.link.timeout_s:
+                self._unseen_since = None
+                raise
+            self._unseen_since = since
+        else:
+            self._unseen_since = None
 
     def _look_around(self) -> None:
         """Read what is new, and stop reading what is gone."""

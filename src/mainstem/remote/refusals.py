@@ -22,6 +22,8 @@ from mainstem.core.errors import MainstemError
 GONE = frozenset(
     {
         KafkaError._TRANSPORT,
+        # The connection that a question waited for is given up, as its server has started again.
+        KafkaError._DESTROY_BROKER,
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError._TIMED_OUT,
