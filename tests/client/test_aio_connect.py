@@ -144,6 +144,32 @@ async def test_a_task_that_is_cancelled_loses_no_event(
     assert numbers(found) == [0, 1, 2]
 
 
+async def test_what_a_cancelled_task_did_not_get_is_not_committed(
+    stem: AsyncConnectedStem, topic: str
+) -> None:
+    await stem.publish(topic, 0)
+    async with stem.subscribe(topic, group=topic, commit="manual") as subscription:
+        assert await subscription.poll(TIMEOUT_S)
+        held = 0
+        while not held:
+            # Until what the server has is there together, and has been taken for nobody.
+            waiting = asyncio.create_task(subscription.poll_many(10))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await stem.publish_many(topic, [1, 2])
+            await subscription.commit()
+            held = len(subscription._unreturned())
+
+        (lag,) = (await stem.groups.show(topic)).lags
+        assert lag.cursor == 1
+        assert await subscription.poll(TIMEOUT_S)
+        await subscription.commit()
+
+        (lag,) = (await stem.groups.show(topic)).lags
+        assert lag.cursor == 2
+
+
 async def test_what_is_closed_while_it_is_made_leaves_the_group(
     stem: AsyncConnectedStem, topic: str
 ) -> None:

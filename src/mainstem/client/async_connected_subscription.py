@@ -56,8 +56,13 @@ class AsyncConnectedSubscription:
 
     async def commit(self) -> None:
         """Store the group's cursors after the last event returned; durable on return."""
-        if self._subscription is not None:
-            await asyncio.to_thread(self._subscription.commit)
+        if self._subscription is None:
+            return
+        if self._taking is not None:
+            # Only then is it known what a task that was cancelled has not got.
+            await asyncio.wait((self._taking,))
+        commit = self._subscription.feed.commit
+        await asyncio.to_thread(commit, before=self._unreturned())
 
     @property
     def assignment(self) -> tuple[tuple[str, int], ...]:
@@ -105,6 +110,12 @@ class AsyncConnectedSubscription:
     def _close_unseen(self) -> None:
         if self._subscription is not None:
             self._subscription.close_now(finished=False)
+
+    def _unreturned(self) -> list[Event]:
+        taking, events = self._taking, list(self._taken)
+        if taking is not None and taking.done() and taking.exception() is None:
+            events += taking.result() or []
+        return events
 
     def _check_open(self) -> None:
         if self._closed and not self._ended:

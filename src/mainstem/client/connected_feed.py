@@ -99,14 +99,14 @@ class ConnectedFeed:
 
     # Finishing
 
-    def commit(self) -> None:
-        """Move the group's cursors to after the last event given out."""
+    def commit(self, *, before: Iterable[Event] = ()) -> None:
+        """Move the group's cursors to after the last event given out, and not past ``before``."""
         if self._wish.group is None:
             raise InvalidSetting("this subscription has no group, so it has no cursors")
         with self._lock:
             if self._closed:
                 raise Closed("the subscription has been closed; what it finished was committed")
-            self._consuming.commit(finished=False, wait=True)
+            self._consuming.commit(finished=False, wait=True, before=before)
 
     def close(self, *, finished: bool) -> None:
         """Leave the group and let go; ``finished`` tells whether the events given out count."""

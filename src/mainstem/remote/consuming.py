@@ -256,12 +256,19 @@ class Consuming:
 
     # Cursors
 
-    def commit(self, *, finished: bool, wait: bool) -> None:
-        """Move the group's cursors to what is finished, or to what was given out."""
+    def commit(self, *, finished: bool, wait: bool, before: Iterable[Event] = ()) -> None:
+        """Move the group's cursors to what is finished, or to what was given out.
+
+        Not past any event of ``before``: it was given out to somebody who has not passed it on.
+        """
         lost, self._lost = self._lost, False
         if lost and wait:
             raise self._fenced()
         offsets = self._unstored(self._tracks, finished=finished)
+        for event in before:
+            place = (event.topic, event.partition)
+            if place in offsets:
+                offsets[place] = min(offsets[place], event.offset)
         if not wait:
             tracks = self._tracks
             offsets = {place: at for place, at in offsets.items() if tracks[place].asked != at}
