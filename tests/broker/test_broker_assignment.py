@@ -5,6 +5,7 @@ from zlib import crc32
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.broker.looked import Looked
 
 from mainstem.broker.assignment import assign
 from mainstem.log.port import PartitionId
@@ -87,17 +88,6 @@ def test_a_thousand_members_of_ten_thousand_partitions_are_quickly_assigned() ->
     after = assign(topics, members | {"new": frozenset(topics)}, before)
 
     assert set(loads(after).values()) == {99, 100}
-
-
-class Looked(str):
-    """The name of a member that counts how often anything is looked up by it."""
-
-    __slots__ = ()
-    times = 0
-
-    def __hash__(self) -> int:
-        Looked.times += 1
-        return super().__hash__()
 
 
 def looks(

@@ -19,6 +19,14 @@ from mainstem.core.policies import TopicSettings
 GROUP = "g"
 PARTITIONS = 200
 """So many that what is written of their cursors takes more room than is left over."""
+FIRST_BEAT = Heartbeat(
+    group=GROUP,
+    member_id="ann",
+    epoch=0,
+    rebalance_timeout_ms=60_000,
+    names=("t",),
+    owned=NOTHING,
+)
 
 
 class Place:
@@ -34,16 +42,7 @@ class Place:
         joining = room.join()
         self.log.committer.commit()
         room.leave(joining.answer)
-        self.broker.consumers.heartbeat(
-            Heartbeat(
-                group=GROUP,
-                member_id="ann",
-                epoch=0,
-                rebalance_timeout_ms=60_000,
-                names=("t",),
-                owned=NOTHING,
-            )
-        )
+        self.broker.consumers.heartbeat(FIRST_BEAT)
         self.broker.consumers.leave(GROUP, "ann", None)
         self.broker.commit(GROUP, {("t", each): 7 for each in range(PARTITIONS)})
         self.log.committer.commit()
@@ -98,16 +97,7 @@ class Mixed:
         self.broker = Broker(self.log, Clock())
         self.broker.consumers.guests.words = PlainWords()
         self.broker.create_topic("t", TopicSettings(partitions=2))
-        self.broker.consumers.heartbeat(
-            Heartbeat(
-                group=GROUP,
-                member_id="ann",
-                epoch=0,
-                rebalance_timeout_ms=60_000,
-                names=("t",),
-                owned=NOTHING,
-            )
-        )
+        self.broker.consumers.heartbeat(FIRST_BEAT)
         self.generation = self.join().generation
 
     def join(self) -> Joined:

@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 from tests.broker.consumers import Asked
+from tests.broker.looked import Looked
 from tests.broker.members import REBALANCE_MS, Hall, Member
 from tests.broker.old_members import PlainWords
 
@@ -356,17 +357,6 @@ def test_partitions_that_are_gone_are_nobodys() -> None:
     assert guests.partitions([("t", 0), ("t", 9), ("x", 0)]) == {
         PartitionId(hall.broker.topic("t").id, 0)
     }
-
-
-class Looked(str):
-    """The name of a protocol that counts how often anything is looked up by it."""
-
-    __slots__ = ()
-    times = 0
-
-    def __hash__(self) -> int:
-        Looked.times += 1
-        return super().__hash__()
 
 
 def test_the_protocols_of_a_guest_are_not_gone_through_for_every_other_guest() -> None:

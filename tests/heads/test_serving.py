@@ -228,10 +228,9 @@ def test_answers_are_made_as_the_peer_reads(loop: str) -> None:
         served = Served()
         await served.start()
         reader, writer = await served.connect()
-        words = [b"wait%02d" % number for number in range(count)]
+        words, made = [b"wait%02d" % number for number in range(count)], list[bytes]()
         writer.write(framed(*words))
         await until(lambda: len(served.later) == count)
-        made: list[bytes] = []
 
         def make(word: bytes) -> Answer:
             made.append(word)
@@ -243,8 +242,7 @@ def test_answers_are_made_as_the_peer_reads(loop: str) -> None:
         for _ in range(100):
             await asyncio.sleep(0)
 
-        # The kernel holds a few megabytes, and we one.
-        assert len(made) < count // 2
+        assert len(made) < count // 2, "the kernel holds a few megabytes, and we one"
         for word in words:
             assert (await reader.readexactly(size)).startswith(word)
         assert made == words
