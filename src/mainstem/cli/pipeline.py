@@ -157,7 +157,7 @@ def _run(spark: "SparkSession", loaded: "Pipeline", request: "Request") -> None:
     # Spark has set one of its own by now.
     before = {each: signal.signal(each, stopping) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
-        found = run_pipeline(spark, loaded, request, _tell, stop)
+        found = run_pipeline(spark, loaded, request, _tell, stop, say)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -10,7 +10,7 @@ that a table finds complete what it reads from those above it.
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -34,12 +34,22 @@ _AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
 """Tables of a bounded run side by side."""
 
 
+Note = Callable[[str], None]
+"""Takes one sentence for the person who runs the pipeline."""
+
+
 def run(
-    spark: SparkSession, pipeline: Pipeline, request: Request, tell: Tell, stop: threading.Event
+    spark: SparkSession,
+    pipeline: Pipeline,
+    request: Request,
+    tell: Tell,
+    stop: threading.Event,
+    note: Note = lambda _: None,
 ) -> dict[str, Standing]:
     """Run all tables of a pipeline as asked, until they are done or ``stop`` is set.
 
-    Raises InvalidDefinition before any batch, and PipelineFailed if a table stops by an error.
+    Tables that an earlier run completed are skipped. Raises InvalidDefinition before any batch,
+    and PipelineFailed if a table stops by an error.
     """
     directory = pipeline_directory(request.state, pipeline.name, request.into)
     with held(directory):
@@ -54,14 +64,31 @@ def run(
             TableRun(spark, pipeline, _targeted(table, request), request, planning, directory)
             for table in pipeline.tables
         ]
-        for each in runs:
+        unfinished = _unfinished(runs, note)
+        for each in unfinished:
             each.prepare()
         if request.mode == "stream":
-            _together(runs, tell, stop)
+            _together(unfinished, tell, stop)
         else:
-            for level in _levels(runs):
+            for level in _levels(unfinished):
+                # A table must not take an interrupted table above it for a finished one.
+                if stop.is_set():
+                    break
                 _each_until_done(level, tell, stop)
         return {each.table.name: each.standing for each in runs}
+
+
+def _unfinished(runs: Sequence[TableRun], note: Note) -> list[TableRun]:
+    """Return the tables that can read more; raises RunRefused if there are none."""
+    complete = [each for each in runs if each.is_complete()]
+    if len(complete) == len(runs):
+        raise RunRefused(
+            f"the input of table {runs[0].table.name!r} was declared complete, and its windows "
+            "are closed; replay into a new target to read more"
+        )
+    for each in complete:
+        note(f"table {each.table.name} is complete; skipped")
+    return [each for each in runs if each not in complete]
 
 
 def _prepare_remote(spark: SparkSession, pipeline: Pipeline, directory: Path) -> None:

@@ -96,14 +96,17 @@ class TableRun:
         self._mark = ""
         self._audit: Audit | None = None
 
+    def is_complete(self) -> bool:
+        """Tell whether an earlier run read all input of the table and closed its windows."""
+        before = self._place.standing()
+        if before is None or before.state != "complete":
+            return False
+        self.standing = before
+        return True
+
     def prepare(self) -> None:
         """Build the plan and look at what is there; all that can be refused is refused here."""
         before = self._place.standing()
-        if before is not None and before.state == "complete":
-            raise RunRefused(
-                f"the input of table {self.table.name!r} was declared complete, and its windows "
-                "are closed; replay into a new target to read more"
-            )
         self._mark = f"{self._pipeline.name}.{self.table.name}.{self._place.identity()}"
         self.standing = msgspec.structs.replace(
             before or Standing("stopped"),
