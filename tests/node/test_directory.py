@@ -1,6 +1,7 @@
 """A data directory seen from outside."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,27 @@ def test_an_unusable_manifest_is_said_to_be_one(tmp_path: Path) -> None:
 
     with pytest.raises(DamagedLog):
         check_format(tmp_path)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_new_data_directory_is_for_its_owner_and_group_alone_like_its_files(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "above" / "data"
+    mainstem.open(data).close()
+
+    assert mode_of(data) == 0o750
+    assert {mode_of(path) & 0o007 for path in data.rglob("*")} == {0}
+
+
+def test_the_mode_of_a_directory_that_was_there_stays_as_it_was(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(0o755)
+
+    mainstem.open(data).close()
+
+    assert mode_of(data) == 0o755

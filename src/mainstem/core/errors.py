@@ -394,6 +394,17 @@ class DirectoryInUse(MainstemError):
     """Another process holds the data directory."""
 
 
+class LinkedFile(MainstemError):
+    """A file of the data directory is a link, or is not what its name says; it was not opened."""
+
+    def __init__(self, path: str, what: str = "a symbolic link") -> None:
+        super().__init__(
+            f"{path} is {what}; no file of a data directory is opened through a link: look where "
+            "it leads, then remove it, or put the file itself in its place"
+        )
+        self.path = path
+
+
 class FormatTooNew(MainstemError):
     """The data directory was written by a newer version."""
 

@@ -110,7 +110,7 @@ class DiskLog:
         options = options or Options()
         if files is None:
             assert path is not None, "a log needs a directory, or files to stand for one"
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(0o750, parents=True, exist_ok=True)
             files = RealFiles(path)
         files.lock(listens, admin)
         try:

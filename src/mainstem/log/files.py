@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mainstem.core.errors import DirectoryInUse, StorageFailed, StorageFull
+from mainstem.log.links import check_no_links, open_file, open_lock, read_lock
 
 Buffer = bytes | bytearray | memoryview
 
@@ -175,8 +176,8 @@ class RealFiles:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         """Open for reading and writing."""
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
-        return RealFile(os.open(self._path(path), flags, 0o640))
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        return RealFile(open_file(self._path(path), flags))
 
     def make_dir(self, path: str) -> None:
         """Make a directory, and those above it."""
@@ -255,11 +256,12 @@ class RealFiles:
         """
         if self._lock_fd >= 0:
             return
-        fd = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        check_no_links(self._root)
+        fd = open_lock(self._root, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.pread(fd, 4096, 0)
+            holder = read_lock(fd)
             os.close(fd)
             raise DirectoryInUse(_in_use(self._root, holder)) from None
         about = {"pid": os.getpid(), "listens": listens, "admin": admin}

@@ -8,6 +8,7 @@ import msgspec
 
 from mainstem.log import manifest
 from mainstem.log.files import RealFiles
+from mainstem.log.links import open_lock, read_lock
 
 FORMAT = manifest.FORMAT
 
@@ -30,14 +31,14 @@ def is_log(path: Path) -> bool:
 def holder_of(path: Path) -> Holder | None:
     """Return who holds a data directory; None if nobody does, whatever a stale lock file says."""
     try:
-        fd = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_lock(os.fspath(path), os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:
         # Shared, so that two who only ask do not see one another as the holder.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _read(os.pread(fd, 4096, 0))
+        return _read(read_lock(fd))
     else:
         return None
     finally:

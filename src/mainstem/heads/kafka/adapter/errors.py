@@ -120,6 +120,7 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.InvalidSessionTimeout: Code.INVALID_SESSION_TIMEOUT,
     errors.UnreadableValue: Code.INVALID_RECORD,
     errors.DirectoryInUse: Code.KAFKA_STORAGE_ERROR,
+    errors.LinkedFile: Code.KAFKA_STORAGE_ERROR,
     errors.FormatTooNew: Code.KAFKA_STORAGE_ERROR,
     errors.InvalidProducerEpoch: Code.INVALID_PRODUCER_EPOCH,
     errors.ProducerFenced: Code.PRODUCER_FENCED,

@@ -1,0 +1,61 @@
+"""Opening files of a data directory without following links.
+
+A data directory may come from somebody else. Opened through a link, its ``lock`` would be any file
+that this user can write, and would be emptied. So no file of it, and no directory in it, may be a
+symbolic link; the data directory itself may. A lock file is only ever overwritten if it is one.
+"""
+
+import errno
+import os
+import stat
+
+from mainstem.core.errors import LinkedFile
+
+_DIRECTORIES = ("", "partitions", "wal", "quarantine")
+_LOCK_BYTES = 4096
+_LOCK_BEGINS = b'{"pid"'
+
+
+def open_file(path: str, flags: int, mode: int = 0o640) -> int:
+    """Open a file for this process alone; raises LinkedFile if it is a link."""
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise LinkedFile(path) from None
+        raise
+
+
+def open_lock(root: str, flags: int) -> int:
+    """Open the lock of a data directory; raises LinkedFile if it is anything but a lock file."""
+    path = f"{root}/lock"
+    # Without waiting, should it be a pipe.
+    fd = open_file(path, flags | os.O_NONBLOCK)
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(fd)
+        raise LinkedFile(path, "not a file")
+    begins = os.pread(fd, len(_LOCK_BEGINS), 0)
+    if begins and (begins != _LOCK_BEGINS or found.st_size > _LOCK_BYTES):
+        os.close(fd)
+        raise LinkedFile(path, "not a lock file of mainstem, so it is not overwritten")
+    return fd
+
+
+def read_lock(fd: int) -> bytes:
+    """Return what the holder wrote into the lock file."""
+    return os.pread(fd, _LOCK_BYTES, 0)
+
+
+def check_no_links(root: str) -> None:
+    """Raise LinkedFile if a name in the data directory, or a partition's directory, is a link."""
+    for directory in _DIRECTORIES:
+        place = f"{root}/{directory}" if directory else root
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    # Settings are only read, and may be kept elsewhere.
+                    if entry.is_symlink() and entry.name != "mainstem.toml":
+                        raise LinkedFile(entry.path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
