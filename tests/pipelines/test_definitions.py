@@ -93,10 +93,123 @@ def test_a_sink_with_a_key_has_its_rows_updated_and_cannot_be_followed() -> None
             "b = p.sql('x', source='a', schema='a int', sink=p.console())",
             "is a table of this file and has its own schema",
         ),
+        ("@p.table\ndef f(o): pass", "shop.py:2: write @p.table(source=..., sink=...)"),
+        ("@p.table()\ndef f(o): pass", "shop.py:2: table 'f' has no sink"),
+        ("@p.table(sink=p.console())\ndef f(o): pass", "shop.py:2: table 'f' has no source"),
+        ("a = p.sql('x', source='o')", "shop.py:2: table 'sql' has no sink"),
+        ("a = p.sql('x', source='o', sink=p.delta)", "is not a sink"),
+        ("a = p.sql('x', source='o', sink='t')", "'t' is not a sink"),
+        (
+            "a = p.sql('x', source='o', schema='a int', sink=p.topic('o'))",
+            "shop.py:2: table 'a' reads what it writes",
+        ),
+        (
+            "a = p.sql('x', source='o', schema='a int', sink=p.delta('t'))\n"
+            "b = p.sql('x', source='a', sink=p.topic('u'))\n"
+            "c = p.sql('x', source='u', schema='a int', sink=p.topic('o'))",
+            "table 'a' reads what {file}:4: table 'c' writes, which reads what {file}:3: table "
+            "'b' writes, which reads what it writes",
+        ),
+        (
+            "a = p.sql('x', source='shop.dead', format='raw', sink=p.console())",
+            "shop.py:2: table 'a' reads 'shop.dead', where its own bad events go",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, told: str) -> None:
-    assert told in refusal(tmp_path, text)
+    assert told.replace("{file}", str(tmp_path / "shop.py")) in refusal(tmp_path, text)
+
+
+def test_two_functions_of_one_name_are_refused_and_both_named(tmp_path: Path) -> None:
+    one = f"""
+        @p.table(source="orders", schema="{ORDERS}", sink=p.delta("t/NUMBER"))
+        def same(orders):
+            return orders
+    """
+    text = one.replace("NUMBER", "1") + one.replace("NUMBER", "2")
+
+    told = refusal(tmp_path, text)
+
+    assert "shop.py:7: table 'same' is there twice, before at" in told
+    assert "shop.py:3; give one of them another name" in told
+
+
+def test_tables_that_a_loop_defines_are_all_there(tmp_path: Path) -> None:
+    (tmp_path / "making.py").write_text(
+        "from mainstem import pipelines as p\n"
+        "def make(name):\n"
+        "    return p.sql('x', source='o', schema='a int', name=name, sink=p.delta(name))\n"
+    )
+    file = written(
+        tmp_path,
+        """
+        from making import make
+
+        for country in ("de", "fr"):
+
+            @p.table(source="o", schema="a int", sink=p.delta(country), name=f"in_{country}")
+            def sales(orders):
+                return orders
+
+        several = [make("x"), make("y")]
+        last = p.sql("x", source="o", schema="a int", sink=p.console())
+        """,
+    )
+
+    found = [each.name for each in p.load(file).tables]
+
+    assert found == ["in_de", "in_fr", "x", "y", "last"]
+
+
+def test_sql_that_no_variable_holds_needs_a_name(tmp_path: Path) -> None:
+    one = "a = p.sql('x', source='o', schema='a int', sink=p.console())\n"
+
+    assert "shop.py:2: this table has no name" in refusal(tmp_path, one + one)
+
+
+def test_tables_of_a_module_count_if_they_are_imported_by_name(tmp_path: Path) -> None:
+    (tmp_path / "besides.py").write_text(
+        "from mainstem import pipelines as p\n"
+        "a = p.sql('x', source='o', schema='a int', sink=p.console())\n"
+        "b = p.sql('x', source='o', schema='a int', sink=p.console())\n"
+    )
+    text = "c = p.sql('x', source='o', schema='a int', sink=p.console())\nfrom besides import b\n"
+
+    for _ in range(2):
+        assert [each.name for each in p.load(written(tmp_path, text)).tables] == ["c", "b"]
+
+
+SAME = [
+    ("p.delta('t/a')", "p.delta('t/a/')"),
+    ("p.delta('t/a')", "p.parquet('t/../t/a')"),
+    ("p.delta('t/a')", "p.delta('{here}/t/a')"),
+    ("p.delta('t/a')", "p.delta('link/a')"),
+    ("p.sqlite('base.db', 'a')", "p.sqlite('./base.db', 'A')"),
+    ("p.topic('a')", "p.topic('a', key='id')"),
+    (
+        "p.postgres('postgresql://me:secret@host/base', 'a')",
+        "p.postgres('host=host dbname=base user=you port=5432', 'a')",
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_two_tables_with_one_place_are_refused_and_both_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: str, other: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t").mkdir()
+    Path("link").symlink_to("t")
+    text = "".join(
+        f"{name} = p.sql('x', source='o', schema='a int', output='append', sink={sink})\n"
+        for name, sink in (("a", one), ("b", other.replace("{here}", str(tmp_path))))
+    )
+
+    told = refusal(tmp_path, text)
+
+    assert "shop.py:3: table 'b' and" in told
+    assert "shop.py:2: table 'a' write to the same place" in told
+    assert "secret" not in told
 
 
 def test_a_file_that_is_not_there_or_cannot_name_a_pipeline_is_told(tmp_path: Path) -> None:

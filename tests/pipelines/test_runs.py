@@ -157,6 +157,7 @@ def test_an_event_that_stops_the_table_is_named(
     [
         (('window("at"', 'window("when"'), "when"),
         ((".count()", ""), "not a DataFrame"),
+        (("return orders", "orders"), r"shop.py:5: table 'minutes': its function returns nothing"),
         (('"id string not null', '"id strung'), "is not DDL"),
         (('("at", "1 minute")', '("id", "1 minute")'), "must be a timestamp"),
         (('"minutes")', '"minutes", key="hour")'), "needs a column 'hour'"),

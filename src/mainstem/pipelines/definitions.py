@@ -1,8 +1,9 @@
 """A pipeline as its file describes it: tables, each a function from sources to rows for a sink.
 
-A file is Python. ``p.table`` and ``p.sql`` make ``Table`` values, and loading a file finds them in
-its namespace, in the order in which they were written; there is no registry. Everything that can
-be known without Spark is checked here, the rest when the plan is built, before any batch.
+A file is Python. ``p.table`` and ``p.sql`` make ``Table`` values. Loading a file notes each of them
+as it is made (``registering.py``), and finds those that the file imports in its namespace.
+Everything that can be known without Spark is checked here, the rest when the plan is built, before
+any batch.
 """
 
 import importlib.util
@@ -17,7 +18,9 @@ import msgspec
 
 from mainstem.core.errors import InvalidName
 from mainstem.core.names import check_topic
+from mainstem.pipelines.conflicts import check_circles, check_dead_letters, check_sinks
 from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.registering import here, note, noting
 from mainstem.pipelines.sinks.port import Sink
 
 if TYPE_CHECKING:
@@ -62,6 +65,8 @@ class Table(msgspec.Struct, frozen=True):
     bad: Literal["dead", "stop"] = "dead"
     """Whether events that cannot be decoded go to the dead letters, or stop the table."""
     line: int = 0
+    file: str = ""
+    """Where it is defined: in the pipeline's file, or in a module that this one imports."""
 
     @property
     def keeps_rows(self) -> bool:
@@ -104,9 +109,11 @@ def events(
 
 
 def table(
+    bare: Query | None = None,
+    /,
     *,
-    source: Sources,
-    sink: Sink,
+    source: Sources | None = None,
+    sink: Sink | None = None,
     schema: Schema | None = None,
     format: Format = "json",  # noqa: A002 - the word users know from Spark
     watermark: tuple[str, str] | None = None,
@@ -117,19 +124,30 @@ def table(
     name: str | None = None,
 ) -> Callable[[Query], Table]:
     """Make a table of a function from DataFrames, one for each source, to a DataFrame."""
+    if bare is not None:
+        raise InvalidDefinition("write @p.table(source=..., sink=...): it needs both")
     plain = Source("", schema, format, watermark, registry, with_event)
+    place, line = here()
 
     def made(query: Query) -> Table:
-        called = name or query.__name__
-        return Table(
+        if not callable(query):
+            raise InvalidDefinition(
+                f"@p.table makes a table of a function, not of {type(query).__name__}"
+            )
+        called = name or str(getattr(query, "__name__", type(query).__name__))
+        kept = _checked_sink(called, sink)
+        result = Table(
             name=called,
             sources=_sources(called, source, plain),
             query=query,
-            sink=sink,
-            output=output or _usual_output(sink),
+            sink=kept,
+            output=output or _usual_output(kept),
             bad=bad,
-            line=query.__code__.co_firstlineno if inspect.isfunction(query) else 0,
+            line=line,
+            file=place,
         )
+        note(result)
+        return result
 
     return made
 
@@ -137,8 +155,8 @@ def table(
 def sql(
     query: str,
     *,
-    source: Sources,
-    sink: Sink,
+    source: Sources | None = None,
+    sink: Sink | None = None,
     schema: Schema | None = None,
     format: Format = "json",  # noqa: A002 - the word users know from Spark
     watermark: tuple[str, str] | None = None,
@@ -150,14 +168,20 @@ def sql(
 ) -> Table:
     """Make a table of a SQL query; its name is the variable's unless ``name`` says another."""
     plain = Source("", schema, format, watermark, registry, with_event)
-    return Table(
+    place, line = here()
+    kept = _checked_sink(name or "sql", sink)
+    result = Table(
         name=name,
         sources=_sources(name or "sql", source, plain),
         query=query,
-        sink=sink,
-        output=output or _usual_output(sink),
+        sink=kept,
+        output=output or _usual_output(kept),
         bad=bad,
+        line=line,
+        file=place,
     )
+    note(result)
+    return result
 
 
 class _Module(Protocol):
@@ -170,24 +194,59 @@ def load(file: Path, name: str | None = None) -> Pipeline:
         raise InvalidDefinition(f"there is no pipeline file {file}; check the path")
     called = name or file.stem
     _check_name("pipeline", called, file)
-    module = _executed(file)
+    with noting(Table) as definitions:
+        module = _executed(file)
+    own = definitions.of(str(file.resolve()))
     tables: list[Table] = []
-    for variable, value in vars(module).items():
-        if not isinstance(value, Table):
-            continue
-        each = value if value.name else msgspec.structs.replace(value, name=variable)
+    for each in _named(own, vars(module), file):
         _check_table(each, tables, file)
         tables.append(each)
     if not tables:
         raise InvalidDefinition(
             f"{file} defines no table; decorate a function with @p.table(...), or use p.sql(...)"
         )
-    return Pipeline(called, file.resolve(), tuple(tables))
+    found = Pipeline(called, file.resolve(), tuple(tables))
+
+    def where(each: Table) -> str:
+        return _where(each, file)
+
+    check_sinks(tables, where)
+    check_circles(tables, where)
+    check_dead_letters(tables, found.dead_topic(), where)
+    return found
+
+
+def _named(own: Sequence[Table], namespace: Mapping[str, object], file: Path) -> list[Table]:
+    """Return the tables that a file defines or imports, in order, all with names."""
+    waiting = list(own)
+    variables: dict[int, str] = {}
+    ordered: list[Table] = []
+    for variable, value in namespace.items():
+        if not isinstance(value, Table) or id(value) in variables:
+            continue
+        variables[id(value)] = variable
+        number = next((n for n, each in enumerate(waiting) if each is value), None)
+        if number is not None:
+            ordered += waiting[: number + 1]
+            del waiting[: number + 1]
+        elif not any(each is value for each in own):
+            ordered.append(value)
+    ordered += waiting
+    for each in ordered:
+        if not each.name and id(each) not in variables:
+            raise InvalidDefinition(
+                f"{_position(each, file)}: this table has no name, as no variable holds it; assign "
+                "it to a variable of its own, or give it a name: p.sql(..., name=...)"
+            )
+    return [
+        each if each.name else msgspec.structs.replace(each, name=variables[id(each)])
+        for each in ordered
+    ]
 
 
 def _executed(file: Path) -> _Module:
     # Spark pickles functions of modules that it cannot import by value: this one is no package.
-    spec = importlib.util.spec_from_file_location("__mainstem_pipeline__", file)
+    spec = importlib.util.spec_from_file_location("__mainstem_pipeline__", file.resolve())
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -196,7 +255,7 @@ def _executed(file: Path) -> _Module:
     try:
         spec.loader.exec_module(module)
     except InvalidDefinition as error:
-        raise InvalidDefinition(f"{file}: {error}") from error
+        raise InvalidDefinition(f"{_place(file, error)}: {error}") from error
     except (Exception, SystemExit) as error:
         # Whatever a user's file does wrong is an error of that file, told with its place.
         reason = str(error) or "Spark is not there yet: make columns inside of functions"
@@ -213,12 +272,30 @@ def _place(file: Path, error: BaseException) -> str:
     lines = [
         frame.lineno
         for frame in inspect.getinnerframes(error.__traceback__)  # type: ignore[arg-type]
-        if Path(frame.filename) == file
+        if Path(frame.filename) == file.resolve()
     ]
     return f"{file}:{lines[-1]}" if lines else str(file)
 
 
-def _sources(table_name: str, given: Sources, plain: Source) -> tuple[Source, ...]:
+def _checked_sink(table_name: str, given: Sink | None) -> Sink:
+    if given is None:
+        raise InvalidDefinition(
+            f"table {table_name!r} has no sink; say where its rows go, such as "
+            "sink=p.delta('tables/NAME')"
+        )
+    if not callable(getattr(given, "write", None)) or isinstance(given, type):
+        raise InvalidDefinition(
+            f"table {table_name!r}: {given!r:.100} is not a sink; write p.delta(path), "
+            "p.parquet(path), p.sqlite(path, table), p.postgres(dsn, table), p.topic(name)"
+        )
+    return given
+
+
+def _sources(table_name: str, given: Sources | None, plain: Source) -> tuple[Source, ...]:
+    if given is None:
+        raise InvalidDefinition(
+            f"table {table_name!r} has no source; name a topic or a table above it: source='orders'"
+        )
     if isinstance(given, str):
         return (msgspec.structs.replace(plain, name=given),)
     if plain != Source(""):
@@ -242,11 +319,25 @@ def _check_name(kind: str, name: str, file: Path) -> None:
         )
 
 
+def _position(each: Table, file: Path) -> str:
+    """Return file and line of a table, as the person named the file."""
+    named = file if not each.file or each.file == str(file.resolve()) else each.file
+    return f"{named}:{each.line}" if each.line else str(named)
+
+
+def _where(each: Table, file: Path) -> str:
+    return f"{_position(each, file)}: table {each.name!r}"
+
+
 def _check_table(each: Table, before: Sequence[Table], file: Path) -> None:
-    where = f"{file}{f':{each.line}' if each.line else ''}: table {each.name!r}"
+    where = _where(each, file)
     _check_name("table", each.name, file)
-    if any(other.name == each.name for other in before):
-        raise InvalidDefinition(f"{where} is there twice; give one of them another name")
+    twin = next((other for other in before if other.name == each.name), None)
+    if twin is not None:
+        raise InvalidDefinition(
+            f"{where} is there twice, before at {_position(twin, file)}; give one of them another "
+            "name (name=...)"
+        )
     if not each.sources:
         raise InvalidDefinition(f"{where} has no source; name a topic or a table above it")
     if len({source.name for source in each.sources}) < len(each.sources) and isinstance(

@@ -15,6 +15,7 @@ comes, as a checkpoint demands.
 import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 from pyspark.errors import PySparkException
@@ -61,13 +62,18 @@ class Planning:
 
         With ``complete`` the end of what is read is the end of the input.
         """
-        where = f"{self._pipeline.file.name}: table {table.name!r}"
+        spot = f"{Path(table.file).name}:{table.line}" if table.file else self._pipeline.file.name
+        where = f"{spot}: table {table.name!r}"
         try:
             result = patiently(lambda: self._built(table, place, complete=complete))
         except PySparkException as error:
             raise InvalidDefinition(f"{where}: {short(error)}") from error
         except InvalidDefinition as error:
             raise InvalidDefinition(f"{where}: {error}") from None
+        if result is None:
+            raise InvalidDefinition(
+                f"{where}: its function returns nothing; end it with return and a DataFrame"
+            )
         if not isinstance(result, DataFrame):
             raise InvalidDefinition(
                 f"{where}: its function gives {type(result).__name__}, not a DataFrame"
