@@ -298,6 +298,52 @@ def test_guests_are_there_after_a_restart() -> None:
     assert [each.places for each in (first, second, new)] == places
 
 
+def test_a_classic_group_that_was_taken_over_is_not_there_after_a_restart() -> None:
+    hall = hall_with_words()
+    first, second = old_pair(hall)
+    new = hall.member("new")
+    new.join()
+    assert hall.broker.classic.journal.members.groups == {}
+
+    hall.restart()
+
+    assert hall.broker.classic.journal.members.groups == {}
+    come_to_rest(first, second, new)
+    assert all_places(first, second, new) == EVERYTHING
+
+
+def test_a_classic_group_is_taken_over_after_a_restart() -> None:
+    hall = hall_with_words()
+    first, second = old_pair(hall)
+    hall.restart()
+    new = hall.member("new")
+
+    new.join()
+
+    come_to_rest(first, second, new)
+    assert all_places(first, second, new) == EVERYTHING
+
+
+def test_members_of_a_group_that_was_given_back_are_known_after_a_restart() -> None:
+    hall = hall_with_words()
+    first, second = old_pair(hall)
+    new = hall.member("new")
+    new.join()
+    come_to_rest(first, second, new)
+    new.leave()
+
+    hall.restart()
+
+    assert hall.broker.classic.describe("g").phase is Phase.PREPARING
+    for each in (first, second):
+        with pytest.raises(RebalanceInProgress):
+            hall.broker.classic.heartbeat("g", each.id, each.generation)
+    waiting, generation = first.join(), first.generation
+    second.take(second.join().answer)
+    first.take(waiting.answer)
+    assert first.generation == second.generation > generation
+
+
 def test_what_cannot_be_understood_is_refused() -> None:
     hall = hall_with_words()
     hall.joined("new")

@@ -197,18 +197,6 @@ def test_a_member_of_the_past_generation_is_told_so() -> None:
     assert room.sync(first).error is IllegalGeneration
 
 
-def test_after_a_restart_members_join_again_in_a_later_generation() -> None:
-    room = Room()
-    (first,) = room.stable(1)
-    log = room.broker._state.log
-    again = Room(new_broker(log, room.clock), room.clock)
-
-    with pytest.raises(UnknownMember):
-        again.heartbeat(first)
-    assert again.join(first.member_id).error is UnknownMember
-    assert again.join().answer.generation == first.generation + 1
-
-
 def test_a_generation_is_announced_when_it_is_durable() -> None:
     log, clock = LateLog(), Clock()
     room = Room(new_broker(log, clock), clock)

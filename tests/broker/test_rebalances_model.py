@@ -1,13 +1,15 @@
 """Classic groups against careless consumers: whatever comes and goes, they agree in the end.
 
 The consumers here do what a real one does with each answer, but only now and then: in between they
-crash, come back, leave, change their minds, and time passes. The broker is restarted too. What
-must hold all the time: nobody is answered twice, no number of a generation comes again, and
-everybody in a generation has heard the same of it. What must hold in the end: every question is
+crash, come back, leave, change their minds, and time passes. The broker is restarted too, and they
+go on where they were. What must hold all the time: nobody is answered twice, no number of a
+generation comes again, everybody in a generation has heard the same of it, and what is written down
+is what the latest stable generation is. What must hold in the end: every question is
 answered, and when the consumers behave, all of them end up in one generation, each with what the
 leader meant for it.
 """
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -16,12 +18,25 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import replace
 from tests.broker.brokers import Clock, new_broker
 from tests.broker.consumers import Asked, Room
 
 from mainstem.broker.classic_group import Joined, Phase, Protocols, Synced
-from mainstem.broker.generations import Generations
+from mainstem.broker.classic_group_fold import (
+    Agreement,
+    ClassicGroupChange,
+    ClassicGroupFold,
+    ClassicGroupKey,
+    WrittenGroup,
+    WrittenMember,
+    agreed,
+    written,
+)
+from mainstem.broker.classic_groups import GroupDescription
+from mainstem.broker.journal import CLASSIC_GROUPS, IDS
 from mainstem.broker.sizes import texts_bytes
+from mainstem.core.batch import batches
 from mainstem.core.errors import (
     FencedInstance,
     IllegalGeneration,
@@ -30,7 +45,12 @@ from mainstem.core.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
+from mainstem.core.records import events
 from mainstem.log.memory import MemoryLog
+from mainstem.log.port import PartitionId
+
+KEY = msgspec.json.Decoder(ClassicGroupKey)
+VALUE = msgspec.json.Decoder(Agreement | WrittenMember)
 
 WISHES: list[Protocols] = [
     (("range", b"r"), ("sticky", b"s")),
@@ -39,6 +59,27 @@ WISHES: list[Protocols] = [
 ]
 DEEDS = ["go on"] * 12 + ["time"] * 4 + ["come", "come static", "come back", "crash", "leave"]
 DEEDS += ["change", "join again", "restart"]
+
+
+def by_id(group: GroupDescription) -> GroupDescription:
+    """Return a group without the order of its members."""
+    members = sorted(group.members, key=lambda each: each.member_id)
+    return replace(group, members=tuple(members))
+
+
+def compacted(log: MemoryLog) -> ClassicGroupFold:
+    """Return the members that are found if only the last record of each key is left."""
+    at = PartitionId(IDS[CLASSIC_GROUPS], 0)
+    latest: dict[bytes, bytes | None] = {}
+    data = log.read(at, 0, 100_000_000).tobytes() if log.bounds(at).tail else b""
+    for event in (each for batch in batches(data) for each in events(batch)):
+        latest.pop(event.key or b"", None)
+        latest[event.key or b""] = event.value
+    fold = ClassicGroupFold()
+    for key, value in latest.items():
+        decoded = None if value is None else VALUE.decode(value)
+        fold.apply(ClassicGroupChange(KEY.decode(key), decoded))
+    return fold
 
 
 class Player:
@@ -92,13 +133,23 @@ class Player:
         self.joined = answer
         self.member_id = answer.member_id
         self.machine.began(self, answer)
+        self.sync(answer)
+
+    def sync(self, joined: Joined) -> None:
         assigned = {
-            peer.member_id: f"{answer.generation} {peer.instance_id or peer.member_id}".encode()
-            for peer in answer.members
-            if not answer.skip_assignment
+            peer.member_id: f"{joined.generation} {peer.instance_id or peer.member_id}".encode()
+            for peer in joined.members
+            if not joined.skip_assignment
         }
-        self.asked_to_sync = self.machine.room.sync(answer, assigned, instance_id=self.instance_id)
+        self.asked_to_sync = self.machine.room.sync(joined, assigned, instance_id=self.instance_id)
         self.machine.asked.append(self.asked_to_sync)
+
+    def reconnect(self) -> None:
+        """Ask again what it had no answer to, as connections are gone."""
+        if self.asked_to_join is not None:
+            self.join()
+        elif self.asked_to_sync is not None and self.joined is not None:
+            self.sync(self.joined)
 
     def hear_of_sync(self, answer: Synced | MainstemError) -> None:
         self.asked_to_sync = None
@@ -193,10 +244,21 @@ class Machine(RuleBasedStateMachine):
 
     def restart(self) -> None:
         """Let the broker die; nobody gets an answer any more, as connections are gone."""
+        before = self.room.groups.describe("g")
         self.room = Room(new_broker(self.log, self.clock), self.clock)
         self.asked.clear()
+        if before.phase is Phase.STABLE:
+            self.everybody_is_still_there(before)
         for player in self.players:
-            player.join()
+            player.reconnect()
+
+    def everybody_is_still_there(self, before: GroupDescription) -> None:
+        members = {member.member_id for member in before.members}
+        for player in self.players:
+            joined = player.joined
+            is_in_it = joined is not None and joined.generation == before.generation
+            if joined is not None and is_in_it and player.member_id in members:
+                self.room.heartbeat(joined, player.instance_id)
 
     @invariant()
     def generations_only_grow(self) -> None:
@@ -225,9 +287,23 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def replay_gives_what_live_gave(self) -> None:
-        replayed = new_broker(self.log, self.clock).classic.generations
-        assert isinstance(replayed, Generations)
-        assert replayed == self.room.groups.generations
+        replayed = new_broker(self.log, self.clock).classic
+        assert replayed.generations == self.room.groups.generations
+        assert replayed.journal.members == self.room.groups.journal.members
+        assert compacted(self.log) == self.room.groups.journal.members
+
+    @invariant()
+    def the_latest_stable_generation_is_written_down(self) -> None:
+        classic = self.room.groups
+        kept = classic.journal.members.groups
+        assert kept.keys() <= classic._rebalances.groups.keys()
+        for name, group in classic._rebalances.groups.items():
+            if group.phase is Phase.STABLE:
+                members = group.members.values()
+                expected = {each.id: written(each, each.assignment) for each in members}
+                assert kept[name] == WrittenGroup(agreed(group), expected)
+                again = new_broker(self.log, self.clock).classic.describe(name)
+                assert by_id(again) == by_id(classic.describe(name))
 
     def teardown(self) -> None:
         self.everybody_who_behaves_ends_up_in_one_generation()

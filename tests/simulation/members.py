@@ -180,6 +180,8 @@ class ClassicMember:
         self.positions = Positions(client, groups, group)
         self.who = Membership()
         self._id = ""
+        self._broker = client.world.broker
+        """Who has told it last what it reads, or that it goes on."""
 
     async def live(self) -> None:
         """Join, work, fall asleep, leave, and come again."""
@@ -206,6 +208,7 @@ class ClassicMember:
             self._ask_to_sync(broker, joined, reply)
 
         synced = await self.client.ask_and_wait(f"sync {joined.generation}", sync)
+        self._broker = self.client.world.broker
         self.who = Membership(joined.member_id, joined.generation, self.instance)
         owned = [int(each) for each in synced.assignment.decode().split()]
         for partition in owned:
@@ -272,14 +275,19 @@ class ClassicMember:
         self._id = ""
 
     async def beat(self) -> None:
-        """Show that this member is alive."""
+        """Show that this member is alive, also to a server that does not answer for a while."""
         who = self.who
-        await self.client.ask(
-            "beat",
-            lambda b: b.classic.heartbeat(
-                self.group, who.member_id, who.generation, who.instance_id
-            ),
-        )
+
+        def beat(broker: Broker) -> None:
+            broker.classic.heartbeat(self.group, who.member_id, who.generation, who.instance_id)
+            if broker is not self._broker:
+                self.client.world.deeds[f"{self.group}: went on after a restart"] += 1
+                self._broker = broker
+
+        try:
+            await self.client.ask("beat", beat)
+        except Unanswered:
+            await self.client.rest(100)
 
     async def work(self) -> None:
         """Process some events, and say so."""

@@ -192,6 +192,8 @@ class ClassicGroup:
         """Members of this generation that have not asked for their assignment yet."""
         self.begun: Durable = AT_ONCE
         """When the number of this generation is durable."""
+        self.assigned: Durable = AT_ONCE
+        """When the assignments of this generation are durable."""
         self.delay_left_ms: int | None = None
         """While the first members of an empty group wait for more: how long they still may."""
         self.has_newcomers = False
@@ -204,6 +206,15 @@ class ClassicGroup:
         if self.phase not in PREDECESSORS[phase]:
             raise AssertionError(f"group {self.name!r} cannot go from {self.phase} to {phase}")
         self.phase = phase
+
+    def resume(self, protocol: str, leader: str) -> None:
+        """Be stable at once, as the members were before a restart of the broker."""
+        if self.phase is not Phase.EMPTY:
+            raise AssertionError(f"group {self.name!r} is {self.phase}, and cannot be resumed")
+        self.phase = Phase.STABLE
+        self.protocol = protocol
+        if leader in self.members:
+            self.leader = leader
 
     def check_protocols(self, join: Join) -> None:
         """Refuse a member that has no protocol in common with all others."""

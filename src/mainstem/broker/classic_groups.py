@@ -7,7 +7,7 @@ at a time: whoever else wants to join is refused while it is live.
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -16,21 +16,30 @@ import msgspec
 from mainstem.broker.calls import Call, make
 from mainstem.broker.classic_group import (
     ClassicGroup,
+    ClassicMember,
     Join,
     JoinReply,
     Phase,
     Sync,
     SyncReply,
 )
+from mainstem.broker.classic_group_fold import (
+    NOT_YET,
+    Agreement,
+    ClassicGroupChange,
+    WrittenGroup,
+    written,
+)
+from mainstem.broker.classic_journal import ClassicJournal
 from mainstem.broker.consumer_group_fold import ConsumerMember
 from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.cursors import Cursor
-from mainstem.broker.generations import Generation, GenerationChange, GenerationKey, Generations
+from mainstem.broker.generations import Generation, GenerationChange, GenerationKey
 from mainstem.broker.group_limits import GroupLimits
 from mainstem.broker.guests import PROTOCOL_TYPE
-from mainstem.broker.journal import GENERATIONS, Journal, Written
+from mainstem.broker.journal import Written
 from mainstem.broker.rebalances import Leaver, Rebalances, once_durable
-from mainstem.broker.state import State
+from mainstem.broker.state import REFUSALS, State
 from mainstem.core.errors import (
     GroupIsLive,
     IllegalGeneration,
@@ -110,26 +119,16 @@ class ClassicGroups:
         self._monotonic_ms = monotonic_ms or now_ms
         self.read_assignment: Callable[[str, bytes], Iterable[Place]] = lambda *_: ()
         """Tells what a member owns, by the type of its protocol: set by whoever knows its form."""
-        self.generations = Generations()
-        self._journal = Journal[GenerationKey, Generation](
-            state.log,
-            GENERATIONS,
-            msgspec.json.Decoder(GenerationKey).decode,
-            msgspec.json.Decoder(Generation).decode,
-        )
+        self.journal = ClassicJournal(state.log, now_ms)
+        self.generations = self.journal.generations
         self._rebalances = Rebalances(
-            self.generations,
-            self._write,
-            self._occupy,
-            state.groups.vacate,
-            new_id,
-            limits,
+            self.journal, self._occupy, state.groups.vacate, new_id, limits
         )
-        apply = self.generations.apply
-        self._journal.replay(lambda key, value: apply(GenerationChange(key, value)))
         with self._turn() as rebalances:
             for group in self.generations:
                 rebalances.remember_for_a_while(group)
+            for group, kept in list(self.journal.members.groups.items()):
+                self._resume(group, kept)
         consumers.assignments.before = self
 
     # Members
@@ -305,16 +304,15 @@ class ClassicGroups:
             cursors = self._state.cursors
             partitions = list(cursors.of(name))
             removed = cursors.remove(name) if partitions else []
-            forgotten = self.generations.forget(name)
+            forgotten = self.generations.forget(name), self.journal.members.forget(name)
             beside = (
                 *self._state.cursor_batches(removed, now_ms),
-                *self._journal.batches(forgotten, now_ms),
+                *self.journal.batches(*forgotten),
             )
             durable = self._consumers.forget(name, beside)
             for removal in removed:
                 cursors.apply(removal)
-            for change in forgotten:
-                self.generations.apply(change)
+            self.journal.apply(*forgotten)
             self._rebalances.roster.deadlines.clear((name, "forget", ""))
             self._rebalances.roster.calls += self._state.make_room(partitions)
             return durable
@@ -337,28 +335,49 @@ class ClassicGroups:
         members = [each for each in group.members.values() if not each.is_new]
         return guests.welcomed(members, group.generation, group.protocol)
 
+    def hand_over_batches(self, name: str) -> Written:
+        """Return what has to be appended for a group to become one of another kind."""
+        return self.journal.batches(members=self.journal.members.forget(name))
+
     def hand_over(self, name: str) -> None:
         """Forget a group that has become one of another kind, its number soon."""
+        self.journal.apply(members=self.journal.members.forget(name))
         self._rebalances.release(name)
         if name in self.generations:
             self._rebalances.roster.deadlines.set((name, "forget", ""), self._monotonic_ms())
 
-    def return_batches(self, name: str, number: int) -> Written:
+    def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Written:
         """Return what has to be appended for a group to be taken back."""
-        return self._journal.batches([_reached(name, number)], self._now_ms())
+        home = self._consumers.guests.sent_home(members)
+        return self.journal.batches([_reached(name, number)], self._returned(name, home))
 
     def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
         """Go on with a group that has only members of the classic protocol left."""
         self._rebalances.roster.now_ms = self._monotonic_ms()
-        self.generations.apply(_reached(name, number))
+        home = self._consumers.guests.sent_home(members)
+        self.journal.apply([_reached(name, number)], self._returned(name, home))
         self._state.groups.occupy(name, KIND)
-        self._rebalances.adopt(name, self._consumers.guests.sent_home(members), PROTOCOL_TYPE)
+        self._rebalances.adopt(name, home, PROTOCOL_TYPE)
+
+    def _returned(self, name: str, home: Iterable[ClassicMember]) -> list[ClassicGroupChange]:
+        """Return how members are written down that have yet to agree on a generation."""
+        members = {each.id: written(each, each.assignment) for each in home}
+        return self.journal.members.set(name, Agreement(NOT_YET, PROTOCOL_TYPE), members)
+
+    def _resume(self, name: str, kept: WrittenGroup) -> None:
+        """Go on with a group that was written down, unless it has become one of another kind."""
+        if name in self.generations and name not in self._consumers and kept.members:
+            self._state.groups.occupy(name, KIND)
+            self._rebalances.resume(name, kept)
+            return
+        with suppress(*REFUSALS):
+            self.journal.write(members=self.journal.members.forget(name))
 
     def _occupy(self, name: str) -> None:
         """Take the name for consumers of this kind; numbers go on where the group has got to."""
         self._state.groups.check_not_live(name, f"joined by {KIND} consumers")
         if name in self._consumers:
-            self._write([_reached(name, self._consumers.epoch(name))])
+            self.journal.write([_reached(name, self._consumers.epoch(name))])
             self._consumers.forget(name)
         self._state.groups.occupy(name, KIND)
 
@@ -382,21 +401,15 @@ class ClassicGroups:
         finally:
             make(calls)
 
-    def _write(self, changes: Iterable[GenerationChange]) -> Durable:
-        changes = list(changes)
-        durable = self._journal.append(changes, self._now_ms())
-        for change in changes:
-            self.generations.apply(change)
-        return durable
-
     def _forget_if_unused(self, name: str) -> None:
         if name in self._rebalances.groups or name not in self.generations:
             return
-        if self._state.cursors.of(name) and name not in self._consumers:
-            self._rebalances.remember_for_a_while(name)
-            return
         try:
-            self._write(self.generations.forget(name))
+            if self._state.cursors.of(name) and name not in self._consumers:
+                self.journal.write(members=self.journal.members.forget(name))
+                self._rebalances.remember_for_a_while(name)
+            else:
+                self.journal.forget(name)
         except MainstemError:
             # There will be space, or nobody to care, when it is tried again.
             self._rebalances.remember_for_a_while(name)

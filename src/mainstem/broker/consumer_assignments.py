@@ -61,10 +61,13 @@ class Before(Protocol):
         Raises GroupIsLive if they cannot be among consumers of the other protocol.
         """
 
-    def hand_over(self, name: str) -> None:
-        """Forget a group that has become a consumer group."""
+    def hand_over_batches(self, name: str) -> Written:
+        """Return what has to be appended for a group to become a consumer group."""
 
-    def return_batches(self, name: str, number: int) -> Written:
+    def hand_over(self, name: str) -> None:
+        """Forget a group that has become a consumer group; what had to be appended was."""
+
+    def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Written:
         """Return what has to be appended for a group to be taken back."""
 
     def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
@@ -219,7 +222,10 @@ class Assignments:
         was_empty = is_new or not draft.group.members
         regexes = set(draft.group.regexes)
         before = {each: draft.group.members.get(each) for each in draft.changed}
-        durable = self._append(draft.changes())
+        beside: Written = ()
+        if was_empty and self.before is not None:
+            beside = self.before.hand_over_batches(name)
+        durable = self._append(draft.changes(), beside)
         group = self.fold.groups[name]
         if was_empty and self.before is not None:
             self.before.hand_over(name)
@@ -250,7 +256,7 @@ class Assignments:
         # The epoch that members are in; of the one that has just begun nobody has heard.
         name, number, members = group.name, group.epochs.assignment, tuple(group.members.values())
         gone = [ConsumerGroupChange(ConsumerGroupKey(name, each.id), None) for each in members]
-        beside = self.before.return_batches(name, number)
+        beside = self.before.return_batches(name, number, members)
         self._append([*gone, ConsumerGroupChange(ConsumerGroupKey(name), None)], beside)
         for each in members:
             self._set_timers(group, each.id, each)

@@ -1,7 +1,7 @@
 """The latest generation of each classic group: a fold over ``__mainstem_generations``.
 
-Members are not written down: after a restart they find that nobody knows them, and join again.
-The number is, so that no two generations of a group ever have the same one.
+It is written down as soon as a generation begins, so that no two generations of a group ever have
+the same number; its members are when it has become stable (``classic_group_fold``).
 """
 
 from collections.abc import Iterator

@@ -5,7 +5,7 @@ kind and a version (``"kind":"cursor/1"``), so that an older program refuses wha
 instead of guessing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -26,6 +26,7 @@ TRANSACTIONS = "__mainstem_transactions"
 SUBSCRIPTIONS = "__mainstem_subscriptions"
 GROUP_CONFIGS = "__mainstem_group_configs"
 CONSUMER_GROUPS = "__mainstem_consumer_groups"
+CLASSIC_GROUPS = "__mainstem_classic_groups"
 IDS = {
     TOPICS: f"{0x10:032x}",
     CURSORS: f"{0x11:032x}",
@@ -35,13 +36,15 @@ IDS = {
     SUBSCRIPTIONS: f"{0x15:032x}",
     GROUP_CONFIGS: f"{0x16:032x}",
     CONSUMER_GROUPS: f"{0x17:032x}",
+    CLASSIC_GROUPS: f"{0x18:032x}",
 }
 """Fixed, so that the state can be found before anything is known."""
 SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)
 
 _READ_BYTES = 1024 * 1024
 _EVENTS_PER_BATCH = 1_000
-"""A record takes less than a kilobyte, except for a few kilobytes of a cursor's metadata."""
+_BATCH_BYTES = 1024 * 1024
+"""A record takes less than a kilobyte as a rule; a member of a group may take a megabyte."""
 
 Written = Sequence[tuple[PartitionId, WritableBatch]]
 """Changes as they are appended."""
@@ -94,10 +97,7 @@ class Journal(Generic[Key, Value]):
             Event(None if change.value is None else encode(change.value), encode(change.key))
             for change in changes
         ]
-        return [
-            (self._partition, build(written[at : at + _EVENTS_PER_BATCH], now_ms=now_ms))
-            for at in range(0, len(written), _EVENTS_PER_BATCH)
-        ]
+        return [(self._partition, build(each, now_ms=now_ms)) for each in _parts(written)]
 
     def replay(self, apply: Callable[[Key, Value | None], None]) -> None:
         """Apply everything that was ever written and is still kept, in order."""
@@ -125,3 +125,17 @@ class Journal(Generic[Key, Value]):
                 f"offset {event.offset} of {self._topic} cannot be read: {error}; "
                 "run mainstem verify, and restore the directory from a copy"
             ) from None
+
+
+def _parts(written: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """Divide records into batches of bounded size; one that is larger gets its own."""
+    first, size = 0, 0
+    for at, event in enumerate(written):
+        event_bytes = len(event.value or b"")
+        is_full = size + event_bytes > _BATCH_BYTES or at - first == _EVENTS_PER_BATCH
+        if is_full and at > first:
+            yield written[first:at]
+            first, size = at, 0
+        size += event_bytes
+    if written:
+        yield written[first:]

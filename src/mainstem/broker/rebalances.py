@@ -14,8 +14,10 @@ thread, without the lock. What happens when nothing happens is a deadline:
 are collected by the ``roster``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -28,9 +30,11 @@ from mainstem.broker.classic_group import (
     JoinReply,
     Phase,
     Sync,
+    Synced,
     SyncReply,
 )
-from mainstem.broker.generations import GenerationChange, Generations
+from mainstem.broker.classic_group_fold import WrittenGroup, agreed, read_members, written
+from mainstem.broker.classic_journal import ClassicJournal
 from mainstem.broker.group_limits import GroupLimits
 from mainstem.broker.roster import Roster, Timer
 from mainstem.core.errors import (
@@ -47,6 +51,7 @@ from mainstem.log.port import Durable
 
 Leaver = tuple[str, str | None]
 """Who leaves: member id (may be empty if static) and instance id."""
+Answer = TypeVar("Answer", Joined, Synced)
 
 
 class Rebalances:
@@ -54,8 +59,7 @@ class Rebalances:
 
     def __init__(
         self,
-        generations: Generations,
-        write: Callable[[Sequence[GenerationChange]], Durable],
+        journal: ClassicJournal,
         occupy: Callable[[str], None],
         vacate: Callable[[str], None],
         new_id: Callable[[], str],
@@ -63,8 +67,8 @@ class Rebalances:
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.roster = Roster()
-        self._generations = generations
-        self._write = write
+        self._journal = journal
+        self._generations = journal.generations
         self._occupy = occupy
         self._vacate = vacate
         self._new_id = new_id
@@ -108,12 +112,13 @@ class Rebalances:
         is_leader = group.phase is Phase.COMPLETING and group.leader == member.id
         if is_leader:
             self._limits.check_assignments(group, sync, self.roster.held_bytes)
+            self._write_down(group, sync.assignments)
         group.unsynced.discard(member.id)
         if not group.unsynced:
             self.roster.deadlines.clear((group.name, "sync", ""))
         if group.phase is Phase.STABLE:
             self.roster.hear(group, member)
-            self.roster.calls.append(partial(reply, group.synced(member)))
+            self._answer_when(group.assigned, reply, group.synced(member))
             return
         self.roster.answer_sync(group, member.id, RebalanceInProgress(group.name))
         group.syncing[member.id] = reply
@@ -206,6 +211,20 @@ class Rebalances:
         group.enter(Phase.PREPARING)
         self._wait_for_joins(group)
 
+    def resume(self, name: str, kept: WrittenGroup) -> None:
+        """Go on with members that were written down before a restart; their sessions begin anew."""
+        latest, agreement, members = self._generations.of(name), kept.agreement, read_members(kept)
+        if agreement.generation != latest.number or len(members) > self._limits.max_members:
+            # Some may know of a later generation, in which nobody has been assigned anything.
+            self.adopt(name, members, agreement.protocol_type)
+            return
+        group = ClassicGroup(name, latest.number, agreement.protocol_type)
+        self.groups[name] = group
+        for member in members:
+            member.is_new = False
+            self.roster.add(group, member, agreement.protocol_type, member.session_timeout_ms)
+        group.resume(agreement.protocol, agreement.leader)
+
     # Joining
 
     def _join_newcomer(self, group: ClassicGroup, join: Join, reply: JoinReply) -> None:
@@ -261,6 +280,8 @@ class Rebalances:
     ) -> None:
         """Give a static member's place to the program that came back, and fence the one before."""
         old_leader = group.leader
+        replacement = self._journal.members.replace(group.name, old.id, member)
+        durable = self._journal.write(members=replacement)
         self.roster.replace(group, old, member)
         if group.phase is not Phase.STABLE or group.vote() != group.protocol:
             group.joining[member.id] = reply
@@ -273,7 +294,7 @@ class Rebalances:
         elif group.leader == member.id:
             # It must not think that it is the leader, or it would assign anew.
             joined = msgspec.structs.replace(joined, members=(), leader=old_leader or "")
-        self.roster.calls.append(partial(reply, joined))
+        self._answer_when(durable, reply, joined)
 
     # From one phase to the next
 
@@ -335,7 +356,7 @@ class Rebalances:
             return
         try:
             changes = self._generations.begin(group.name, group.protocol_type)
-            group.begun = self._write(changes)
+            group.begun = self._journal.write(changes)
         except MainstemError as error:
             self._postpone(group, error)
             return
@@ -355,8 +376,13 @@ class Rebalances:
 
     def _answer_durably(self, group: ClassicGroup, reply: JoinReply, member_id: str) -> None:
         """Tell a member its generation, once the number of that can no longer be lost."""
-        answer = partial(once_durable, reply, group.joined(member_id))
-        self.roster.calls.append(partial(group.begun.then, answer))
+        self._answer_when(group.begun, reply, group.joined(member_id))
+
+    def _answer_when(
+        self, durable: Durable, reply: Callable[[Answer | MainstemError], None], answer: Answer
+    ) -> None:
+        """Answer once what the answer tells can no longer be lost."""
+        self.roster.calls.append(partial(durable.then, partial(once_durable, reply, answer)))
 
     def _postpone(self, group: ClassicGroup, error: MainstemError) -> None:
         """Tell everybody that the generation could not be written down, and wait for them again."""
@@ -366,18 +392,31 @@ class Rebalances:
             self.roster.hear(group, group.members[member_id])
         self._wait_for_joins(group)
 
+    def _write_down(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
+        """Write down who is in this generation, and what each was assigned."""
+        members = {
+            member.id: written(member, assignments.get(member.id, b""))
+            for member in group.members.values()
+        }
+        changes = self._journal.members.set(group.name, agreed(group), members)
+        group.assigned = self._journal.write(members=changes)
+
     def _assign(self, group: ClassicGroup, sync: Sync) -> None:
         """Give everybody what the leader has assigned; who is not mentioned gets nothing."""
         self.roster.assign(group, sync.assignments)
         group.enter(Phase.STABLE)
         for member_id in list(group.syncing):
             member = group.members[member_id]
-            self.roster.calls.append(partial(group.syncing.pop(member_id), group.synced(member)))
+            reply = group.syncing.pop(member_id)
+            self._answer_when(group.assigned, reply, group.synced(member))
             self.roster.hear(group, member)
 
     def _empty(self, group: ClassicGroup) -> None:
         group.enter(Phase.EMPTY)
         group.protocol = None
+        with suppress(MainstemError):
+            # Without space this is tried again when the group is forgotten.
+            self._journal.write(members=self._journal.members.forget(group.name))
         self._vacate(group.name)
         self._drop_if_unused(group)
 
@@ -419,6 +458,8 @@ class Rebalances:
         raise GroupFull(group.name, f"{self._limits.max_members} members")
 
 
-def once_durable(reply: JoinReply, answer: Joined, error: MainstemError | None) -> None:
-    """Answer a join when its generation is durable, or will never be."""
+def once_durable(
+    reply: Callable[[Answer | MainstemError], None], answer: Answer, error: MainstemError | None
+) -> None:
+    """Answer a member when what it is told is durable, or will never be."""
     reply(answer if error is None else error)
