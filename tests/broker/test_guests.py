@@ -12,6 +12,7 @@ from tests.broker.old_members import PlainWords
 
 from mainstem.broker.classic_group import Join, Joined, Phase, Sync, Synced
 from mainstem.broker.classic_groups import Membership
+from mainstem.broker.classic_journal import ClassicJournal
 from mainstem.broker.consumer_group_description import ConsumerPhase
 from mainstem.broker.cursors import Cursor
 from mainstem.broker.guests import Place
@@ -303,11 +304,10 @@ def test_a_classic_group_that_was_taken_over_is_not_there_after_a_restart() -> N
     first, second = old_pair(hall)
     new = hall.member("new")
     new.join()
-    assert hall.broker.classic.journal.members.groups == {}
 
+    assert hall.broker.classic.journal.members.groups == {}
+    assert ClassicJournal(hall.log, hall.clock).members.groups == {}
     hall.restart()
-
-    assert hall.broker.classic.journal.members.groups == {}
     come_to_rest(first, second, new)
     assert all_places(first, second, new) == EVERYTHING
 

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import ProducerFenced
+from tests.faults.mortal import Mortal
 
 pytestmark = [
     pytest.mark.client("aiokafka", "0.14"),
@@ -128,6 +130,49 @@ async def test_two_members_share_a_topic_and_one_takes_over(kafka: str) -> None:
 
     assert alone == one | two
     await members[0].stop()
+
+
+class Changes(ConsumerRebalanceListener):
+    """What a consumer is told of its assignment."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def on_partitions_revoked(self, revoked: object) -> None:
+        self.seen.append("revoked")
+
+    def on_partitions_assigned(self, assigned: object) -> None:
+        self.seen.append("assigned")
+
+
+@pytest.mark.shows("groups", "members stay over a restart of the server")
+async def test_a_member_stays_over_a_kill_of_the_server(tmp_path: Path) -> None:
+    with Mortal(tmp_path) as server:
+        await produce(server.address, "t", 10)
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=server.address,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=200,
+            retry_backoff_ms=50,
+        )
+        changes = Changes()
+        consumer.subscribe(["t"], listener=changes)
+        await consumer.start()
+        found = [int((await asyncio.wait_for(anext(consumer), 30)).value) for _ in range(10)]
+        member_id, told = consumer._coordinator.member_id, list(changes.seen)
+
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+        await produce(server.address, "t", 10)
+        found += [int((await asyncio.wait_for(anext(consumer), 30)).value) for _ in range(10)]
+        await consumer.commit()
+
+        assert sorted(found[:10]) == sorted(found[10:]) == [*range(10)]
+        assert changes.seen == told
+        assert consumer._coordinator.member_id == member_id
+        await consumer.stop()
 
 
 @pytest.mark.shows("administration", "topics", "partitions", "cluster")

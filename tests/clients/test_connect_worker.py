@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from tests.clients.connects import NEEDED, PATIENCE_S, TOPICS, Worker, until, worker
+from tests.faults.mortal import Mortal
 
 pytestmark = [*NEEDED, pytest.mark.timeout(600)]
 
@@ -80,3 +82,34 @@ def test_a_worker_copies_a_file_through_a_topic_and_goes_on_after_a_restart(
         until(lambda: states(second, "sink") == ["RUNNING", "RUNNING"])
 
     assert copied(sink) == lines(0, 200)
+
+
+def published(address: str) -> int:
+    """How many lines are in the topic."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "looks"})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition("lines", 0), PATIENCE_S)[1])
+    finally:
+        consumer.close()
+
+
+def test_a_worker_goes_on_when_the_server_was_killed_and_came_back(tmp_path: Path) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text(lines(0, 100))
+    reads = {"connector.class": f"{FILE}SourceConnector", "file": str(source), "topic": "lines"}
+
+    with Mortal(tmp_path / "served") as server, worker(server.address, tmp_path) as found:
+        admin = AdminClient({"bootstrap.servers": server.address})
+        admin.create_topics([NewTopic("lines", 1)])["lines"].result(PATIENCE_S)
+        until(lambda: found.put("/connectors/source/config", reads) is not None)
+        until(lambda: published(server.address) == 100)
+        until(lambda: states(found, "source") == ["RUNNING", "RUNNING"])
+
+        server.kill()
+        server.start()
+        with source.open("a") as more:
+            more.write(lines(100, 200))
+
+        # A worker that nobody knows any more leaves its connectors alone for 300 s.
+        until(lambda: published(server.address) == 200)
+        assert states(found, "source") == ["RUNNING", "RUNNING"]
