@@ -132,7 +132,7 @@ async def test_two_members_share_a_topic_and_one_takes_over(kafka: str) -> None:
     await members[0].stop()
 
 
-class Changes(ConsumerRebalanceListener):
+class Changes(ConsumerRebalanceListener):  # type: ignore[misc]
     """What a consumer is told of its assignment."""
 
     def __init__(self) -> None:
