@@ -1,6 +1,7 @@
 """``mainstem serve`` as a person runs it: what it says, what works as it says, how it ends."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -15,7 +16,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 from tests.heads.admin.web import connect, get
+from tests.processes import MARK, OnTerminal, wait_until
 
+import mainstem
 from mainstem.cli.exits import Exit
 
 PATIENCE_S = 60
@@ -220,3 +223,46 @@ def test_an_address_is_nothing_to_serve(run: Run) -> None:
 
     assert ran.code == Exit.REFUSED
     assert "name the data directory to serve" in ran.err
+
+
+SERVE = [sys.executable, "-m", "mainstem", "serve", "data", "--kafka", ":0", "--admin", ":0"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_every_signal_that_asks_to_stop_stops_it_in_order(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with served("--kafka", ":0", "--admin", ":0", cwd=tmp_path) as it:
+        it.until("stop")
+        it.process.send_signal(number)
+        _, rest = it.process.communicate(timeout=PATIENCE_S)
+
+    assert it.process.returncode == 0
+    assert rest.endswith(" info stopped\n")
+
+
+def test_a_closed_terminal_stops_it_in_order(tmp_path: Path) -> None:
+    it = OnTerminal(SERVE, tmp_path, os.environ)
+    wait_until(lambda: b"  stop " in it.shown, "it does not serve")
+    it.close()
+
+    assert it.wait() == 0
+
+    # What it holds is free: the log was closed.
+    with mainstem.open(tmp_path / "data") as stem:
+        assert not stem.topics.list()
+
+
+def test_with_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
+    environment = os.environ | {MARK: str(tmp_path)}
+    it = OnTerminal(["/usr/bin/nohup", *SERVE], tmp_path, environment)
+    log = tmp_path / "nohup.out"
+    wait_until(lambda: log.exists() and "  stop " in log.read_text(), "it does not serve")
+    it.close()
+
+    address = place(next(line for line in log.read_text().splitlines() if "admin" in line))
+    assert get(address, "/readyz").status == 200
+    os.kill(it.pid, signal.SIGHUP)
+    assert get(address, "/readyz").status == 200
+    os.kill(it.pid, signal.SIGTERM)
+    assert it.wait() == 0

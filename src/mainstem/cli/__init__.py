@@ -11,10 +11,14 @@ def main() -> None:
     # that shells see what they see from any other tool.
     from mainstem.cli.commands import run  # noqa: PLC0415 - importing the package stays cheap
     from mainstem.cli.exits import by_signal, one_line  # noqa: PLC0415
+    from mainstem.cli.stopping import stop_signals  # noqa: PLC0415
 
     _fill_closed_streams()
     sys.excepthook = one_line
-    signal.signal(signal.SIGTERM, by_signal)
+    # Python itself handles SIGINT.
+    for number in stop_signals():
+        if number != signal.SIGINT:
+            signal.signal(number, by_signal)
     try:
         code = run(sys.argv[1:])
     except SystemExit as end:

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from mainstem.cli.stopping import leave_closed_terminal
 from mainstem.core import errors
 
 
@@ -104,6 +105,7 @@ def _explained(error: BaseException) -> tuple[int, str]:
 
 def by_signal(number: int, frame: FrameType | None) -> NoReturn:
     """Unwind on a signal, so that the log is closed and cursors are stored."""
+    leave_closed_terminal()
     raise SystemExit(128 + number)
 
 

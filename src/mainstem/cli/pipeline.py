@@ -17,6 +17,7 @@ from mainstem.cli.edges import EDGE, EDGE_HELP, check_edges, edges
 from mainstem.cli.exits import Exit, Refused, say
 from mainstem.cli.help import Group
 from mainstem.cli.rows import Format, Row, chosen, format_option, print_json, print_rows
+from mainstem.cli.stopping import leave_closed_terminal, stop_signals
 from mainstem.cli.target import at_option, is_address, target_of
 from mainstem.cli.units import parse_ms
 from mainstem.pipelines.standing import DEFAULT_STATE, Standing, standings
@@ -106,11 +107,12 @@ def run(
 ) -> None:
     """Run a pipeline file: as a stream, up to a point, over a range, or again from the start.
 
-    A stream, and a batch without --from, go on where the pipeline stands. SIGTERM and Ctrl-C let
-    the current batch finish. On a terminal the progress is shown, in a pipe it is JSON lines.
+    A stream, and a batch without --from, go on where the pipeline stands. Ctrl-C, SIGTERM and a
+    closed terminal let the current batch finish. On a terminal the progress is shown, in a pipe it
+    is JSON lines.
     """
     from mainstem.pipelines.definitions import load  # noqa: PLC0415 - only what is used
-    from mainstem.pipelines.session import spark_session  # noqa: PLC0415
+    from mainstem.pipelines.session import end_session, spark_session  # noqa: PLC0415
 
     _check_mode(mode, begin, into, end, complete=complete)
     starting, ending = edges(begin, None if end == "end" else end)
@@ -140,7 +142,7 @@ def run(
     try:
         _run(spark, loaded, request)
     finally:
-        spark.stop()
+        end_session(spark)
 
 
 def _run(spark: "SparkSession", loaded: "Pipeline", request: "Request") -> None:
@@ -149,18 +151,32 @@ def _run(spark: "SparkSession", loaded: "Pipeline", request: "Request") -> None:
     stop = threading.Event()
 
     def stopping(number: int, frame: FrameType | None) -> None:
+        leave_closed_terminal()
         if stop.is_set():
             raise SystemExit(128 + number)
         say("stopping after this batch; once more to stop at once")
         stop.set()
 
     # Spark has set one of its own by now.
-    before = {each: signal.signal(each, stopping) for each in (signal.SIGTERM, signal.SIGINT)}
+    before = {each: signal.signal(each, stopping) for each in stop_signals()}
+    lost: list[OSError] = []
+
+    def tell(report: "Report") -> None:
+        # Nobody reads any more what is told: the run stops in order.
+        try:
+            if not lost:
+                _tell(report)
+        except OSError as error:
+            lost.append(error)
+            stop.set()
+
     try:
-        found = run_pipeline(spark, loaded, request, _tell, stop, say)
+        found = run_pipeline(spark, loaded, request, tell, stop, say)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+    if lost:
+        raise lost[0]
     _summary(found)
 
 

@@ -24,6 +24,7 @@ import mainstem
 from mainstem.cli.exits import Exit, say
 from mainstem.cli.rows import table
 from mainstem.cli.sample_events import TOPICS, sample_events
+from mainstem.cli.stopping import leave_closed_terminal, stop_signals
 from mainstem.cli.target import DEFAULT_DIRECTORY
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.pipelines.definitions import Pipeline, load
@@ -31,6 +32,7 @@ from mainstem.pipelines.needs import MissingJava, MissingSpark, find_java, find_
 from mainstem.pipelines.standing import Standing, standings
 
 _TABLES = Path(__file__).with_name("samples") / "tables.py"
+_CHILD = [sys.executable, "-m", "mainstem.cli.child"]
 _TURN_S = 0.1
 _PATIENCE_S = 60
 _CATCH_UP_S = 30
@@ -45,47 +47,62 @@ _CLEAR = "\x1b[2J\x1b[H"
 @click.option("--kafka", default="127.0.0.1:9092", help="Where Kafka clients connect.")
 def main(directory: str, seconds: float | None, kafka: str) -> None:
     """Serve a log, publish sample events, run the sample pipeline and show its tables."""
-    serve = [sys.executable, "-m", "mainstem", "serve", directory, "--kafka", kafka]
+    serve = ["serve", directory, "--kafka", kafka]
     try:
         find_spark()
         find_java()
     except (MissingJava, MissingSpark) as missing:
         say(f"no pipelines here: {missing}; serving the log alone")
-        os.execv(serve[0], serve)
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, _setting(stop))
-    signal.signal(signal.SIGINT, _setting(stop))
+        os.execv(sys.executable, [sys.executable, "-m", "mainstem", *serve])
+    stop = Stop()
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-sample-")))
-        address = stack.enter_context(_server(serve))
+        address, lifeline = stack.enter_context(_server(serve, stop))
         generator = Generator(address)
-        runs = stack.enter_context(_pipeline(address, work))
+        runs = stack.enter_context(_pipeline(address, work, lifeline, stop))
         ended = _show(generator, work, stop, seconds, runs)
     sys.exit(ended)
 
 
-def _setting(stop: threading.Event) -> "signal.Handlers":
-    def handler(number: int, frame: FrameType | None) -> None:
-        stop.set()
+class Stop:
+    """Whether a signal asked to stop; the second one waits for nothing any more."""
 
-    return handler  # type: ignore[return-value]
+    def __init__(self) -> None:
+        self.asked, self.hurry = threading.Event(), threading.Event()
+        for each in stop_signals():
+            signal.signal(each, self._ask)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        leave_closed_terminal()
+        if self.asked.is_set() or number == signal.SIGHUP:
+            # Nobody reads a summary any more.
+            self.hurry.set()
+        self.asked.set()
+
+
+# How this stops: the children have sessions of their own, so that a signal to our group reaches us
+# alone. We stop the generator, then the pipeline, and the server last. If we are killed, the pipes
+# to them close: that to the pipeline at once; that to the server is held by the pipeline, too, so
+# that it closes when the pipeline has ended.
 
 
 @contextmanager
-def _server(command: Sequence[str]) -> Iterator[str]:
-    """Run a server, and show what it says; gives its address."""
-    # Ctrl-C is for us: the server is stopped when all else has ended.
-    with (
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(command, stderr=said, start_new_session=True) as server,
-    ):
-        try:
-            yield _address(server, said.fileno())
-        finally:
-            server.terminate()
+def _server(arguments: Sequence[str], stop: Stop) -> Iterator[tuple[str, int]]:
+    """Run a server, and show what it says; gives its address, and what it lives as long as."""
+    stdin, lifeline = os.pipe()
+    with tempfile.TemporaryFile() as said:
+        command = [*_CHILD, *arguments]
+        server = subprocess.Popen(command, stdin=stdin, stderr=said, start_new_session=True)
+        os.close(stdin)
+        with server:
+            try:
+                yield _address(server, said.fileno(), stop), lifeline
+            finally:
+                server.terminate()
+                os.close(lifeline)
 
 
-def _address(server: "subprocess.Popen[bytes]", said: int) -> str:
+def _address(server: "subprocess.Popen[bytes]", said: int, stop: Stop) -> str:
     until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
         ended = server.poll() is not None
@@ -96,7 +113,8 @@ def _address(server: "subprocess.Popen[bytes]", said: int) -> str:
             return found[1]
         if ended:
             break
-        time.sleep(_TURN_S)
+        if stop.asked.wait(_TURN_S):
+            sys.exit(Exit.OK)
     raise click.ClickException(f"the server did not start: {text.strip()}")
 
 
@@ -135,22 +153,41 @@ class Generator:
 
 
 @contextmanager
-def _pipeline(address: str, work: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    command = [sys.executable, "-m", "mainstem", "--at", address, "pipeline", "run"]
+def _pipeline(
+    address: str, work: Path, lifeline: int, stop: Stop
+) -> Iterator["subprocess.Popen[bytes]"]:
+    command = [*_CHILD, "--at", address, "pipeline", "run"]
     command += [str(_TABLES), "--name", "sample", "--stream", "--every", "1s"]
     with (work / "pipeline.log").open("w") as said:
-        runs = subprocess.Popen(command, cwd=work, stdout=said, stderr=said, start_new_session=True)
-        with runs:
-            try:
-                yield runs
-            finally:
-                runs.terminate()
+        runs = subprocess.Popen(
+            command,
+            cwd=work,
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            pass_fds=(lifeline,),
+        )
+    with runs:
+        try:
+            yield runs
+        finally:
+            runs.terminate()
+            _wait(runs, stop)
+
+
+def _wait(runs: "subprocess.Popen[bytes]", stop: Stop) -> None:
+    """Wait until the pipeline has finished its batch, or for a second signal."""
+    stop.hurry.clear()
+    while runs.poll() is None and not stop.hurry.wait(_TURN_S):
+        pass
+    runs.terminate()
 
 
 def _show(
     generator: Generator,
     work: Path,
-    stop: threading.Event,
+    stop: Stop,
     seconds: float | None,
     runs: "subprocess.Popen[bytes]",
 ) -> int:
@@ -162,7 +199,7 @@ def _show(
     if not live:
         say("tables are shown live on a terminal only; a summary comes in the end")
     try:
-        while not stop.wait(1.0) and time.monotonic() < until:
+        while not stop.asked.wait(1.0) and time.monotonic() < until:
             if generator.failure is not None or runs.poll() is not None:
                 break
             if live:
@@ -172,7 +209,8 @@ def _show(
     # What was published in the end is in the tables a moment later.
     until = time.monotonic() + _CATCH_UP_S
     while _behind(generator, pipeline) and runs.poll() is None and time.monotonic() < until:
-        time.sleep(_TURN_S)
+        if stop.hurry.wait(_TURN_S):
+            break
     click.echo(f"{_CLEAR * live}{_picture(generator, pipeline, rows=12)}")
     if generator.failure is not None:
         say(str(generator.failure))

@@ -13,6 +13,7 @@ from mainstem import __version__
 from mainstem.cli.exits import Refused
 from mainstem.cli.help import Command
 from mainstem.cli.logs import LogFormat, start_logging
+from mainstem.cli.stopping import leave_closed_terminal
 from mainstem.cli.target import IN_MEMORY, is_address, target_of
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def serve(
 ) -> None:
     """Serve a log to Kafka clients until stopped.
 
-    SIGTERM or Ctrl-C stops it in order: what was begun is finished first.
+    Ctrl-C, SIGTERM or a closed terminal stops it in order: what was begun is finished first.
     """
     # The server is only loaded when it is started.
     from mainstem.node import server  # noqa: PLC0415
@@ -112,6 +113,7 @@ def serve(
 
     looked_after = server.LookedAfter(admin_address, elsewhere=admin is None)
     server.serve(path, config, kafka_address, ready, admin=looked_after)
+    leave_closed_terminal()
     _logger.info("stopped")
 
 

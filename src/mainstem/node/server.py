@@ -168,14 +168,19 @@ async def serve_until_told(
     *,
     admin: LookedAfter | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; the second of them waits for nobody any more."""
+    """Serve until SIGTERM, SIGINT or SIGHUP; the second of them waits for nobody any more.
+
+    A SIGHUP that was ignored before, as under ``nohup``, stays so.
+    """
     told, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def tell() -> None:
         (hurry if told.is_set() else told).set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue
         loop.add_signal_handler(number, tell)
     async with running(path, config, address, admin=admin, hurry=hurry) as server:
         # What is here now stays: looking through it for garbage would stop everybody for 13 ms.

@@ -154,6 +154,8 @@ def _together(runs: Iterable[TableRun], tell: Tell, stop: threading.Event) -> No
     started: list[TableRun] = []
     try:
         for each in runs:
+            if stop.is_set():
+                break
             each.start()
             started.append(each)
             each.settle(tell)

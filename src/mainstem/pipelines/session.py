@@ -65,6 +65,10 @@ def spark_session(master: str = "local[*]", **conf: str) -> SparkSession:
 
     from mainstem.pipelines.format import register  # noqa: PLC0415
 
+    if not master.startswith(_CONNECT):
+        from mainstem.pipelines.gateway import start_gateway  # noqa: PLC0415
+
+        start_gateway(settings | conf | {"spark.master": master})
     builder = SparkSession.builder
     builder = builder.remote(master) if master.startswith(_CONNECT) else builder.master(master)
     for name, value in (settings | conf).items():
@@ -74,6 +78,14 @@ def spark_session(master: str = "local[*]", **conf: str) -> SparkSession:
         ship_package(spark)
     register(spark)
     return spark
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop Spark; if its JVM is a child of this process, end it and wait for it."""
+    spark.stop()
+    from mainstem.pipelines.gateway import end_gateway  # noqa: PLC0415 - needs Spark
+
+    end_gateway()
 
 
 def _on_this_machine() -> dict[str, str]:

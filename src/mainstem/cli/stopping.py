@@ -1,0 +1,25 @@
+"""Signals that ask a command to stop, and what to do when its terminal is closed."""
+
+import errno
+import os
+import signal
+import termios
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that ask to stop; SIGHUP is none of them under ``nohup``."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return (signal.SIGINT, signal.SIGTERM)
+    return (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def leave_closed_terminal() -> None:
+    """Send what is still printed nowhere if the terminal is closed: writing to it would fail."""
+    for descriptor in (1, 2):
+        try:
+            termios.tcgetattr(descriptor)
+        except termios.error as error:
+            if error.args[0] == errno.EIO:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
