@@ -1,12 +1,14 @@
 """``mainstem pipeline``: what is said before Spark is needed, and how pipelines stand."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
 
 from mainstem import pipelines as p
+from mainstem.pipelines.errors import DamagedState
 from mainstem.pipelines.standing import Failure, Place, Standing
 
 SHOP = """
@@ -97,3 +99,60 @@ def test_the_sample_pipeline_can_be_loaded() -> None:
     file = Path(mainstem.cli.__file__).with_name("samples") / "tables.py"
 
     assert [each.name for each in p.load(file, "sample").tables] == ["views", "revenue", "readings"]
+
+
+DAMAGED = Path("mainstem-pipelines/shop/refunds/standing.json")
+
+
+@pytest.fixture
+def one_is_damaged() -> None:
+    Place(Path("mainstem-pipelines/shop/orders")).keep(Standing("stopped", events=40))
+    Place(Path("mainstem-pipelines/shop/refunds")).keep(Standing("stopped", events=7))
+    DAMAGED.write_bytes(DAMAGED.read_bytes()[:20])
+
+
+@pytest.mark.usefixtures("one_is_damaged")
+def test_a_damaged_state_file_is_named_and_the_other_tables_are_listed(run: Run) -> None:
+    ran = run("pipeline", "ls")
+    rows = [json.loads(line) for line in ran.lines]
+
+    assert [(row["table"], row["state"], row["events"]) for row in rows] == [
+        ("orders", "stopped", 40),
+        ("refunds", "damaged", 0),
+    ]
+    assert f"{DAMAGED.resolve()} is damaged: " in ran.err
+    assert "--replay --into NAME" in ran.err
+    assert ran.code == 0
+
+
+@pytest.mark.usefixtures("one_is_damaged")
+def test_a_damaged_state_file_is_shown_with_the_other_tables_of_its_pipeline(run: Run) -> None:
+    ran = run("pipeline", "show", "shop")
+    shown = {each["table"]: each for each in map(json.loads, ran.lines)}
+
+    assert shown["orders"]["events"] == 40
+    assert str(DAMAGED.resolve()) in shown["refunds"]["failure"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "read"),
+    [
+        ("standing.json", b"\0" * 300, Place.standing),
+        ("standing.json", b'{"state": "asleep"}', Place.standing),
+        ("schemas.json", b'{"orders": ', Place.schemas),
+        ("identity", b"", Place.identity),
+    ],
+)
+def test_a_run_refuses_damaged_state_names_the_file_and_says_what_to_do(
+    file: str, content: bytes, read: Callable[[Place], object]
+) -> None:
+    place = Place(Path("mainstem-pipelines/shop/orders"))
+    place.directory.mkdir(parents=True)
+    (place.directory / file).write_bytes(content)
+
+    with pytest.raises(DamagedState) as refused:
+        read(place)
+
+    assert str(refused.value).startswith(f"{place.directory / file} is damaged: ")
+    assert "--replay --into NAME" in str(refused.value)
+    assert len(str(refused.value)) < 800

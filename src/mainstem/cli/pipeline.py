@@ -283,10 +283,12 @@ def _row(table: str, standing: Standing) -> Row:
 @format_option
 def list_pipelines(state: Path, form: Format | None) -> None:
     """List the tables of all pipelines that ran: state, lag, watermark, what was bad or late."""
+    found = standings(state)
     rows = [
         {"pipeline": name, **_row(table, standing), **_lag(standing)}
-        for name, table, standing in standings(state)
+        for name, table, standing in found
     ]
+    _tell_damaged(found)
     print_rows(rows, form, empty="nothing ran here; mainstem pipeline run FILE --stream")
 
 
@@ -297,7 +299,9 @@ def list_pipelines(state: Path, form: Format | None) -> None:
 def show(name: str, state: Path, form: Format | None) -> None:
     """Show the tables of a pipeline: offsets, state size, the last error and its event."""
     documents: list[Row] = []
-    for _, table, standing in standings(state, name):
+    found = standings(state, name)
+    _tell_damaged(found)
+    for _, table, standing in found:
         document = {"table": table, **msgspec.to_builtins(standing), **_lag(standing)}
         documents.append(document)
     if chosen(form) != "table":
@@ -307,6 +311,12 @@ def show(name: str, state: Path, form: Format | None) -> None:
         for key, value in each.items():
             click.echo(f"{key:<16} {_shown(value)}")
         click.echo()
+
+
+def _tell_damaged(found: list[tuple[str, str, Standing]]) -> None:
+    for name, table, standing in found:
+        if standing.state == "damaged" and standing.failure is not None:
+            say(f"table {table} of {name}: {standing.failure.reason}")
 
 
 def _shown(value: object) -> str:
@@ -322,7 +332,7 @@ def _lag(standing: Standing) -> dict[str, object]:
     return {
         "lag": lag.events if lag else None,
         "lag_ms": lag.age_ms if lag else None,
-        "seen": _moment(standing.updated_ms),
+        "seen": _moment(standing.updated_ms) if standing.updated_ms else None,
     }
 
 

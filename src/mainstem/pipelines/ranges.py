@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from mainstem.pipelines.errors import RunRefused
+from mainstem.pipelines.standing import read_state
 
 _FILE = "range.json"
 
@@ -47,7 +48,7 @@ def claim(directory: Path, wanted: Range) -> None:
 def range_of(directory: Path) -> Range | None:
     """Return the range that a copy was made of; None if it is a replay, or not there."""
     file = directory / _FILE
-    return msgspec.json.decode(file.read_bytes(), type=Range) if file.exists() else None
+    return read_state(file, Range) if file.exists() else None
 
 
 def _said(edge: dict[str, str]) -> str:

@@ -10,18 +10,22 @@ STATE/PIPELINE@NAME/...             the same for a replay into NAME
 
 import fcntl
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
-from mainstem.pipelines.errors import RunRefused, UnknownPipeline
+from mainstem.pipelines.errors import DamagedState, RunRefused, UnknownPipeline
 
-State = Literal["running", "stopped", "failed", "complete"]
+T = TypeVar("T")
+State = Literal["running", "stopped", "failed", "complete", "damaged"]
+"""The last is never written: so stands a table whose file cannot be read."""
 DEFAULT_STATE = "mainstem-pipelines"
+_IDENTITY = re.compile("[0-9a-f]{12}")
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -87,23 +91,26 @@ class Place:
                     "batches that are written already cannot be told; replay into a new target"
                 )
             _write(file, secrets.token_hex(6).encode())
-        return file.read_text()
+        found = file.read_text(errors="replace")
+        if not _IDENTITY.fullmatch(found):
+            raise DamagedState(file, "it does not hold the name of a checkpoint")
+        return found
 
     def schemas(self) -> dict[str, str]:
         """Return what was inferred for sources."""
         file = self.directory / "schemas.json"
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, str]) if file.exists() else {}
+        return read_state(file, dict[str, str]) if file.exists() else {}
 
     def keep_schemas(self, schemas: dict[str, str]) -> None:
         """Keep what was inferred."""
         _write(self.directory / "schemas.json", msgspec.json.encode(schemas))
 
     def standing(self) -> Standing | None:
-        """Return how the table stands; None if it never ran."""
+        """Return how the table stands; None if it never ran. Raises DamagedState."""
         file = self.directory / "standing.json"
         if not file.exists():
             return None
-        found = msgspec.json.decode(file.read_bytes(), type=Standing)
+        found = read_state(file, Standing)
         if found.state == "running" and not _runs(found.pid):
             failure = found.failure or Failure("its process ended without a word", found.updated_ms)
             return msgspec.structs.replace(found, state="failed", failure=failure)
@@ -114,20 +121,34 @@ class Place:
         _write(self.directory / "standing.json", msgspec.json.encode(standing))
 
 
+def read_state(file: Path, kind: type[T]) -> T:
+    """Return what a file of JSON holds; raises DamagedState if it cannot be read."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=kind)
+    except (OSError, ValueError) as error:
+        raise DamagedState(file, str(error)) from None
+
+
 def pipeline_directory(state: Path, pipeline: str, into: str | None = None) -> Path:
     """Return where the state of a pipeline, or of a replay of it, is kept."""
     return state / (f"{pipeline}@{into}" if into else pipeline)
 
 
 def standings(state: Path, pipeline: str | None = None) -> list[tuple[str, str, Standing]]:
-    """Return pipeline, table and standing of everything that ever ran; raises UnknownPipeline."""
+    """Return pipeline, table and standing of everything that ever ran; raises UnknownPipeline.
+
+    A table whose file cannot be read stands as ``damaged``, and its failure says why.
+    """
     found = []
     for directory in sorted(state.glob("*/*/standing.json")):
         table = directory.parent
         if pipeline is None or table.parent.name == pipeline:
-            standing = Place(table).standing()
-            assert standing is not None
-            found.append((table.parent.name, table.name, standing))
+            try:
+                standing = Place(table).standing()
+            except DamagedState as damaged:
+                standing = Standing("damaged", failure=Failure(str(damaged), 0))
+            if standing is not None:
+                found.append((table.parent.name, table.name, standing))
     if pipeline is not None and not found:
         raise UnknownPipeline(
             f"no run of pipeline {pipeline!r} is known in {state}; mainstem pipeline ls lists them"
