@@ -1,6 +1,7 @@
 """``mainstem pipeline``: what is said before Spark is needed, and how pipelines stand."""
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,28 @@ def test_a_pipeline_needs_a_server(run: Run) -> None:
 
     assert code == 6
     assert "is not served; start one (mainstem serve)" in err
+
+
+def test_a_server_that_does_not_answer_is_told_before_spark_starts(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        address = "{}:{}".format(*found.getsockname())
+
+    code, _, err = run("pipeline", "run", "shop.py", "--stream", "--at", address)
+
+    assert code == 5
+    assert err.startswith(f"mainstem: no answer from {address}: Connection refused; check that ")
+    assert err.count("\n") == 1
+
+
+def test_what_listens_but_is_no_server_is_told_before_spark_starts(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        address = "{}:{}".format(*found.getsockname())
+
+        code, _, err = run("pipeline", "run", "shop.py", "--stream", "--at", address)
+
+    assert code == 5
+    assert err.startswith(f"mainstem: no answer from {address}: ")
+    assert err.count("\n") == 1
 
 
 def test_a_file_that_cannot_be_loaded_is_told_at_once(run: Run) -> None:

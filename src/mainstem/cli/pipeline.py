@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mainstem.pipelines.definitions import Pipeline
     from mainstem.pipelines.table_run import Report, Request
 
+_ANSWER_S = 5.0
 _file = click.argument("file", type=click.Path(path_type=Path))
 _name = click.option("--name", help="The pipeline's name.  [default: the file's]")
 _state = click.option(
@@ -122,6 +123,7 @@ def run(
     loaded = load(file, name)
     check_edges(loaded, starting, ending)
     address = _address(at)
+    _check_answers(address)
     # Functions of modules beside the file are sent to Spark's workers by the names of these.
     beside = (str(loaded.file.parent), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, beside))
@@ -219,6 +221,20 @@ def _address(at: str | None) -> str:
         f"pipelines read from a server, and {target} is not served; start one (mainstem serve), "
         "or name one with --at HOST:PORT"
     )
+
+
+def _check_answers(address: str) -> None:
+    """Raise Unreachable if no server answers there: Spark would take minutes to find out."""
+    from mainstem.remote.administering import Administration  # noqa: PLC0415 - slow to load
+    from mainstem.remote.link import Link  # noqa: PLC0415
+
+    link = Link(address, timeout_s=_ANSWER_S, settings={})
+    link.knock()
+    administration = Administration(link)
+    try:
+        administration.partitions()
+    finally:
+        administration.close()
 
 
 # What is told
