@@ -116,7 +116,7 @@ def test_what_nobody_foresaw_is_one_line_and_no_traceback(tmp_path: Path) -> Non
     environment = {**os.environ, "MAINSTEM_DEBUG": ""}
 
     ran = subprocess.run(
-        [sys.executable, "-c", code, "topic", "ls"],
+        [sys.executable, "-c", code, "sub", "t"],
         capture_output=True,
         text=True,
         env=environment,

@@ -76,7 +76,7 @@ def dead() -> None:
 @at_option
 def list_letters(form: Format | None, at: str | None) -> None:
     """List the topics of dead letters, and how many letters nobody has dealt with."""
-    with open_target(at) as stem:
+    with open_target(at, reads=True) as stem:
         rows = [
             {"topic": info.name, "letters": _left(stem, info.name), "of": info.events}
             for info in stem.topics.list(f"*{SUFFIX}")
@@ -96,7 +96,7 @@ def list_letters(form: Format | None, at: str | None) -> None:
 @at_option
 def show(topic: str, count: int, form: Format | None, at: str | None) -> None:
     """Show the first dead letters that nobody has dealt with, and why they are dead."""
-    with open_target(at) as stem:
+    with open_target(at, reads=True) as stem:
         name = _dead(stem, topic)
         letters = list(islice(_letters(stem, name, min(count, _AT_ONCE)), count))
     rows = [_row(letter, form) for letter in letters]
@@ -138,7 +138,7 @@ def redrive(
     if rate is not None and isnan(rate):
         raise click.BadParameter("nan is no number of letters", param_hint="--rate")
     tally = _Tally()
-    with open_target(at) as stem:
+    with open_target(at, reads=dry_run) as stem:
         name = _dead(stem, topic)
         try:
             if dry_run:

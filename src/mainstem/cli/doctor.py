@@ -124,10 +124,15 @@ def storage(directory: Path) -> Iterator[Check]:
     there = directory.absolute()
     while not there.exists():
         there = there.parent
-    if not there.is_dir() or not os.access(there, os.W_OK):
+    writable = there.is_dir() and os.access(there, os.W_OK)
+    if not writable and not is_log(directory):
         yield Check("data directory", "fail", f"{there} is not a directory this user can write")
         return
     yield data_directory(directory)
+    if not writable:
+        advice = "what only reads works: sub -e, topic ls, group ls, queue ls, verify"
+        yield Check("permission", "warn", f"this user cannot write {directory}", advice)
+        return
     free = shutil.disk_usage(there).free
     little = free < LITTLE_SPACE_BYTES
     advice = "make room, or set retention (mainstem topic alter)" if little else ""

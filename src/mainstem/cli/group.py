@@ -46,7 +46,7 @@ def group() -> None:
 @at_option
 def list_groups(form: Format | None, at: str | None) -> None:
     """List the groups that are live or have cursors."""
-    with open_target(at) as stem:
+    with open_target(at, reads=True) as stem:
         groups = stem.groups.list()
     rows = [
         {
@@ -75,7 +75,7 @@ def _names(value: object) -> Iterable[object]:
 @at_option
 def show(name: str, form: Format | None, at: str | None) -> None:
     """Show a group: its members and how far it has got."""
-    with open_target(at) as stem:
+    with open_target(at, reads=True) as stem:
         info = stem.groups.show(name)
     if chosen(form) != "table":
         print_json(_document(info))
@@ -101,7 +101,7 @@ def lag(name: str | None, form: Format | None, at: str | None) -> None:
 
     BEHIND is the time since the first of them happened (behind_ms in JSON).
     """
-    with open_target(at) as stem:
+    with open_target(at, reads=True) as stem:
         groups = (stem.groups.show(name),) if name else stem.groups.list()
     rows = [_row(each) for info in groups for each in info.lags]
     print_rows(rows, form, empty="no cursors here; mainstem sub TOPIC -g NAME stores some")
@@ -136,7 +136,7 @@ def seek(
     at: str | None,
 ) -> None:
     """Move the cursors of a group on a topic; nobody may be reading as that group."""
-    with open_target(at) as stem:
+    with open_target(at, reads=dry_run) as stem:
         to = in_topic(where, stem.topics.show(topic))
         lags = stem.groups.seek(name, topic, to, partition=partition, dry_run=True)
         rows = [_row(each) for each in lags]

@@ -1,6 +1,7 @@
 """``mainstem pub``: events from arguments, files or a pipe into a topic."""
 
 import os
+import select
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -127,6 +128,9 @@ def pub(
     if key is not None and key_delimiter is not None:
         raise click.UsageError("give -k (one key for all) or -K (a key in each line), not both")
     shape = _shape(key, key_delimiter, headers, nulls, envelopes)
+    from_stdin = values == ("-",) or not (values or files or line_files)
+    if from_stdin and not (files or line_files):
+        _await_input()
     with open_target(at, create=create) as stem:
         info = _topic(stem, topic, create, quiet)
         publishing = Publishing(stem, info, partition, count, Progress("published", quiet=quiet))
@@ -138,7 +142,7 @@ def pub(
             for source in line_files:
                 with Path(source).open("rb") as lines:
                     publishing.stream(shape, lines.fileno(), unescape(delimiter))
-            if values == ("-",) or not (values or files or line_files):
+            if from_stdin:
                 publishing.stream(shape, _stdin(quiet), unescape(delimiter))
         except MainstemError:
             publishing.tell_before_error()
@@ -216,6 +220,12 @@ def _topic(stem: Stem, name: str, create: bool, quiet: bool) -> TopicInfo:
         partitions = "1 partition" if count == 1 else f"{count} partitions"
         say(f"created topic {name} ({partitions}, {durability}; mainstem topic alter changes it)")
     return info
+
+
+def _await_input() -> None:
+    """Wait for the first of a pipe before the data directory is taken: who feeds it may need it."""
+    if not sys.stdin.isatty():
+        select.select([sys.stdin], [], [])
 
 
 def _stdin(quiet: bool) -> int:

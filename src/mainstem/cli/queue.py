@@ -41,7 +41,7 @@ def queue() -> None:
 @at_option
 def list_queues(form: Format | None, at: str | None) -> None:
     """List the queues of every topic: READY to be delivered, and OUT with consumers."""
-    with open_target(at) as stem:
+    with open_target(at, reads=True) as stem:
         queues = stem.queues.list()
     print_rows(
         [_row(each) for each in queues],
@@ -57,7 +57,7 @@ def list_queues(form: Format | None, at: str | None) -> None:
 @at_option
 def show(topic: str, name: str, form: Format | None, at: str | None) -> None:
     """Show a queue: its settings, its consumers, and how it stands in each partition."""
-    with open_target(at) as stem:
+    with open_target(at, reads=True) as stem:
         info = stem.queues.show(topic, name)
     partitions = [msgspec.structs.asdict(each) for each in info.partitions]
     if chosen(form) != "table":
@@ -88,7 +88,7 @@ def show(topic: str, name: str, form: Format | None, at: str | None) -> None:
 @at_option
 def peek(topic: str, name: str, count: int, form: Format | None, at: str | None) -> None:
     """Show the first events that are not settled, and take none of them."""
-    with open_target(at) as stem:
+    with open_target(at, reads=True) as stem:
         found = stem.queues.peek(topic, name, count)
     rows = [
         event_row(each.event, form) | {"deliveries": each.deliveries, "consumer": each.consumer}

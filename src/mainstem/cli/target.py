@@ -1,6 +1,8 @@
 """Which log a command works on: a directory opened here, or a server's address."""
 
+import errno
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from mainstem.cli.exits import NotFound, Refused
+from mainstem.core.errors import DirectoryInUse
 
 if TYPE_CHECKING:
     from mainstem.client.stem import Stem
@@ -15,6 +18,11 @@ if TYPE_CHECKING:
 DEFAULT_DIRECTORY = "mainstem-data"
 IN_MEMORY = ":memory:"
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
+
+HOLDER_S = 10.0
+"""How long a command waits for another that has the data directory."""
+_LOOK_S = 0.02
+_READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -49,8 +57,14 @@ def directory_of(at: str | None) -> Path:
     return Path(target)
 
 
-def open_target(at: str | None, *, create: bool = False) -> "Stem":
-    """Open the log that was chosen; only ``create`` may make a new directory."""
+def open_target(
+    at: str | None, *, create: bool = False, reads: bool = False, stays: bool = False
+) -> "Stem":
+    """Open the log that was chosen; only ``create`` may make a new directory.
+
+    Who only ``reads`` sees what a directory holds now, and changes nothing in it. A command that
+    has the directory is waited for, unless it ``stays``: it may be the other end of a pipe.
+    """
     target = target_of(at)
     if is_address(target):
         return _connect(target)
@@ -62,10 +76,30 @@ def open_target(at: str | None, *, create: bool = False) -> "Stem":
         return mainstem.open(target)
     if not create and not Path(target).exists():
         raise NotFound(_nothing_at(target))
-    holder = holder_of(Path(target))
-    if holder and holder.listens:
-        return _connect(holder.listens)
-    return mainstem.open(target)
+    patience = time.monotonic() + HOLDER_S
+    while True:
+        holder = holder_of(Path(target))
+        if holder and holder.listens:
+            return _connect(holder.listens)
+        try:
+            return mainstem.open(target) if stays else _open(Path(target), reads=reads)
+        except DirectoryInUse:
+            if (holder and not holder.brief) or time.monotonic() >= patience:
+                raise
+        except OSError as error:
+            if reads or error.errno not in _READ_ONLY:
+                raise
+            raise Refused(
+                f"{target} cannot be written ({error.strerror}: {error.filename}); what only "
+                "reads works there: sub -e, topic ls, group ls, queue ls, verify"
+            ) from None
+        time.sleep(_LOOK_S)
+
+
+def _open(path: Path, *, reads: bool) -> "Stem":
+    from mainstem.client.embedded import open_briefly, view_stem  # noqa: PLC0415
+
+    return view_stem(path) if reads else open_briefly(path)
 
 
 def _connect(address: str) -> "Stem":

@@ -43,7 +43,7 @@ def list_topics(pattern: str, internal: bool, form: Format | None, at: str | Non
 
     PATTERN is a name in which * stands for anything.
     """
-    with open_target(at) as stem:
+    with open_target(at, reads=True) as stem:
         topics = stem.topics.list(pattern, internal=internal)
     rows = [
         {
@@ -102,7 +102,7 @@ def create(
 @at_option
 def show(name: str, form: Format | None, at: str | None) -> None:
     """Show a topic: its settings, its partitions, and what overload has done."""
-    with open_target(at) as stem:
+    with open_target(at, reads=True) as stem:
         info = stem.topics.show(name)
     _print_topic(info, form)
 

@@ -27,7 +27,7 @@ from mainstem.core.errors import Closed, MainstemError, TopicExists, UnknownTopi
 from mainstem.core.event import Event, Position
 from mainstem.log.recovery import Report
 from mainstem.node.config import Config, load_config
-from mainstem.node.node import Node, open_node
+from mainstem.node.node import Node, open_node, open_view
 
 IN_MEMORY = ":memory:"
 
@@ -43,6 +43,19 @@ def open_stem(path: str | os.PathLike[str], **config: object) -> "EmbeddedStem":
     directory = None if path == IN_MEMORY else Path(path)
     settings = load_config(directory, os.environ, config)
     return EmbeddedStem(open_node(directory, settings))
+
+
+def open_briefly(path: Path) -> "EmbeddedStem":
+    """Open the log in a data directory for a program that soon ends by itself."""
+    return EmbeddedStem(open_node(path, load_config(path, os.environ, {}), brief=True))
+
+
+def view_stem(path: Path) -> "EmbeddedStem":
+    """Open what a data directory holds now, to be read: nothing in it is changed, not even a lock.
+
+    What is published or committed here is lost when it is closed.
+    """
+    return EmbeddedStem(open_view(path, load_config(path, os.environ, {})))
 
 
 class Adopted(Protocol):

@@ -105,13 +105,14 @@ class DiskLog:
         options: Options | None = None,
         listens: str | None = None,
         admin: str | None = None,
+        brief: bool = False,
     ) -> "DiskLog":
         """Take the directory, recover what is in it, and be ready."""
         options = options or Options()
         if files is None:
             assert path is not None, "a log needs a directory, or files to stand for one"
             path.mkdir(0o750, parents=True, exist_ok=True)
-            files = RealFiles(path)
+            files = RealFiles(path, brief=brief)
         files.lock(listens, admin)
         try:
             handles = Handles(files, options.max_open_files)

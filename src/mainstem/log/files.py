@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +25,10 @@ Buffer = bytes | bytearray | memoryview
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+READERS_S = 10.0
+"""How long whoever takes a directory waits for those who only read it."""
+_LOOK_S = 0.005
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 FAULTS = _FULL | {errno.EIO}
@@ -164,8 +169,10 @@ class RealFile:
 class RealFiles:
     """A directory of the operating system."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, brief: bool = False) -> None:
+        """Use a directory; a ``brief`` holder ends by itself, so it is worth waiting for."""
         self._root = os.fspath(root)
+        self._brief = brief
         self._lock_fd = -1
         self._spare_fd = -1
         """Let go when others took all descriptors, so that a sync need not fail for want of one."""
@@ -258,13 +265,11 @@ class RealFiles:
             return
         check_no_links(self._root)
         fd = open_lock(self._root, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _take(fd):
             holder = read_lock(fd)
             os.close(fd)
-            raise DirectoryInUse(_in_use(self._root, holder)) from None
-        about = {"pid": os.getpid(), "listens": listens, "admin": admin}
+            raise DirectoryInUse(in_use(self._root, holder))
+        about = {"pid": os.getpid(), "listens": listens, "admin": admin, "brief": self._brief}
         os.ftruncate(fd, 0)
         # Whom to name in an error is not worth refusing a directory whose disk is full.
         with suppress(OSError):
@@ -295,6 +300,24 @@ class RealFiles:
         self._lock_fd = self._spare_fd = -1
 
 
+def _take(fd: int) -> bool:
+    """Lock for this process alone; those who only read are waited for, as they leave soon."""
+    patience = time.monotonic() + READERS_S
+    while True:
+        with suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        # Let go again, so that of two who wait each gets its turn.
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        if time.monotonic() >= patience:
+            return False
+        time.sleep(_LOOK_S)
+
+
 def _forget_in_children(files: RealFiles) -> None:
     """Keep a forked process, which is not the holder, from outliving the holder's lock."""
     known = weakref.ref(files)
@@ -307,7 +330,8 @@ def _forget_in_children(files: RealFiles) -> None:
     os.register_at_fork(after_in_child=forget)
 
 
-def _in_use(root: str, holder: bytes) -> str:
+def in_use(root: str, holder: bytes) -> str:
+    """Say who holds a directory, from what its lock file says, and what to do."""
     try:
         about = json.loads(holder)
         pid, listens = int(about["pid"]), about["listens"]
@@ -320,6 +344,7 @@ def _in_use(root: str, holder: bytes) -> str:
     instead = (
         f"connect to it at {listens} instead"
         if listens
-        else "it does not listen on the network: stop it, or work within it"
+        else "it does not listen on the network: stop it, or let it be a server "
+        "(mainstem serve), which many can use at once"
     )
     return f"{root} is held by process {pid} ({command:.100}); {instead}"

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from mainstem.log import manifest
-from mainstem.log.files import RealFiles
 from mainstem.log.links import open_lock, read_lock
+from mainstem.log.read_only import ReadOnlyFiles
 
 FORMAT = manifest.FORMAT
 
@@ -21,6 +21,8 @@ class Holder(msgspec.Struct, frozen=True):
     """Where it can be reached; None if it does not listen."""
     admin: str | None = None
     """Where it can be looked after."""
+    brief: bool = False
+    """Whether it ends by itself soon."""
 
 
 def is_log(path: Path) -> bool:
@@ -47,7 +49,7 @@ def holder_of(path: Path) -> Holder | None:
 
 def check_format(path: Path) -> list[str]:
     """Return what is damaged in the manifest; raises FormatTooNew or DamagedLog if unusable."""
-    _, damage = manifest.read(RealFiles(path))
+    _, damage = manifest.read(ReadOnlyFiles(path))
     return damage
 
 
@@ -56,4 +58,4 @@ def _read(text: bytes) -> Holder:
         return msgspec.json.decode(text, type=Holder)
     except msgspec.DecodeError:
         # It has just taken the lock and not yet signed it.
-        return Holder(pid=0, listens=None)
+        return Holder(pid=0, listens=None, brief=True)

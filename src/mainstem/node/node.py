@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 from mainstem.broker.broker import Broker
@@ -18,6 +19,7 @@ from mainstem.core.policies import Durability, TopicSettings
 from mainstem.log.commits import Committer
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.memory import MemoryLog
+from mainstem.log.read_only import ReadOnlyFiles
 from mainstem.log.recovery import Report
 from mainstem.node.config import Config
 from mainstem.node.limits import raise_open_files
@@ -161,14 +163,15 @@ def open_node(
     now_ms: Callable[[], int] = time_of_day_ms,
     listens: str | None = None,
     admin: str | None = None,
+    brief: bool = False,
 ) -> Node:
     """Open the log in a data directory, or one in memory if there is none, and a broker on it.
 
     Whoever finds the directory taken is told that it can be reached where it ``listens``, and
-    looked after at ``admin``.
+    looked after at ``admin``; or waits, as it is ``brief``.
     """
     with _without_collecting():
-        return _open(path, config, now_ms, listens, admin)
+        return _open(path, config, now_ms, listens, admin, brief)
 
 
 def _open(
@@ -177,6 +180,7 @@ def _open(
     now_ms: Callable[[], int],
     listens: str | None,
     admin: str | None,
+    brief: bool,
 ) -> Node:
     log: DiskLog | MemoryLog
     if path is None:
@@ -187,12 +191,45 @@ def _open(
             upkeep_ms=config.upkeep_ms,
             max_memory_bytes=config.max_memory_bytes,
         )
-        log = DiskLog.open(path, now_ms=now_ms, options=options, listens=listens, admin=admin)
+        log = DiskLog.open(
+            path, now_ms=now_ms, options=options, listens=listens, admin=admin, brief=brief
+        )
     try:
         return Node(config, log, path, now_ms)
     except BaseException:
         log.close()
         raise
+
+
+def open_view(path: Path, config: Config, *, now_ms: Callable[[], int] = time_of_day_ms) -> Node:
+    """Open what a data directory holds now, to be read; nothing in it is changed.
+
+    Nobody is kept from writing once it is open: what is written then is not seen.
+    """
+    limit = raise_open_files()
+    options = Options(
+        max_open_files=limit, max_memory_bytes=config.max_memory_bytes, background=False
+    )
+    files = ReadOnlyFiles(path)
+    with _without_collecting():
+        log = DiskLog.open(files=files, now_ms=now_ms, options=options)
+        try:
+            node = Node(config, log, path, now_ms)
+            _keep_open(log, limit)
+        except BaseException:
+            log.close()
+            raise
+    files.unlock()
+    return node
+
+
+def _keep_open(log: DiskLog, limit: int) -> None:
+    """Open all segments, as far as there are descriptors, since retention may delete them."""
+    segments = (segment for each in log.disk_partitions() for segment in each.segments)
+    for segment in islice((each for each in segments if each.created), limit):
+        # What is missing or damaged is told when it is read.
+        with suppress(OSError):
+            _ = segment.file
 
 
 @contextmanager

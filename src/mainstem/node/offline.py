@@ -3,13 +3,17 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from mainstem.core.errors import MainstemError
 from mainstem.log import inspection
 from mainstem.log import repair as mending
 from mainstem.log.files import RealFiles
 from mainstem.log.inspection import Checked, Finding
+from mainstem.log.read_only import ReadOnlyFiles
 from mainstem.log.repair import Repaired
+
+Taken = TypeVar("Taken", RealFiles, ReadOnlyFiles)
 
 __all__ = ["Checked", "Finding", "NoLog", "Repaired", "repair", "verify"]
 
@@ -24,7 +28,7 @@ class NoLog(MainstemError):
 
 def verify(path: Path, progress: Callable[[Checked], None] = lambda _: None) -> Checked:
     """Read everything in the directory and say what is wrong; nothing is changed."""
-    files = _take(path)
+    files = _take(ReadOnlyFiles(path), path)
     try:
         return inspection.verify(files, progress)
     finally:
@@ -33,16 +37,15 @@ def verify(path: Path, progress: Callable[[Checked], None] = lambda _: None) -> 
 
 def repair(path: Path) -> Repaired:
     """Mend what can be mended; what cannot be read is named, and kept in ``quarantine/``."""
-    files = _take(path)
+    files = _take(RealFiles(path), path)
     try:
         return mending.repair(files, lambda: time.time_ns() // 1_000_000)
     finally:
         files.unlock()
 
 
-def _take(path: Path) -> RealFiles:
+def _take(files: Taken, path: Path) -> Taken:
     if not (path / "partitions").is_dir():
         raise NoLog(path)
-    files = RealFiles(path)
     files.lock(None)
     return files
