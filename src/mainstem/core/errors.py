@@ -5,16 +5,46 @@ and what to do next. Heads translate the classes into their protocol's codes, on
 """
 
 from collections.abc import Sequence
+from enum import StrEnum
+from typing import ClassVar
+
+
+class Failure(StrEnum):
+    """The class of failure of an error: what a head maps to its protocol's codes.
+
+    A head needs one entry for each of these, and further ones only for errors of which its
+    protocol says more.
+    """
+
+    NOT_FOUND = "not_found"
+    EXISTS = "exists"
+    CONFLICT = "conflict"
+    """Not in this state: what was asked for may work later."""
+    INVALID = "invalid"
+    DENIED = "denied"
+    UNAUTHENTICATED = "unauthenticated"
+    FENCED = "fenced"
+    """Another one has taken the place of whoever asks; asking again does not help."""
+    STALE = "stale"
+    """The state has moved on; whoever asks has to look again first."""
+    OVERLOADED = "overloaded"
+    TOO_LARGE = "too_large"
+    UNAVAILABLE = "unavailable"
+    UNSUPPORTED = "unsupported"
+    CORRUPT = "corrupt"
 
 
 class MainstemError(Exception):
     """Root of every error raised on purpose; anything else that escapes is a bug."""
 
+    failure: ClassVar[Failure] = Failure.UNAVAILABLE
     retriable = False
 
 
 class UnknownTopic(MainstemError):
     """The topic does not exist, and may not be created by naming it."""
+
+    failure = Failure.NOT_FOUND
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -27,6 +57,8 @@ class UnknownTopic(MainstemError):
 class UnknownPartition(MainstemError):
     """The topic exists, but has no such partition."""
 
+    failure = Failure.NOT_FOUND
+
     def __init__(self, topic: str, partition: int, partitions: int = 0) -> None:
         count = f"; it has {partitions} (0 to {partitions - 1})" if partitions else ""
         super().__init__(f"topic {topic!r} has no partition {partition}{count}")
@@ -36,6 +68,8 @@ class UnknownPartition(MainstemError):
 class TopicExists(MainstemError):
     """A topic of that name is there already."""
 
+    failure = Failure.EXISTS
+
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {topic!r} exists already; alter it, or choose another name")
         self.topic = topic
@@ -44,6 +78,8 @@ class TopicExists(MainstemError):
 class UnknownGroup(MainstemError):
     """Nobody has ever committed under that group name."""
 
+    failure = Failure.NOT_FOUND
+
     def __init__(self, group: str) -> None:
         super().__init__(f"there is no group {group!r}; list what exists (mainstem group ls)")
         self.group = group
@@ -51,6 +87,8 @@ class UnknownGroup(MainstemError):
 
 class GroupIsLive(MainstemError):
     """The group has members, and what was asked would pull the rug from under them."""
+
+    failure = Failure.CONFLICT
 
     def __init__(self, group: str, holders: str, deed: str) -> None:
         super().__init__(
@@ -63,6 +101,8 @@ class GroupIsLive(MainstemError):
 class UnknownSubscription(MainstemError):
     """Nobody has subscribed to the topic under that name."""
 
+    failure = Failure.NOT_FOUND
+
     def __init__(self, topic: str, name: str) -> None:
         super().__init__(
             f"topic {topic!r} has no subscription {name!r}; list what exists (mainstem queue ls)"
@@ -72,6 +112,8 @@ class UnknownSubscription(MainstemError):
 
 class StaleDelivery(MainstemError):
     """The delivery is not out any more with whoever wants to settle it."""
+
+    failure = Failure.STALE
 
     def __init__(self, place: str, owner: str, reason: str) -> None:
         super().__init__(
@@ -84,9 +126,13 @@ class StaleDelivery(MainstemError):
 class Unsupported(MainstemError):
     """What was asked for cannot be had in this way, or not yet."""
 
+    failure = Failure.UNSUPPORTED
+
 
 class InvalidName(MainstemError):
     """A topic or group name that is not allowed."""
+
+    failure = Failure.INVALID
 
     def __init__(self, kind: str, name: str, reason: str) -> None:
         super().__init__(f"{name!r:.300} cannot name a {kind}: {reason}")
@@ -96,9 +142,13 @@ class InvalidName(MainstemError):
 class InvalidSetting(MainstemError):
     """A setting, or a combination of settings, that means nothing."""
 
+    failure = Failure.INVALID
+
 
 class OffsetOutOfRange(MainstemError):
     """The offset is before the first event kept, or after the end."""
+
+    failure = Failure.INVALID
 
     def __init__(self, place: str, offset: int, start: int, tail: int) -> None:
         super().__init__(
@@ -111,17 +161,25 @@ class OffsetOutOfRange(MainstemError):
 class CorruptBatch(MainstemError):
     """Bytes that are not a record batch, or one that was damaged."""
 
+    failure = Failure.CORRUPT
+
 
 class InvalidBatch(CorruptBatch):
     """A record batch as its producer made it, which no log can take: sending it again is no use."""
+
+    failure = Failure.INVALID
 
 
 class DamagedLog(MainstemError):
     """The log's own files are damaged: named, kept, and not served."""
 
+    failure = Failure.CORRUPT
+
 
 class EventTooLarge(MainstemError):
     """The event or batch is over the topic's limit."""
+
+    failure = Failure.TOO_LARGE
 
     def __init__(self, topic: str, size: int, limit: int) -> None:
         super().__init__(
@@ -133,6 +191,8 @@ class EventTooLarge(MainstemError):
 
 class InvalidEvent(MainstemError):
     """The event cannot be stored in this topic, such as one without a key in a compacted topic."""
+
+    failure = Failure.INVALID
 
     def __init__(self, text: str, which: Sequence[int] = ()) -> None:
         super().__init__(text)
@@ -157,6 +217,8 @@ class UntimelyEvent(InvalidEvent):
 class UnreadableValue(MainstemError):
     """The event's value is not what it was asked to be read as."""
 
+    failure = Failure.INVALID
+
     def __init__(self, kind: str, place: str, reason: str) -> None:
         super().__init__(
             f"the value of {place} is not {kind}: {reason}; its bytes are in event.value"
@@ -167,15 +229,20 @@ class UnreadableValue(MainstemError):
 class Overloaded(MainstemError):
     """The topic's backlog is full, and its overload policy refuses or held long enough."""
 
+    failure = Failure.OVERLOADED
     retriable = True
 
 
 class Fenced(MainstemError):
     """The request comes from a member, generation or epoch that has been replaced."""
 
+    failure = Failure.FENCED
+
 
 class UnknownMember(MainstemError):
     """The group has no such member: it never joined, left, or was silent for too long."""
+
+    failure = Failure.STALE
 
     def __init__(self, group: str, member: str) -> None:
         super().__init__(
@@ -200,6 +267,8 @@ class FencedInstance(Fenced):
 class IllegalGeneration(MainstemError):
     """The member speaks of a generation that is not the group's current one."""
 
+    failure = Failure.STALE
+
     def __init__(self, group: str, generation: int, current: int) -> None:
         super().__init__(
             f"group {group!r} is in generation {current}, not {generation}; join again"
@@ -210,6 +279,7 @@ class IllegalGeneration(MainstemError):
 class RebalanceInProgress(MainstemError):
     """The members of the group are being gathered anew."""
 
+    failure = Failure.STALE
     retriable = True
 
     def __init__(self, group: str) -> None:
@@ -219,6 +289,8 @@ class RebalanceInProgress(MainstemError):
 
 class InconsistentProtocol(MainstemError):
     """The member and the others in the group have no protocol in common."""
+
+    failure = Failure.INVALID
 
     def __init__(self, group: str, offered: str, known: str) -> None:
         super().__init__(
@@ -230,6 +302,8 @@ class InconsistentProtocol(MainstemError):
 
 class MemberIdRequired(MainstemError):
     """The member has to join once more, with the id it was given."""
+
+    failure = Failure.STALE
 
     def __init__(self, group: str, member: str) -> None:
         super().__init__(f"join group {group!r} again as {member!r:.300}")
@@ -250,6 +324,7 @@ class FencedMemberEpoch(Fenced):
 class StaleMemberEpoch(MainstemError):
     """The member has been given another epoch since, and has yet to hear of it."""
 
+    failure = Failure.STALE
     retriable = True
 
     def __init__(self, group: str, member: str, epoch: int, current: int) -> None:
@@ -263,6 +338,8 @@ class StaleMemberEpoch(MainstemError):
 class UnreleasedInstance(MainstemError):
     """Another member holds the instance id, and has not left."""
 
+    failure = Failure.EXISTS
+
     def __init__(self, group: str, instance: str) -> None:
         super().__init__(
             f"the instance id {instance!r:.300} of group {group!r} belongs to another member that "
@@ -275,6 +352,8 @@ class UnreleasedInstance(MainstemError):
 class UnsupportedAssignor(MainstemError):
     """The member asks for an assignor that is not there."""
 
+    failure = Failure.UNSUPPORTED
+
     def __init__(self, assignor: str, known: tuple[str, ...]) -> None:
         super().__init__(f"there is no assignor {assignor!r:.100}; choose {' or '.join(known)}")
         self.assignor = assignor
@@ -283,6 +362,8 @@ class UnsupportedAssignor(MainstemError):
 class InvalidExpression(MainstemError):
     """A regular expression that is wrong, or says something that is not understood here."""
 
+    failure = Failure.INVALID
+
     def __init__(self, expression: str, reason: str) -> None:
         super().__init__(f"the regular expression {expression!r:.100} is refused: {reason}")
         self.expression, self.reason = expression, reason
@@ -290,6 +371,8 @@ class InvalidExpression(MainstemError):
 
 class GroupFull(MainstemError):
     """The group has as many members, or they hold as many bytes, as is allowed."""
+
+    failure = Failure.OVERLOADED
 
     def __init__(self, group: str, limit: str) -> None:
         super().__init__(
@@ -321,6 +404,8 @@ class InvalidProducerEpoch(Fenced):
 class OutOfOrderSequence(MainstemError):
     """A batch of an idempotent producer is missing before this one."""
 
+    failure = Failure.STALE
+
     def __init__(self, producer_id: int, place: str, sequence: int, expected: int) -> None:
         super().__init__(
             f"producer {producer_id} writes sequence {sequence} to {place}, where {expected} "
@@ -344,6 +429,8 @@ class ProducerFenced(Fenced):
 class UnknownProducer(MainstemError):
     """The producer id does not belong to the transactional id, or to none at all."""
 
+    failure = Failure.NOT_FOUND
+
     def __init__(self, transactional_id: str, producer_id: int) -> None:
         whom = f"transactional id {transactional_id!r:.300}" if transactional_id else "transactions"
         super().__init__(f"producer {producer_id} is not known for {whom}; start it anew")
@@ -353,6 +440,8 @@ class UnknownProducer(MainstemError):
 class UnknownTransaction(MainstemError):
     """Nobody has begun a transaction under that transactional id."""
 
+    failure = Failure.NOT_FOUND
+
     def __init__(self, transactional_id: str) -> None:
         super().__init__(f"there is no transactional id {transactional_id!r:.300}")
         self.transactional_id = transactional_id
@@ -360,6 +449,8 @@ class UnknownTransaction(MainstemError):
 
 class InvalidTransactionState(MainstemError):
     """The transaction is not in a state in which this could be done."""
+
+    failure = Failure.CONFLICT
 
     def __init__(self, transactional_id: str, phase: str, deed: str) -> None:
         super().__init__(
@@ -383,15 +474,20 @@ class InvalidTransactionTimeout(InvalidSetting):
 class StorageFull(MainstemError):
     """No space is left; nothing of the request was kept, and trying again later may work."""
 
+    failure = Failure.UNAVAILABLE
     retriable = True
 
 
 class StorageFailed(MainstemError):
     """The disk failed a write or a sync; nothing more is acknowledged until the log is reopened."""
 
+    failure = Failure.UNAVAILABLE
+
 
 class DirectoryInUse(MainstemError):
     """Another process holds the data directory."""
+
+    failure = Failure.UNAVAILABLE
 
 
 class LinkedFile(MainstemError):
@@ -408,14 +504,19 @@ class LinkedFile(MainstemError):
 class FormatTooNew(MainstemError):
     """The data directory was written by a newer version."""
 
+    failure = Failure.UNSUPPORTED
+
 
 class Closed(MainstemError):
     """The log, stem or subscription has been closed."""
+
+    failure = Failure.UNAVAILABLE
 
 
 class Unreachable(MainstemError):
     """Nobody answers at the address, or no longer."""
 
+    failure = Failure.UNAVAILABLE
     retriable = True
 
     def __init__(self, address: str, reason: str) -> None:

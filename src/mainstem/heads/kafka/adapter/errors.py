@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 from mainstem.core import errors
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import Failure, MainstemError
 from mainstem.heads.kafka.codec import RequestHeader
 
 
@@ -29,6 +29,7 @@ class Code(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    TOPIC_AUTHORIZATION_FAILED = 29
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
@@ -50,6 +51,7 @@ class Code(IntEnum):
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     LOG_DIR_NOT_FOUND = 57
+    SASL_AUTHENTICATION_FAILED = 58
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -80,35 +82,42 @@ class Code(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+FAILURES: dict[Failure, Code] = {
+    Failure.NOT_FOUND: Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Failure.EXISTS: Code.TOPIC_ALREADY_EXISTS,
+    Failure.CONFLICT: Code.INVALID_REQUEST,
+    Failure.INVALID: Code.INVALID_REQUEST,
+    Failure.DENIED: Code.TOPIC_AUTHORIZATION_FAILED,
+    Failure.UNAUTHENTICATED: Code.SASL_AUTHENTICATION_FAILED,
+    Failure.FENCED: Code.ILLEGAL_GENERATION,
+    Failure.STALE: Code.ILLEGAL_GENERATION,
+    # Retriable in every client, unlike the codes for quotas.
+    Failure.OVERLOADED: Code.REQUEST_TIMED_OUT,
+    Failure.TOO_LARGE: Code.MESSAGE_TOO_LARGE,
+    Failure.UNAVAILABLE: Code.COORDINATOR_NOT_AVAILABLE,
+    Failure.UNSUPPORTED: Code.UNSUPPORTED_VERSION,
+    Failure.CORRUPT: Code.CORRUPT_MESSAGE,
+}
+"""What each class of failure becomes."""
+
 REFUSALS: dict[type[MainstemError], Code] = {
-    errors.UnknownTopic: Code.UNKNOWN_TOPIC_OR_PARTITION,
-    errors.UnknownPartition: Code.UNKNOWN_TOPIC_OR_PARTITION,
-    errors.TopicExists: Code.TOPIC_ALREADY_EXISTS,
     errors.UnknownGroup: Code.GROUP_ID_NOT_FOUND,
     errors.UnknownSubscription: Code.GROUP_ID_NOT_FOUND,
     errors.StaleDelivery: Code.INVALID_RECORD_STATE,
-    errors.Unsupported: Code.UNSUPPORTED_VERSION,
     errors.InvalidName: Code.INVALID_TOPIC_EXCEPTION,
     errors.InvalidSetting: Code.INVALID_CONFIG,
     errors.OffsetOutOfRange: Code.OFFSET_OUT_OF_RANGE,
-    errors.CorruptBatch: Code.CORRUPT_MESSAGE,
     # Clients send a corrupt message again, and this they need not.
     errors.InvalidBatch: Code.INVALID_RECORD,
     errors.DamagedLog: Code.KAFKA_STORAGE_ERROR,
-    errors.EventTooLarge: Code.MESSAGE_TOO_LARGE,
     errors.InvalidEvent: Code.INVALID_RECORD,
     errors.UntimelyEvent: Code.INVALID_TIMESTAMP,
-    # Retriable in every client, unlike the codes for quotas.
-    errors.Overloaded: Code.REQUEST_TIMED_OUT,
-    errors.Fenced: Code.ILLEGAL_GENERATION,
     errors.StorageFull: Code.KAFKA_STORAGE_ERROR,
     errors.StorageFailed: Code.KAFKA_STORAGE_ERROR,
-    errors.Closed: Code.COORDINATOR_NOT_AVAILABLE,
     errors.GroupIsLive: Code.NON_EMPTY_GROUP,
     errors.UnknownMember: Code.UNKNOWN_MEMBER_ID,
     errors.FencedInstance: Code.FENCED_INSTANCE_ID,
     errors.FencedMemberEpoch: Code.FENCED_MEMBER_EPOCH,
-    errors.IllegalGeneration: Code.ILLEGAL_GENERATION,
     errors.RebalanceInProgress: Code.REBALANCE_IN_PROGRESS,
     errors.InconsistentProtocol: Code.INCONSISTENT_GROUP_PROTOCOL,
     errors.MemberIdRequired: Code.MEMBER_ID_REQUIRED,
@@ -131,6 +140,7 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.NotInTransaction: Code.TRANSACTION_ABORTABLE,
     errors.InvalidTransactionTimeout: Code.INVALID_TRANSACTION_TIMEOUT,
 }
+"""Errors of which Kafka says more than their class of failure does."""
 
 
 _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
@@ -144,16 +154,16 @@ _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
 """Codes that came later: which APIs know them since which version, and what the others get."""
 
 
-_KEPT_HERE = frozenset({8, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68, 76, 91, 92})
-"""Requests about groups and transactions. Of a disk that is full their clients know nothing, and
-take it for the end; that nobody is there to answer them for the moment they know."""
+_COORDINATED = frozenset({8, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68, 76, 91, 92})
+"""Requests about groups and transactions. Their clients treat KAFKA_STORAGE_ERROR as fatal but
+retry COORDINATOR_NOT_AVAILABLE, so a full disk is reported as the latter."""
 _PRODUCER_IDS = 22
 
 
 def code_in(header: RequestHeader, error: MainstemError) -> Code:
     """Return the code that says this in answer to a request, in a version that knows it."""
     code = code_of(error)
-    if code is Code.KAFKA_STORAGE_ERROR and header.api_key in _KEPT_HERE:
+    if code is Code.KAFKA_STORAGE_ERROR and header.api_key in _COORDINATED:
         return Code.COORDINATOR_NOT_AVAILABLE
     if code is Code.KAFKA_STORAGE_ERROR and header.api_key == _PRODUCER_IDS:
         # Producers without transactions have nobody whom they could look for.
@@ -167,4 +177,4 @@ def code_of(error: MainstemError) -> Code:
     """Return the code that says this to a Kafka client."""
     if isinstance(error, errors.InvalidName) and error.kind != "topic":
         return Code.INVALID_GROUP_ID if error.kind == "group" else Code.INVALID_REQUEST
-    return REFUSALS.get(type(error), Code.UNKNOWN_SERVER_ERROR)
+    return REFUSALS.get(type(error)) or FAILURES[error.failure]
