@@ -9,6 +9,7 @@ from tests.heads.kafka.values import EVERY_API, filled
 from mainstem.core import compression
 from mainstem.core.event import Event
 from mainstem.core.records import build
+from mainstem.heads.conversation import Piece
 from mainstem.heads.kafka.adapter.table import SERVED
 from mainstem.heads.kafka.codec import encode_request
 from mainstem.heads.kafka.fields import Wire
@@ -29,7 +30,6 @@ from mainstem.heads.kafka.messages.transactions import (
     TxnCommitTopic,
     TxnOffsetCommitRequest,
 )
-from mainstem.heads.shape import Piece
 
 NAME = "é".encode()
 """What ``filled`` puts wherever there is text."""

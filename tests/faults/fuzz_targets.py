@@ -10,11 +10,11 @@ from mainstem.core.batch import HEADER_SIZE, LENGTH_BEFORE, read_whole, seal
 from mainstem.core.errors import CorruptBatch, MainstemError
 from mainstem.core.policies import TopicSettings
 from mainstem.core.records import check_records, events, keys, retain
+from mainstem.heads.conversation import Answer, Later, Piece, ProtocolError
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.codec import decode_request, decode_response, encode_request
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.shape import Answer, Later, Piece, ProtocolError
 from mainstem.log.memory import MemoryLog
 
 TOPIC = "tt"

@@ -11,6 +11,7 @@ from tests.simulation.world import Reply, World
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import StorageFull
 from mainstem.core.policies import TopicSettings
+from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter import share_fetch, share_groups
 from mainstem.heads.kafka.adapter.service import Asked, Service
 from mainstem.heads.kafka.codec import RequestHeader
@@ -18,7 +19,6 @@ from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from mainstem.heads.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.shape import Later
 
 Call = Callable[[], None]
 _LOCKS = "share.partition.max.record.locks"

@@ -23,7 +23,7 @@ from mainstem.heads.admin.codec import Metric, Sample, encode, encode_histogram
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.kafka.messages import APIS
-from mainstem.heads.traffic import Traffic
+from mainstem.heads.transport.traffic import Traffic
 from mainstem.node import metrics
 from mainstem.node.node import Node
 

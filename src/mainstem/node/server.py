@@ -16,13 +16,13 @@ import uvloop
 
 from mainstem import __version__
 from mainstem.core.errors import MainstemError
-from mainstem.heads import serving
 from mainstem.heads.admin import head as admin_head
 from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.kafka import head as kafka
 from mainstem.heads.kafka.adapter import groups
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.adapter.words import ConsumerWords
+from mainstem.heads.transport import server as transport
 from mainstem.node.config import Config
 from mainstem.node.health import Health, Phase
 from mainstem.node.loop_commits import LoopCommits
@@ -143,9 +143,9 @@ async def _look_after(
     return _bound(listener)
 
 
-def _bind(address: Address, option: str, silence_ms: int = serving.SILENCE_MS) -> socket.socket:
+def _bind(address: Address, option: str, silence_ms: int = transport.SILENCE_MS) -> socket.socket:
     try:
-        return serving.bind(address.host, address.port, silence_ms)
+        return transport.bind(address.host, address.port, silence_ms)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise

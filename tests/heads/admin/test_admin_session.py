@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.heads.admin.session import MAX_HEAD_BYTES, HttpAnswer, HttpSession
-from mainstem.heads.shape import ProtocolError
+from mainstem.heads.conversation import ProtocolError
 
 Outcome = str | bytes | None
 """The path that was asked for, what the peer is told last, or nothing yet."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.admin.head import AdminSettings, listen
-from mainstem.heads.serving import bind
+from mainstem.heads.transport.server import bind
 
 PATIENCE_S = 60
 

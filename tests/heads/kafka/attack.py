@@ -213,7 +213,7 @@ class Process:
 
     _CODE = """
 import json, resource, sys
-from mainstem.heads import serving
+from mainstem.heads.transport import server as transport
 from pathlib import Path
 from mainstem.node.config import load_config
 from mainstem.node.server import Address, LookedAfter, serve
@@ -221,12 +221,12 @@ hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 if sys.argv[3]:
     from tests.heads.kafka.losing import lose_a_fifth
-    bind = serving.bind
+    bind = transport.bind
     def lossy(*arguments):
         listener = bind(*arguments)
         lose_a_fifth(listener)
         return listener
-    serving.bind = lossy
+    transport.bind = lossy
 free = Address("127.0.0.1", 0)
 config = load_config(None, {}, json.loads(sys.argv[2]))
 say = lambda it: print(it.kafka, it.admin, flush=True)

@@ -1,9 +1,9 @@
 """Frames as tests need them: in one piece, and without the length that stands before them."""
 
+from mainstem.heads.conversation import Piece
 from mainstem.heads.kafka.api import Api
 from mainstem.heads.kafka.codec import encode_request, encode_response
 from mainstem.heads.kafka.fields import Wire
-from mainstem.heads.shape import Piece
 
 
 def whole(pieces: list[Piece]) -> bytes:

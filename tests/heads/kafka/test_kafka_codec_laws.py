@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.heads.kafka.frames import request_frame, response_frame
 from tests.heads.kafka.values import EVERY_API, EVERY_API_IDS, filled
 
+from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.api import Api
 from mainstem.heads.kafka.codec import decode_request, decode_response
-from mainstem.heads.shape import ProtocolError
 
 every_api = pytest.mark.parametrize(("api", "version"), EVERY_API, ids=EVERY_API_IDS)
 edges = [

@@ -11,6 +11,7 @@ from mainstem.broker.broker import Broker
 from mainstem.core.event import Event
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.head import KafkaConversation
@@ -30,7 +31,6 @@ from mainstem.heads.kafka.messages.topics import (
 )
 from mainstem.heads.kafka.primitives import size_of
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.shape import Later
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import PartitionId
 

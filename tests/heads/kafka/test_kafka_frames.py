@@ -3,6 +3,7 @@
 import pytest
 from tests.heads.kafka.frames import request_frame, response_frame, whole
 
+from mainstem.heads.conversation import Piece, ProtocolError
 from mainstem.heads.kafka.codec import (
     decode_blob,
     decode_request,
@@ -47,7 +48,6 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceRequest,
     ProduceTopic,
 )
-from mainstem.heads.shape import Piece, ProtocolError
 
 
 class OnDisk:

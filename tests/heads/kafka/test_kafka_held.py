@@ -10,6 +10,7 @@ from tests.heads.kafka.attack import request
 from mainstem.core.event import Event
 from mainstem.core.policies import Overload, TopicSettings
 from mainstem.core.records import build
+from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.codec import decode_response
@@ -22,7 +23,6 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceTopic,
 )
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.shape import Later
 
 HOUR_MS = 3_600_000
 FULL = TopicSettings(

@@ -6,10 +6,10 @@ import tracemalloc
 import pytest
 from tests.heads.kafka.frames import request_frame
 
+from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.codec import UnsupportedVersion, decode_request
 from mainstem.heads.kafka.messages.fetch import FETCH
 from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataTopicName
-from mainstem.heads.shape import ProtocolError
 
 
 def frame(key: int, version: int, *rest: bytes, client: bytes = b"\0\2me") -> memoryview:

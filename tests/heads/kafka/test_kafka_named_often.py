@@ -10,6 +10,7 @@ from tests.heads.kafka.attack import Peer, produce, served
 from mainstem.core.event import Event
 from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
+from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter import list_offsets
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Asked, Service
@@ -61,7 +62,6 @@ from mainstem.heads.kafka.messages.transactions import (
     InitProducerIdResponse,
 )
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.shape import Later
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import PartitionId, TimedOffset
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mainstem.core.event import Event
 from mainstem.core.policies import Durability, Overload, TopicSettings
 from mainstem.core.records import build
+from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.codec import encode_request
 from mainstem.heads.kafka.head import KafkaConversation
@@ -21,7 +22,6 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceTopic,
 )
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.shape import Answer, Later
 from mainstem.node.config import Config
 from mainstem.node.node import open_node
 

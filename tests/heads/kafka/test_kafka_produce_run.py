@@ -14,6 +14,7 @@ from mainstem.core.errors import StorageFailed
 from mainstem.core.event import Event
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.codec import decode_response, encode_request
 from mainstem.heads.kafka.head import KafkaConversation
@@ -25,7 +26,6 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceTopic,
 )
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.shape import Answer, Later
 from mainstem.log.port import Appended, PartitionId, WritableBatch
 
 VERSION = 10

@@ -11,6 +11,7 @@ from tests.faults.simdisk import SimFiles
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import UnknownTopic
 from mainstem.core.policies import TopicSettings
+from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.api import Api
@@ -48,7 +49,6 @@ from mainstem.heads.kafka.messages.topics import (
     DeleteTopicsRequest,
 )
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.shape import Answer, Later
 
 _TOPIC, _GROUP = 2, 32
 

@@ -9,8 +9,9 @@ import msgspec
 
 from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.admin.session import PIECE_BYTES, HttpAnswer, HttpSession
-from mainstem.heads.serving import Connection, Server, serve
-from mainstem.heads.shape import Answer, Later
+from mainstem.heads.conversation import Answer, Later
+from mainstem.heads.transport.connection import Connection
+from mainstem.heads.transport.server import Server, serve
 
 _logger = logging.getLogger("mainstem.heads.admin")
 

@@ -12,7 +12,7 @@ from http import HTTPStatus
 import h11
 import msgspec
 
-from mainstem.heads.shape import ProtocolError
+from mainstem.heads.conversation import ProtocolError
 
 MAX_HEAD_BYTES = 16 * 1024
 PIECE_BYTES = 4096

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from mainstem.heads.conversation import Piece, ProtocolError
 from mainstem.heads.kafka.api import Api
 from mainstem.heads.kafka.decoders import Decoder, decoder
 from mainstem.heads.kafka.encoders import encoder
@@ -22,7 +23,6 @@ from mainstem.heads.kafka.messages import APIS
 from mainstem.heads.kafka.messages.connection import API_VERSIONS
 from mainstem.heads.kafka.messages.consumer_protocol import CONSUMER_PROTOCOL_VERSION
 from mainstem.heads.kafka.primitives import Malformed, size_of, skip_tags
-from mainstem.heads.shape import Piece, ProtocolError
 
 MAX_ELEMENTS = 200_000
 """Array elements and tagged fields in one request: the costliest ones decode to 55 MiB in 0.2 s."""

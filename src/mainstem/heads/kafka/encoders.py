@@ -12,11 +12,11 @@ from functools import cache
 from struct import Struct
 from typing import cast
 
+from mainstem.heads.conversation import Piece
 from mainstem.heads.kafka import primitives
 from mainstem.heads.kafka.fields import Field, Shape, Wire, layout
 from mainstem.heads.kafka.primitives import SMALL_COUNT, packers
 from mainstem.heads.kafka.source import Source
-from mainstem.heads.shape import Piece
 
 Encoder = Callable[[Wire, list[Piece]], None]
 """Adds a message to a frame in pieces; the first one it adds is bytes."""

@@ -19,7 +19,7 @@ from typing import Annotated, TypeVar, Union, get_args, get_origin, get_type_hin
 
 import msgspec
 
-from mainstem.heads.shape import Piece
+from mainstem.heads.conversation import Piece
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from mainstem.broker.overload import Held
+from mainstem.heads.conversation import Answer, Later, ProtocolError
 from mainstem.heads.kafka.adapter import api_versions, produce
 from mainstem.heads.kafka.adapter.produce_alike import ProduceAlike
 from mainstem.heads.kafka.adapter.service import Asked, Service
@@ -14,8 +15,8 @@ from mainstem.heads.kafka.codec import UnsupportedVersion, encode_response
 from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.messages.produce import ProduceRequest
 from mainstem.heads.kafka.session import Session
-from mainstem.heads.serving import Connection, Server, serve
-from mainstem.heads.shape import Answer, Later, ProtocolError
+from mainstem.heads.transport.connection import Connection
+from mainstem.heads.transport.server import Server, serve
 
 
 class KafkaConversation:

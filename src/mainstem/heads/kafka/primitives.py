@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import NoReturn
 
-from mainstem.heads.shape import Piece
+from mainstem.heads.conversation import Piece
 
 MAX_STRING = 0x7FFF
 """Strings are at most this long in every form [KIP-482 keeps the limit of the int16 length]."""

@@ -2,8 +2,8 @@
 
 from struct import Struct
 
+from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.codec import Request, decode_request
-from mainstem.heads.shape import ProtocolError
 
 _LENGTH = Struct(">i")
 _LEAST = 8

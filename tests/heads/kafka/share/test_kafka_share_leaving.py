@@ -7,6 +7,7 @@ from tests.broker.brokers import new_broker, publish
 
 from mainstem.broker.broker import Broker
 from mainstem.core.policies import TopicSettings
+from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter import share_fetch, share_groups
 from mainstem.heads.kafka.adapter.service import Asked, Service
 from mainstem.heads.kafka.codec import RequestHeader
@@ -18,7 +19,6 @@ from mainstem.heads.kafka.messages.share_fetch import (
 )
 from mainstem.heads.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.shape import Later
 
 GROUP, TOPIC = "emails", "orders"
 LEAVE = -1

@@ -8,6 +8,7 @@ from mainstem.broker.classic_group import Phase
 from mainstem.broker.classic_groups import GroupDescription, Membership
 from mainstem.broker.cursors import Cursor
 from mainstem.core.errors import GroupIsLive, MainstemError
+from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -35,7 +36,6 @@ from mainstem.heads.kafka.messages.commits import (
 )
 from mainstem.heads.kafka.messages.consumer_protocol import SubscribedTopics
 from mainstem.heads.kafka.messages.transactions import TxnCommitPartition, TxnCommitTopic
-from mainstem.heads.shape import ProtocolError
 
 COMMIT_FIRST, COMMIT_LAST = 2, 10
 FETCH_FIRST, FETCH_LAST = 1, 10

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from mainstem.core.errors import MainstemError
+from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.epochs import compare
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.fetch_sessions import BEGIN, FULL, FetchSession
@@ -23,7 +24,6 @@ from mainstem.heads.kafka.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from mainstem.heads.shape import ProtocolError
 
 FIRST, LAST = 4, 18
 

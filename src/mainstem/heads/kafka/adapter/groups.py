@@ -5,6 +5,7 @@ from functools import partial
 
 from mainstem.broker.classic_group import Phase
 from mainstem.core.errors import MainstemError, UnknownGroup
+from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter import share_groups
 from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
@@ -25,7 +26,6 @@ from mainstem.heads.kafka.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from mainstem.heads.shape import ProtocolError
 from mainstem.log.port import Durable
 
 CONSUMERS = "consumer"

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.service import Asked
-from mainstem.heads.shape import ProtocolError
 
 Name = TypeVar("Name")
 

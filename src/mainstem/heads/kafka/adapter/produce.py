@@ -6,6 +6,7 @@ from typing import NamedTuple
 from mainstem.broker.arrived import Arrived
 from mainstem.broker.overload import Held
 from mainstem.core.errors import InvalidBatch, InvalidEvent, MainstemError, Overloaded
+from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.metadata import find_or_create
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -20,7 +21,6 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
     RecordError,
 )
-from mainstem.heads.shape import ProtocolError
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 

@@ -15,6 +15,7 @@ from struct import Struct
 from mainstem.broker.arrived import Arrived, Outcome
 from mainstem.broker.overload import Held
 from mainstem.core.errors import MainstemError, UnknownTopic
+from mainstem.heads.conversation import Answer, Later, ProtocolError
 from mainstem.heads.kafka.adapter import produce
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.adapter.topic_ids import name_of
@@ -27,7 +28,6 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
 )
 from mainstem.heads.kafka.primitives import read_uvarint
-from mainstem.heads.shape import Answer, Later, ProtocolError
 from mainstem.log.port import Durable
 
 MOST_TOGETHER = 128

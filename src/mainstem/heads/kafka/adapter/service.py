@@ -12,13 +12,13 @@ import msgspec
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError
 from mainstem.core.policies import TopicSettings
+from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.fetch_sessions import FetchSessions
 from mainstem.heads.kafka.adapter.share_sessions import ShareSessions
 from mainstem.heads.kafka.codec import RequestHeader
 from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.shape import Later
 
 _logger = logging.getLogger("mainstem.heads.kafka")
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from mainstem.broker.guests import Place, Said
+from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.codec import decode_blob, encode_blob
 from mainstem.heads.kafka.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_VERSION,
@@ -10,7 +11,6 @@ from mainstem.heads.kafka.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from mainstem.heads.shape import ProtocolError
 
 
 class ConsumerWords:

@@ -1,4 +1,4 @@
-"""The loop that drives stream heads: the only sockets in the heads, with ``outflow``.
+"""One connection: drives a conversation over a socket, with bounded memory.
 
 How this works: bytes are read into one buffer that all connections of the loop share, so an idle
 connection holds no memory; only a frame that is not whole yet is kept by its own connection. The
@@ -13,7 +13,6 @@ caught up. That is all the backpressure there is, and all the memory that a peer
 """
 
 import asyncio
-import contextlib
 import logging
 import socket
 import time
@@ -21,11 +20,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from mainstem.heads.accepting import Acceptor
-from mainstem.heads.inflow import Inflow
-from mainstem.heads.outflow import Outflow
-from mainstem.heads.shape import Answer, Conversation, Later, ProtocolError
-from mainstem.heads.traffic import Traffic
+from mainstem.heads.conversation import Answer, Conversation, Later, ProtocolError
+from mainstem.heads.transport.receive_budget import ReceiveBudget
+from mainstem.heads.transport.send_queue import SendQueue
+from mainstem.heads.transport.traffic import Traffic
 
 _logger = logging.getLogger("mainstem.heads")
 
@@ -43,21 +41,12 @@ TURN_S = 0.005
 TURN_BYTES = 1024 * 1024
 """Answers in memory, or requests unanswered, after which a peer has to catch up."""
 MAX_UNANSWERED = 512
-BACKLOG = 4096
-"""Connections that the kernel takes for us until we do; those beyond come a second later."""
 LINGER_S = 2.0
 """How long a peer that is cut off may take to read what it was told last."""
-
-
-SILENCE_MS = 180_000
-"""How long a peer's machine may give no sign of life."""
 GONE_S = 1.0
 """How often a peer that nothing is read from is looked at."""
 _CLOSED, _CLOSED_BY_PEER = 7, 8
 """States of a connection, as the kernel numbers them."""
-GOODBYE_S = 0.2
-"""How long a peer that has all its answers may take to close."""
-_LOOK_S = 0.005
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -65,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog",
+        "_budget",
         "_connections",
         "_conversation",
         "_converse",
@@ -72,7 +62,6 @@ class Connection(asyncio.BufferedProtocol):
         "_filled",
         "_has_room",
         "_held_by",
-        "_inflow",
         "_is_looked_at",
         "_loop",
         "_out",
@@ -92,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         converse: Callable[["Connection"], Conversation],
         scratch: memoryview,
-        inflow: Inflow,
+        budget: ReceiveBudget,
         connections: set["Connection"],
         traffic: Traffic,
     ) -> None:
@@ -100,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._traffic = traffic
         self._converse = converse
         self._scratch = scratch
-        self._inflow = inflow
+        self._budget = budget
         self._connections = connections
         self._partial: bytearray | None = None
         self._filled = 0
@@ -125,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         """Begin the conversation."""
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
-        self._out = Outflow(self._transport, self._traffic)
+        self._out = SendQueue(self._transport, self._traffic)
         self.peer = peer_of(transport)
         self._connections.add(self)
         self._conversation = self._converse(self)
@@ -153,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
             if filled < len(self._partial):
                 return memoryview(self._partial)[filled:]
             self._scratch[:filled] = self._partial
-        if self._inflow.is_tight:
+        if self._budget.is_tight:
             return self._scratch[filled : filled + LEAST_READ_BYTES]
         return self._scratch[filled:]
 
@@ -167,13 +156,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._filled == len(self._partial):
             self._partial = None
-            self._inflow.release(self)
+            self._budget.release(self)
             self._turn(self._scratch[: self._filled + nbytes])
             return
         self._filled += nbytes
         if self._filled >= self._wanted:
             data, self._partial = memoryview(self._partial)[: self._filled], None
-            self._inflow.release(self)
+            self._budget.release(self)
             self._turn(data)
         elif self._filled == len(self._partial):
             self.room_again()
@@ -187,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out.blocked = False
         self._go_on()
 
-    # Called by the inflow.
+    # Called by the budget.
 
     def room_again(self) -> None:
         """Make room for more of a frame, or wait until there is."""
@@ -227,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._ending = True
         self._partial = None
-        self._inflow.release(self)
+        self._budget.release(self)
         self._let_go()
         self._read(True)
         # Closing with requests unread would reset the connection, and answers may be lost by that.
@@ -283,9 +272,9 @@ class Connection(asyncio.BufferedProtocol):
                 return
 
     def _keep(self, rest: memoryview, wanted: int) -> None:
-        self._inflow.hold(self, len(rest), must=True)
+        self._budget.hold(self, len(rest), must=True)
         self._wanted = wanted
-        if wanted <= KEPT_BYTES and self._inflow.hold(self, wanted):
+        if wanted <= KEPT_BYTES and self._budget.hold(self, wanted):
             self._has_room = True
             self._partial = bytearray(rest)
             self._filled = len(rest)
@@ -298,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
         # is given its place at once, as moving it costs more than all the rest of its way.
         ahead = AHEAD_BYTES if len(came) >= KEPT_BYTES else READ_BYTES
         size = min(max(2 * len(came), ahead), self._wanted)
-        self._has_room = self._inflow.hold(self, size)
+        self._has_room = self._budget.hold(self, size)
         self._partial = bytearray(size if self._has_room else len(came))
         self._partial[: len(came)] = came
         self._filled = len(came)
@@ -433,7 +422,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = True
         self._owed = self._backlog = self._partial = None
         self._owed_bytes = 0
-        self._inflow.release(self)
+        self._budget.release(self)
         if not self._transport.is_closing():
             self._read(False)
         self._let_go()
@@ -444,103 +433,7 @@ class Connection(asyncio.BufferedProtocol):
             self._conversation = None
 
 
-class Server:
-    """A listening socket of a head, and its connections."""
-
-    def __init__(self, acceptor: Acceptor, connections: set[Connection], traffic: Traffic) -> None:
-        self.traffic = traffic
-        self.address = acceptor.address
-        """Where it listens."""
-        self._acceptor = acceptor
-        self._connections = connections
-
-    @property
-    def connections(self) -> int:
-        """How many peers are connected."""
-        return len(self._connections)
-
-    async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
-        """Stop listening, and let every peer go once it has its answers, while there is time."""
-        self._acceptor.close()
-        until = time.monotonic() + within_s
-        quiet_until = time.monotonic() + GOODBYE_S
-        while self._connections and time.monotonic() < until and not hurry.is_set():
-            staying = [each for each in self._connections if not each.is_ending]
-            for connection in staying:
-                if not connection.is_owed:
-                    connection.say_goodbye()
-            if staying:
-                quiet_until = time.monotonic() + GOODBYE_S
-            elif time.monotonic() > quiet_until:
-                return
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(hurry.wait(), _LOOK_S)
-
-    async def close(self) -> None:
-        """Stop listening and close every connection; peers that do not read are not waited for."""
-        self._acceptor.close()
-        for connection in list(self._connections):
-            connection.close()
-        until = time.monotonic() + LINGER_S
-        while self._connections and time.monotonic() < until:  # noqa: ASYNC110 - it is rare
-            await asyncio.sleep(0.001)
-        for connection in list(self._connections):
-            connection.abort()
-        await asyncio.sleep(0)
-
-
-def bind(host: str, port: int, silence_ms: int = SILENCE_MS) -> socket.socket:
-    """Take an address, without serving it yet; port 0 takes a free one."""
-    listener = socket.create_server((host, port), backlog=BACKLOG)
-    # Connections have these from their listener: the kernel asks peers that say nothing, and gives
-    # up those that have gone without a word.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        (socket.TCP_KEEPIDLE, max(1, silence_ms // 1500)),
-        (socket.TCP_KEEPINTVL, max(1, silence_ms // 18_000)),
-        (socket.TCP_KEEPCNT, 6),
-        (socket.TCP_USER_TIMEOUT, silence_ms),
-    ):
-        listener.setsockopt(socket.IPPROTO_TCP, option, value)
-    return listener
-
-
 def peer_of(transport: asyncio.BaseTransport) -> str:
     """Return who is at the other side, as the log names it."""
     host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
     return f"{host}:{port}"
-
-
-def serve(
-    listener: socket.socket,
-    converse: Callable[[Connection], Conversation],
-    *,
-    max_connections: int,
-) -> Server:
-    """Begin a conversation with whoever connects, up to a limit."""
-    scratch = memoryview(bytearray(READ_BYTES))
-    inflow = Inflow(UNFINISHED_BYTES)
-    connections: set[Connection] = set()
-    traffic = Traffic()
-
-    def connect() -> asyncio.BaseProtocol:
-        # Not those in the set: many may be on their way into it.
-        if traffic.open >= max_connections:
-            traffic.refused += 1
-            return _Refusal(traffic.open)
-        return Connection(converse, scratch, inflow, connections, traffic)
-
-    return Server(Acceptor(listener, connect), connections, traffic)
-
-
-class _Refusal(asyncio.Protocol):
-    """Closes at once."""
-
-    def __init__(self, connections: int) -> None:
-        self._connections = connections
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        _logger.warning(
-            "refusing %s: %d connections are open already", peer_of(transport), self._connections
-        )
-        transport.close()

@@ -16,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.descriptors import all_taken
 
-from mainstem.heads import outflow, serving
-from mainstem.heads.serving import Connection, Server, bind, serve
-from mainstem.heads.shape import Answer, Later, ProtocolError
+from mainstem.heads.conversation import Answer, Later, ProtocolError
+from mainstem.heads.transport import connection as transport
+from mainstem.heads.transport import send_queue, server
+from mainstem.heads.transport.connection import Connection
+from mainstem.heads.transport.server import Server, bind, serve
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
@@ -398,12 +400,12 @@ def test_too_many_requests_unanswered_are_not_read(loop: str) -> None:
         served = Served()
         await served.start()
         reader, writer = await served.connect()
-        words = [b"wait%d" % number for number in range(3 * serving.MAX_UNANSWERED)]
+        words = [b"wait%d" % number for number in range(3 * transport.MAX_UNANSWERED)]
         writer.write(framed(*words))
-        await until(lambda: len(served.later) >= serving.MAX_UNANSWERED)
+        await until(lambda: len(served.later) >= transport.MAX_UNANSWERED)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert len(served.later) == serving.MAX_UNANSWERED
+        assert len(served.later) == transport.MAX_UNANSWERED
 
         for word in words:
             await until(lambda word=word: word in served.later)  # type: ignore[misc]
@@ -427,7 +429,7 @@ def large() -> Iterator[IO[bytes]]:
 
 @each_loop
 def test_a_peer_that_reads_late_gets_files_whole_and_in_order(loop: str, large: IO[bytes]) -> None:
-    sizes = [100, outflow.SENDFILE_FROM, 10_000_000, 5, 9_999_999]
+    sizes = [100, send_queue.SENDFILE_FROM, 10_000_000, 5, 9_999_999]
 
     async def scenario() -> None:
         served = Served(large)
@@ -495,7 +497,8 @@ def test_closing_the_server_sends_what_was_answered_and_waits_for_nobody(loop: s
 def test_closing_the_server_cuts_off_a_peer_that_never_reads(
     loop: str, large: IO[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "LINGER_S", 0.01)
+    for module in (transport, server):
+        monkeypatch.setattr(module, "LINGER_S", 0.01)
 
     async def scenario() -> None:
         served = Served(large)
@@ -517,8 +520,9 @@ def test_closing_the_server_cuts_off_a_peer_that_never_reads(
 def test_whoever_began_first_may_finish_and_the_others_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serving, "UNFINISHED_BYTES", 20_000)
-    monkeypatch.setattr(serving, "READ_BYTES", 16_384)
+    for module in (transport, server):
+        monkeypatch.setattr(module, "UNFINISHED_BYTES", 20_000)
+        monkeypatch.setattr(module, "READ_BYTES", 16_384)
     words = [bytes([65 + number]) * 40_000 for number in range(8)]
 
     async def scenario() -> None:

@@ -2,7 +2,7 @@
 
 import socket
 
-from mainstem.heads.serving import bind
+from mainstem.heads.transport.server import bind
 
 
 def test_every_connection_is_looked_at_when_it_is_silent() -> None:

@@ -21,7 +21,7 @@ class Holder(Protocol):
         """Close: others wait for the room."""
 
 
-class Inflow:
+class ReceiveBudget:
     """What all parts of frames together may hold."""
 
     def __init__(self, max_bytes: int) -> None:

@@ -9,8 +9,8 @@ import asyncio
 import os
 from collections import deque
 
-from mainstem.heads.shape import Answer, Piece, Stretch
-from mainstem.heads.traffic import Traffic
+from mainstem.heads.conversation import Answer, FileSlice, Piece
+from mainstem.heads.transport.traffic import Traffic
 
 CHUNK_BYTES = 128 * 1024
 SENDFILE_FROM = 16 * 1024
@@ -23,7 +23,7 @@ _MOST_PIECES = 64
 _Plain = bytes | bytearray | memoryview
 
 
-class Outflow:
+class SendQueue:
     """Pieces in the order in which they leave."""
 
     def __init__(self, transport: asyncio.WriteTransport, traffic: Traffic) -> None:
@@ -32,7 +32,7 @@ class Outflow:
         self._transport = transport
         self._traffic = traffic
         self._descriptor: int = transport.get_extra_info("socket").fileno()
-        self._pieces: deque[_Plain | Stretch] = deque()
+        self._pieces: deque[_Plain | FileSlice] = deque()
         self._joined: bytearray | None = None
         """The last piece, if it is one that more can be joined to."""
         self._sent = 0

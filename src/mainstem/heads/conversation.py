@@ -19,7 +19,7 @@ class ProtocolError(Exception):
         self.farewell = farewell
 
 
-class Stretch(Protocol):
+class FileSlice(Protocol):
     """A stretch of a file, which is sent without passing through this process."""
 
     @property
@@ -37,7 +37,7 @@ class Stretch(Protocol):
         """Return the bytes."""
 
 
-Piece = bytes | bytearray | memoryview | Stretch
+Piece = bytes | bytearray | memoryview | FileSlice
 """A part of what is sent to a peer, in memory or in a file."""
 
 Answer = Sequence[Piece]

@@ -1,0 +1,126 @@
+"""A listening socket of a head: binding, serving whoever connects, draining, closing."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Callable
+
+from mainstem.heads.conversation import Conversation
+from mainstem.heads.transport.acceptor import Acceptor
+from mainstem.heads.transport.connection import (
+    LINGER_S,
+    READ_BYTES,
+    UNFINISHED_BYTES,
+    Connection,
+    peer_of,
+)
+from mainstem.heads.transport.receive_budget import ReceiveBudget
+from mainstem.heads.transport.traffic import Traffic
+
+_logger = logging.getLogger("mainstem.heads")
+
+BACKLOG = 4096
+"""Connections that the kernel takes for us until we do; those beyond come a second later."""
+SILENCE_MS = 180_000
+"""How long a peer's machine may give no sign of life."""
+GOODBYE_S = 0.2
+"""How long a peer that has all its answers may take to close."""
+_LOOK_S = 0.005
+
+
+class Server:
+    """A listening socket of a head, and its connections."""
+
+    def __init__(self, acceptor: Acceptor, connections: set[Connection], traffic: Traffic) -> None:
+        self.traffic = traffic
+        self.address = acceptor.address
+        """Where it listens."""
+        self._acceptor = acceptor
+        self._connections = connections
+
+    @property
+    def connections(self) -> int:
+        """How many peers are connected."""
+        return len(self._connections)
+
+    async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
+        """Stop listening, and let every peer go once it has its answers, while there is time."""
+        self._acceptor.close()
+        until = time.monotonic() + within_s
+        quiet_until = time.monotonic() + GOODBYE_S
+        while self._connections and time.monotonic() < until and not hurry.is_set():
+            staying = [each for each in self._connections if not each.is_ending]
+            for connection in staying:
+                if not connection.is_owed:
+                    connection.say_goodbye()
+            if staying:
+                quiet_until = time.monotonic() + GOODBYE_S
+            elif time.monotonic() > quiet_until:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(hurry.wait(), _LOOK_S)
+
+    async def close(self) -> None:
+        """Stop listening and close every connection; peers that do not read are not waited for."""
+        self._acceptor.close()
+        for connection in list(self._connections):
+            connection.close()
+        until = time.monotonic() + LINGER_S
+        while self._connections and time.monotonic() < until:  # noqa: ASYNC110 - it is rare
+            await asyncio.sleep(0.001)
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+
+def bind(host: str, port: int, silence_ms: int = SILENCE_MS) -> socket.socket:
+    """Take an address, without serving it yet; port 0 takes a free one."""
+    listener = socket.create_server((host, port), backlog=BACKLOG)
+    # Connections have these from their listener: the kernel asks peers that say nothing, and gives
+    # up those that have gone without a word.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, max(1, silence_ms // 1500)),
+        (socket.TCP_KEEPINTVL, max(1, silence_ms // 18_000)),
+        (socket.TCP_KEEPCNT, 6),
+        (socket.TCP_USER_TIMEOUT, silence_ms),
+    ):
+        listener.setsockopt(socket.IPPROTO_TCP, option, value)
+    return listener
+
+
+def serve(
+    listener: socket.socket,
+    converse: Callable[[Connection], Conversation],
+    *,
+    max_connections: int,
+) -> Server:
+    """Begin a conversation with whoever connects, up to a limit."""
+    scratch = memoryview(bytearray(READ_BYTES))
+    budget = ReceiveBudget(UNFINISHED_BYTES)
+    connections: set[Connection] = set()
+    traffic = Traffic()
+
+    def connect() -> asyncio.BaseProtocol:
+        # Not those in the set: many may be on their way into it.
+        if traffic.open >= max_connections:
+            traffic.refused += 1
+            return _Refusal(traffic.open)
+        return Connection(converse, scratch, budget, connections, traffic)
+
+    return Server(Acceptor(listener, connect), connections, traffic)
+
+
+class _Refusal(asyncio.Protocol):
+    """Closes at once."""
+
+    def __init__(self, connections: int) -> None:
+        self._connections = connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        _logger.warning(
+            "refusing %s: %d connections are open already", peer_of(transport), self._connections
+        )
+        transport.close()
