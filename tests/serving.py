@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mainstem.node.config import Config
 from mainstem.node.node import time_of_day_ms
-from mainstem.node.server import Address, LookedAfter, Running, running
+from mainstem.node.server import Running, running
 
 PATIENCE_S = 60
 DEFAULTS = Config()
@@ -37,8 +37,8 @@ def server(
     async def main() -> None:
         told = asyncio.Event()
         stop.append((asyncio.get_running_loop(), told))
-        kafka, admin = Address("127.0.0.1", port), LookedAfter(Address("127.0.0.1", 0))
-        async with running(path, config, kafka, now_ms=now_ms, admin=admin) as it:
+        chosen = config.listening(kafka=f"127.0.0.1:{port}", admin="127.0.0.1:0")
+        async with running(path, chosen, now_ms=now_ms) as it:
             found.append(it)
             ready.set()
             await told.wait()

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from tests.heads.contexts import kafka_service
+
 from mainstem.broker.broker import Broker
 from mainstem.core import compression
 from mainstem.core.batch import HEADER_SIZE, LENGTH_BEFORE, read_whole, seal
@@ -11,7 +13,6 @@ from mainstem.core.errors import CorruptBatch, MainstemError
 from mainstem.core.policies import TopicSettings
 from mainstem.core.records import check_records, events, keys, retain
 from mainstem.heads.conversation import Answer, Later, Piece, ProtocolError
-from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.codec import decode_request, decode_response, encode_request
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
@@ -106,7 +107,7 @@ async def _converse(data: bytes) -> None:
         lambda _, context: failures.append(context.get("exception") or context["message"])
     )
     settings = KafkaSettings(max_frame_bytes=100_000)
-    service = Service(broker, lambda: NOW_MS, settings, TopicSettings(), "fuzz")
+    service = kafka_service(broker, lambda: NOW_MS, settings)
     conversation = KafkaConversation(service, "peer")
     # Where it was received it may be changed in place, as appending does.
     view = memoryview(bytearray(data))

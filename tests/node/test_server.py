@@ -1,23 +1,27 @@
 """A server as a whole: its two ports, what it says of itself, and how it stops."""
 
 import asyncio
+import contextlib
+import json
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.heads.admin.web import Page, get
 from tests.heads.kafka.attack import Peer, fetching, produce, request
 
+from mainstem.core.errors import InvalidSetting
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.kafka.messages.fetch import FETCH
 from mainstem.node.config import Config
 from mainstem.node.directory import Holder, holder_of
-from mainstem.node.server import Address, AddressTaken, LookedAfter, Running, running
+from mainstem.node.server import AddressTaken, Running, running
 
-FREE = Address("127.0.0.1", 0)
-ANY = LookedAfter(FREE)
+ANY = "127.0.0.1:0"
+FREE = Config().listening(kafka=ANY, admin=ANY)
 
 
 async def ask(server: Running, path: str) -> tuple[int, str]:
@@ -26,7 +30,7 @@ async def ask(server: Running, path: str) -> tuple[int, str]:
 
 
 async def test_the_lock_file_says_where_both_ports_are(tmp_path: Path) -> None:
-    async with running(tmp_path, Config(), FREE, admin=ANY) as server:
+    async with running(tmp_path, FREE) as server:
         holder = holder_of(tmp_path)
 
     assert isinstance(holder, Holder)
@@ -35,7 +39,7 @@ async def test_the_lock_file_says_where_both_ports_are(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_runs_is_alive_and_ready(tmp_path: Path) -> None:
-    async with running(tmp_path, Config(), FREE, admin=ANY) as server:
+    async with running(tmp_path, FREE) as server:
         assert await ask(server, "/livez") == (200, "ok\n")
         assert await ask(server, "/readyz") == (200, "ok\n")
 
@@ -52,7 +56,7 @@ async def test_a_server_that_is_still_recovering_says_so(tmp_path: Path) -> None
             answers.append(get(holder.admin, "/metrics"))
         return 0
 
-    async with running(tmp_path, Config(), FREE, now_ms=now_ms, admin=ANY) as server:
+    async with running(tmp_path, FREE, now_ms=now_ms) as server:
         after = await ask(server, "/readyz")
 
     assert [answer.status for answer in answers] == [503, 200, 200]
@@ -64,7 +68,7 @@ async def test_a_server_that_is_still_recovering_says_so(tmp_path: Path) -> None
 async def test_a_server_whose_log_has_stopped_is_alive_but_not_ready(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(tmp_path / "data", Config(), FREE, admin=ANY) as server:
+    async with running(tmp_path / "data", FREE) as server:
         for each in (tmp_path / "data").rglob("*"):
             if each.is_file():
                 each.unlink()
@@ -86,7 +90,7 @@ async def test_a_server_whose_log_has_stopped_is_alive_but_not_ready(
 async def test_a_server_that_drains_says_so_until_it_is_done() -> None:
     hurry = asyncio.Event()
     server = await (stack := AsyncExitStack()).enter_async_context(
-        running(None, Config(drain_ms=60_000), FREE, admin=ANY, hurry=hurry)
+        running(None, msgspec.structs.replace(FREE, drain_ms=60_000), hurry=hurry)
     )
     deaf = await asyncio.to_thread(ask_for_much_and_read_nothing, str(server.kafka))
 
@@ -112,23 +116,51 @@ def ask_for_much_and_read_nothing(address: str) -> Peer:
 
 async def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = Address("127.0.0.1", other.getsockname()[1])
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
 
         with pytest.raises(AddressTaken, match=rf"at {taken}: .* --kafka 127.0.0.1:PORT"):
-            async with running(None, Config(), taken):
+            async with running(None, FREE.listening(kafka=taken)):
                 pass
         with pytest.raises(AddressTaken, match="--admin"):
-            async with running(None, Config(), FREE, admin=LookedAfter(taken)):
+            async with running(None, FREE.listening(admin=taken)):
                 pass
 
 
-async def test_a_taken_admin_port_can_be_made_up_for_by_a_free_one() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = Address("127.0.0.1", other.getsockname()[1])
+async def test_an_admin_port_that_is_taken_is_replaced_by_a_free_one() -> None:
+    with contextlib.ExitStack() as stack:
+        # If somebody else has it already, just as well.
+        with contextlib.suppress(OSError):
+            stack.enter_context(socket.create_server(("127.0.0.1", 9644)))
 
-        async with running(None, Config(), FREE, admin=LookedAfter(taken, elsewhere=True)) as it:
-            assert it.admin != taken
+        async with running(None, FREE.listening(admin="auto")) as it:
+            assert it.admin is not None
+            assert it.admin.port != 9644
             assert await ask(it, "/readyz") == (200, "ok\n")
+
+
+async def test_a_head_that_is_off_does_not_listen() -> None:
+    async with running(None, FREE.listening(admin="off")) as it:
+        assert set(it.addresses) == {"kafka"}
+
+
+async def test_an_address_that_others_can_reach_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="no authentication"):
+        async with running(None, FREE.listening(kafka="0.0.0.0:0")):
+            pass
+
+
+async def test_who_is_connected_is_listed_with_the_head(tmp_path: Path) -> None:
+    async with running(tmp_path, FREE) as server:
+        _, writer = await asyncio.open_connection(server.kafka.host, server.kafka.port)
+        host, port = writer.get_extra_info("sockname")[:2]
+
+        def is_listed(text: str) -> bool:
+            found = json.loads(text)
+            return {"kafka"} == {it["head"] for it in found if it["peer"] == f"{host}:{port}"}
+
+        while not is_listed((await ask(server, "/connections"))[1]):  # noqa: ASYNC110 - as soon as it is accepted
+            await asyncio.sleep(0)
+        writer.close()
 
 
 async def test_a_server_that_cannot_open_its_directory_lets_go_of_its_ports(tmp_path: Path) -> None:
@@ -136,5 +168,5 @@ async def test_a_server_that_cannot_open_its_directory_lets_go_of_its_ports(tmp_
 
     for _ in range(2):
         with pytest.raises(OSError, match="file"):
-            async with running(tmp_path / "file", Config(), FREE, admin=ANY):
+            async with running(tmp_path / "file", FREE):
                 pass

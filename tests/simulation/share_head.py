@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from unittest.mock import patch
 
+from tests.heads.contexts import kafka_service
 from tests.simulation.share_book import GROUP, SETTINGS, ShareBook
 from tests.simulation.world import Reply, World
 
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import StorageFull
-from mainstem.core.policies import TopicSettings
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter import share_fetch, share_groups
 from mainstem.heads.kafka.adapter.service import Asked, Service
@@ -122,7 +122,7 @@ class ShareHead:
         with patch.object(asyncio, "get_running_loop", lambda: loop):
             now_ms = self._world.time_of_day_ms
             settings = KafkaSettings()
-            self.service = Service(broker, now_ms, settings, TopicSettings(), "simulated")
+            self.service = kafka_service(broker, now_ms, settings)
         self.book.watch(broker)
 
     def _alter(self) -> None:

@@ -1,9 +1,9 @@
-"""``mainstem serve``: let Kafka clients connect to a data directory."""
+"""``mainstem serve``: let protocol clients connect to a data directory."""
 
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,9 @@ from mainstem.cli.help import Command
 from mainstem.cli.logs import LogFormat, start_logging
 from mainstem.cli.stopping import leave_closed_terminal
 from mainstem.cli.target import IN_MEMORY, is_address, target_of
+from mainstem.core.errors import InvalidSetting
+from mainstem.heads import HEADS
+from mainstem.heads.listen import LOOPBACK, parse_address
 
 if TYPE_CHECKING:
     from mainstem.node.server import Running
@@ -32,27 +35,26 @@ _PROMISES = {
     "disk": "survives kill -9, not a power cut",
     "fsync": "survives kill -9 and a power cut, not the loss of this disk",
 }
-_PROGRAM = (
-    "import confluent_kafka as k; "
-    'p = k.Producer({{"bootstrap.servers": "{at}"}}); p.produce("greetings", "hi"); p.flush()'
-)
+
+
+def _listen_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add a flag for every head: where it listens."""
+    for head in reversed(HEADS):
+        default = head.settings.listen
+        if head.auto is not None and default == "auto":
+            default = f"{head.auto}, or a free port if that is taken"
+        command = click.option(
+            f"--{head.name}",
+            head.name,
+            metavar="HOST:PORT|off",
+            help=f"{head.serves}  [default: {default}]",
+        )(command)
+    return command
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
 @click.argument("directory", required=False)
-@click.option(
-    "--kafka",
-    metavar="HOST:PORT",
-    default="127.0.0.1:9092",
-    show_default=True,
-    help="Where Kafka clients connect; port 0 takes a free one.",
-)
-@click.option(
-    "--admin",
-    metavar="HOST:PORT",
-    help="Where /livez, /readyz and /metrics are; port 0 takes a free one.  "
-    "[default: 127.0.0.1:9644, or a free port if that is taken]",
-)
+@_listen_options
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -71,13 +73,13 @@ _PROGRAM = (
     "set by variables and in a file, too.",
 )
 def serve(
+    *,
     directory: str | None,
-    kafka: str,
-    admin: str | None,
     log_format: LogFormat,
     assignments: tuple[str, ...],
+    **listen: str | None,
 ) -> None:
-    """Serve a log to Kafka clients until stopped.
+    """Serve a log to protocol clients until stopped; port 0 takes a free port.
 
     Ctrl-C, SIGTERM or a closed terminal stops it in order: what was begun is finished first.
     """
@@ -85,16 +87,11 @@ def serve(
     from mainstem.node import server  # noqa: PLC0415
     from mainstem.node.config import load_config  # noqa: PLC0415
 
-    kafka_address = server.Address(*_address(kafka, "--kafka"))
-    admin_address = server.Address(*_address(admin or server.ADMIN, "--admin"))
-    for host in (kafka_address.host, admin_address.host):
-        if host not in server.LOOPBACK:
-            raise Refused(
-                f"{host} can be reached from other machines, and there is no authentication yet: "
-                "listen on 127.0.0.1"
-            )
+    flags = {f"{name}.listen": each for name, each in listen.items() if each is not None}
+    for name, text in flags.items():
+        _check_address(text, f"--{name.removesuffix('.listen')}")
     path = _path(directory)
-    config = load_config(path, os.environ, dict(map(_assignment, assignments)))
+    config = load_config(path, os.environ, dict(map(_assignment, assignments)) | flags)
     start_logging(log_format)
 
     def ready(running: "Running") -> None:
@@ -111,27 +108,29 @@ def serve(
             for finding in report.findings:
                 _logger.warning("%s", finding)
 
-    looked_after = server.LookedAfter(admin_address, elsewhere=admin is None)
-    server.serve(path, config, kafka_address, ready, admin=looked_after)
+    server.serve(path, config, ready)
     leave_closed_terminal()
     _logger.info("stopped")
 
 
 def _introduction(running: "Running") -> Iterator[str]:
     """Say what is served, how to connect to it, and what it promises."""
-    node, at = running.node, running.kafka
+    node = running.node
     where = "a log in memory" if node.path is None else str(node.path)
     yield f"mainstem {__version__} serves {where}, ready after {running.started_ms} ms"
-    yield f"  Kafka       {at}   (bootstrap.servers={at})"
-    yield f"  admin       http://{running.admin}   /livez /readyz /metrics"
+    serving = [
+        (head, running.addresses[head.name]) for head in HEADS if head.name in running.addresses
+    ]
+    for head, at in serving:
+        yield f"  {head.title:<11} {head.connect.format(at=at)}"
     durability = "memory" if node.path is None else str(node.defaults.durability)
     yield f"  new topics  {durability}, 1 copy: {_PROMISES[durability]}"
     kept = Counter(str(topic.settings.durability) for topic in node.broker.topics())
     topics = ", ".join(f"{count} {name}" for name, count in sorted(kept.items()))
     yield f"  topics      {topics + ', 1 copy' if topics else 'none yet; naming one creates it'}"
-    yield f"  try         echo hello | kcat -P -b {at} -t greetings"
-    yield f"              kcat -C -b {at} -t greetings -e"
-    yield f"              python -c '{_PROGRAM.format(at=at)}'"
+    examples = [each.format(at=at) for head, at in serving for each in head.examples]
+    for label, example in zip(["try", *[""] * len(examples)], examples, strict=False):
+        yield f"  {label:<11} {example}"
     yield "  stop        Ctrl-C"
 
 
@@ -140,8 +139,7 @@ def _fields(running: "Running") -> dict[str, object]:
     return {
         "version": __version__,
         "directory": None if node.path is None else str(node.path),
-        "kafka": str(running.kafka),
-        "admin": str(running.admin),
+        **{name: str(at) for name, at in running.addresses.items()},
         "durability": "memory" if node.path is None else str(node.defaults.durability),
         "copies": 1,
         "topics": len(node.broker.topics()),
@@ -164,8 +162,13 @@ def _path(directory: str | None) -> Path | None:
     return None if target == IN_MEMORY else Path(target)
 
 
-def _address(text: str, option: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint=option)
-    return host or "127.0.0.1", int(port)
+def _check_address(text: str, option: str) -> None:
+    try:
+        address = None if text == "auto" else parse_address(text, option)
+    except InvalidSetting as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
+    if address is not None and address.host not in LOOPBACK:
+        raise Refused(
+            f"{address.host} can be reached from other machines, and there is no authentication "
+            "yet: listen on 127.0.0.1"
+        )

@@ -14,7 +14,7 @@ import uvloop
 from mainstem.core.policies import Durability
 from mainstem.node.config import Config
 from mainstem.node.node import time_of_day_ms
-from mainstem.node.server import Address, Running, running
+from mainstem.node.server import Running, running
 
 CONFIG = Config(durability=Durability.DISK)
 """What survives kill -9 is all that a test can see, and it costs no waiting for the disk."""
@@ -37,8 +37,8 @@ class Clock:
 
 async def serve(directory: Path, port: int, clock: Clock) -> None:
     """Serve a directory until standard input ends."""
-    address = Address("127.0.0.1", port)
-    async with running(directory, CONFIG, address, now_ms=clock.now_ms) as server:
+    config = CONFIG.listening(kafka=f"127.0.0.1:{port}", admin="off")
+    async with running(directory, config, now_ms=clock.now_ms) as server:
         _say(f"ready {server.kafka}")
         await _obey(server, clock)
 

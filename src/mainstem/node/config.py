@@ -22,7 +22,8 @@ from mainstem.broker.settlements import TransactionLimits
 from mainstem.broker.topics import TopicLimits
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.policies import Durability
-from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.heads import HEADS
+from mainstem.heads.head import HeadSettings
 
 FILE_NAME = "mainstem.toml"
 PREFIX = "MAINSTEM_"
@@ -85,12 +86,23 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         Meta(ge=1024, description="Bytes that topics with durability memory may hold together."),
     ] = 1024 * 1024 * 1024
-    kafka: KafkaSettings = KafkaSettings()
+    heads: dict[str, HeadSettings] = msgspec.field(
+        default_factory=lambda: {head.name: head.settings for head in HEADS}
+    )
+    """Each head's own section, by its name."""
     topics: TopicLimits = TopicLimits()
     groups: GroupLimits = GroupLimits()
     group_defaults: GroupDefaults = GroupDefaults()
     producers: ProducerLimits = ProducerLimits()
     transactions: TransactionLimits = TransactionLimits()
+
+    def listening(self, **addresses: str) -> "Config":
+        """Return the same with other addresses: ``config.listening(kafka="127.0.0.1:0")``."""
+        changed = {
+            name: msgspec.structs.replace(self.heads[name], listen=listen)
+            for name, listen in addresses.items()
+        }
+        return msgspec.structs.replace(self, heads=self.heads | changed)
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -131,7 +143,10 @@ def load_config(
             raise InvalidSetting(f"no setting {name!r} (in {source}); {hint}")
         section, _, field = name.rpartition(".")
         checked = _checked(name, value, source)
-        if section:
+        if section in config.heads:
+            whole = msgspec.structs.replace(config.heads[section], **{field: checked})
+            config = msgspec.structs.replace(config, heads=config.heads | {section: whole})
+        elif section:
             whole = msgspec.structs.replace(getattr(config, section), **{field: checked})
             config = msgspec.structs.replace(config, **{section: whole})
         else:
@@ -143,7 +158,10 @@ def _fields(
     struct: type[msgspec.Struct], section: str = ""
 ) -> Iterator[tuple[str, msgspec.structs.FieldInfo]]:
     for field in msgspec.structs.fields(struct):
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+        if field.name == "heads" and not section:
+            for head in HEADS:
+                yield from _fields(type(head.settings), f"{head.name}.")
+        elif isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield from _fields(field.type, f"{field.name}.")
         else:
             yield section + field.name, field

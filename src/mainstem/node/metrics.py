@@ -4,7 +4,8 @@ Those that begin with ``kafka_`` have the names and labels of the exporter that 
 Kafka are made for; those that begin with ``process_`` have the usual ones.
 """
 
-from mainstem.heads.admin.codec import Metric
+from mainstem.heads import HEADS
+from mainstem.heads.metric import Metric
 
 BUILD = Metric("mainstem_build_info", "gauge", "Always 1; the labels say what runs.", ("version",))
 READY = Metric("mainstem_ready", "gauge", "1 while the server can be used, as /readyz says.")
@@ -28,32 +29,6 @@ CUT_OFF = Metric(
 )
 RECEIVED = Metric("mainstem_received_bytes_total", "counter", "Bytes read from peers.", ("head",))
 SENT = Metric("mainstem_sent_bytes_total", "counter", "Bytes sent to peers.", ("head",))
-
-REQUESTS = Metric(
-    "mainstem_kafka_requests_total", "counter", "Requests of Kafka clients.", ("api",)
-)
-ERRORS = Metric(
-    "mainstem_kafka_errors_total",
-    "counter",
-    "Error codes in answers to Kafka clients, each partition for itself.",
-    ("api", "code"),
-)
-PRODUCED_BATCHES = Metric(
-    "mainstem_kafka_produced_batches_total",
-    "counter",
-    "Record batches accepted from Kafka clients, repeats of idempotent producers included.",
-)
-PRODUCED_EVENTS = Metric(
-    "mainstem_kafka_produced_events_total", "counter", "Events in those batches."
-)
-PRODUCED_BYTES = Metric(
-    "mainstem_kafka_produced_bytes_total", "counter", "Bytes of those batches, as they came."
-)
-FETCHED_BYTES = Metric(
-    "mainstem_kafka_fetched_bytes_total",
-    "counter",
-    "Bytes of record batches sent to Kafka clients; they are not opened, so events are unknown.",
-)
 
 SYNC_SECONDS = Metric(
     "mainstem_log_fsync_seconds",
@@ -156,5 +131,7 @@ OPEN_FILES = Metric("process_open_fds", "gauge", "File descriptors open.")
 MAX_FILES = Metric("process_max_fds", "gauge", "File descriptors that may be open.")
 STARTED = Metric("process_start_time_seconds", "gauge", "When the process started, since 1970.")
 
-METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
-"""All of them, in the order of this file."""
+METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric)) + tuple(
+    each for head in HEADS for each in head.metrics
+)
+"""All of them: the node's in the order of this file, then those of each head."""

@@ -19,11 +19,9 @@ import msgspec
 from mainstem.broker.ages import time_at
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError
-from mainstem.heads.admin.codec import Metric, Sample, encode, encode_histogram
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.counts import Counts
-from mainstem.heads.kafka.messages import APIS
-from mainstem.heads.transport.traffic import Traffic
+from mainstem.heads.admin.codec import encode, encode_histogram
+from mainstem.heads.head import RunningHead
+from mainstem.heads.metric import Metric, Sample
 from mainstem.node import metrics
 from mainstem.node.node import Node
 
@@ -33,7 +31,6 @@ MAX_PARTITIONS = 10_000
 _Samples = dict[Metric, list[Sample]]
 _Moment = tuple[str, int, int]
 """A topic's id, a partition and an offset."""
-_CODES = {code.value: code.name for code in Code}
 
 
 class _Sizes(NamedTuple):
@@ -67,8 +64,7 @@ class Scrape:
         self._max_partitions = max_partitions
         self._times: dict[_Moment, int | None] = {}
         """When the events happened that groups stopped at, as long as they stay there."""
-        self.heads: dict[str, Traffic] = {}
-        self.kafka: Counts | None = None
+        self.heads: dict[str, RunningHead] = {}
         self.node: Node | None = None
 
     def text(self) -> str:
@@ -77,8 +73,6 @@ class Scrape:
         found[metrics.BUILD].append(((self._version,), 1))
         found[metrics.READY].append(((), int(self._not_ready() is None)))
         self._add_heads(found)
-        if self.kafka is not None:
-            _add_kafka(found, self.kafka)
         node = self.node
         if node is not None:
             found[metrics.STOPPED].append(((), int(node.stopped is not None)))
@@ -99,14 +93,16 @@ class Scrape:
         return msgspec.json.encode(found)
 
     def _add_heads(self, found: _Samples) -> None:
-        for name, traffic in self.heads.items():
-            labels = (name,)
+        for name, head in list(self.heads.items()):
+            traffic, labels = head.traffic, (name,)
             found[metrics.CONNECTIONS].append((labels, traffic.open))
             found[metrics.ACCEPTED].append((labels, traffic.accepted))
             found[metrics.REFUSED].append((labels, traffic.refused))
             found[metrics.CUT_OFF].append((labels, traffic.cut_off))
             found[metrics.RECEIVED].append((labels, traffic.bytes_in))
             found[metrics.SENT].append((labels, traffic.bytes_out))
+            for metric, sample in head.samples():
+                found[metric].append(sample)
 
     def _add_topics(self, found: _Samples, broker: Broker) -> None:
         room = self._max_partitions
@@ -202,19 +198,6 @@ def _add_topic(found: _Samples, broker: Broker, name: str, partitions: int) -> N
     counters = broker.counters(name)
     for metric, counter, scale in _COUNTERS:
         found[metric].append(((name,), counters[counter] * scale))
-
-
-def _add_kafka(found: _Samples, counts: Counts) -> None:
-    for key, count in enumerate(counts.requests):
-        if count:
-            found[metrics.REQUESTS].append(((APIS[key].name,), count))
-    for (key, code), count in list(counts.errors.items()):
-        labels = (APIS[key].name, _CODES.get(code, str(code)))
-        found[metrics.ERRORS].append((labels, count))
-    found[metrics.PRODUCED_BATCHES].append(((), counts.produced_batches))
-    found[metrics.PRODUCED_EVENTS].append(((), counts.produced_events))
-    found[metrics.PRODUCED_BYTES].append(((), counts.produced_bytes))
-    found[metrics.FETCHED_BYTES].append(((), counts.fetched_bytes))
 
 
 def _add_process(found: _Samples) -> None:

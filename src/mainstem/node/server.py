@@ -15,137 +15,152 @@ import msgspec
 import uvloop
 
 from mainstem import __version__
-from mainstem.core.errors import MainstemError
-from mainstem.heads.admin import head as admin_head
-from mainstem.heads.admin.adapter import Pages
-from mainstem.heads.kafka import head as kafka
-from mainstem.heads.kafka.adapter import groups
-from mainstem.heads.kafka.adapter.service import Service
-from mainstem.heads.kafka.adapter.words import ConsumerWords
-from mainstem.heads.transport import server as transport
+from mainstem.core.errors import Failure, InvalidSetting, MainstemError
+from mainstem.heads import HEADS
+from mainstem.heads.context import HeadContext
+from mainstem.heads.head import Head, RunningHead
+from mainstem.heads.listen import LOOPBACK, Address, address_of, parse_address
+from mainstem.node.broker_clock import BrokerClock
 from mainstem.node.config import Config
 from mainstem.node.health import Health, Phase
 from mainstem.node.loop_commits import LoopCommits
 from mainstem.node.node import Node, open_node, time_of_day_ms
-from mainstem.node.peeking import Peeking
-from mainstem.node.scrape import Scrape
+from mainstem.node.operations import NodeOperations
 
 MEMORY = ":memory:"
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-ADMIN = "127.0.0.1:9644"
-"""Where a server is looked after, if nothing else is said."""
-
-
-class Address(msgspec.Struct, frozen=True):
-    """A host and a port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-class LookedAfter(msgspec.Struct, frozen=True):
-    """Where the admin port shall be."""
-
-    address: Address
-    elsewhere: bool = False
-    """Whether a free port will do if that one is taken."""
+AUTO = "auto"
 
 
 class AddressTaken(MainstemError):
     """Somebody else listens there."""
+
+    failure = Failure.UNAVAILABLE
 
 
 class Running(msgspec.Struct, frozen=True):
     """A server that answers."""
 
     node: Node
-    kafka: Address
+    addresses: dict[str, Address]
+    """Where each head listens that is on, by its name."""
     started_ms: int
     """How long it took to get ready."""
     catch_up: Callable[[], None]
     """Does what has become due; for whoever has moved the clock."""
-    admin: Address | None = None
-    """Where it is looked after, if anywhere."""
+
+    @property
+    def kafka(self) -> Address:
+        """Where Kafka clients connect."""
+        return self.addresses["kafka"]
+
+    @property
+    def admin(self) -> Address | None:
+        """Where the admin head is, if it is on."""
+        return self.addresses.get("admin")
 
 
 @contextlib.asynccontextmanager
 async def running(
     path: Path | None,
     config: Config,
-    address: Address,
     *,
     now_ms: Callable[[], int] = time_of_day_ms,
-    admin: LookedAfter | None = None,
     hurry: asyncio.Event | None = None,
 ) -> AsyncIterator[Running]:
     """Serve a data directory, or a log in memory, until the block ends; then stop in order.
 
     Peers are answered what they have asked before; once ``hurry`` is set, they are no longer.
-    The admin port is the first to be there and the last to go: it tells what the others wait for.
+    Heads that start first are there while the log is opened and until all others have stopped.
     """
     began = time.monotonic()
-    health = Health()
-    scrape, peeking = Scrape(health.not_ready, __version__), Peeking()
-    run_id = secrets.token_hex(8)
+    health, run_id = Health(), secrets.token_hex(8)
+    operations = NodeOperations(health, __version__)
+    heads = operations.heads
     async with contextlib.AsyncExitStack() as stack:
-        listener = stack.enter_context(_bind(address, "--kafka", config.kafka.silence_ms))
-        bound = _bound(listener)
-        pages = Pages(health.not_ready, scrape.text, scrape.queues, peeking.page, run_id)
-        looked_after = None if admin is None else await _look_after(stack, admin, pages, scrape)
+        bound = {
+            head: stack.enter_context(listener)
+            for head in HEADS
+            if (listener := _bind(head, config)) is not None
+        }
+        context = HeadContext(now_ms, operations, auto_create=config.auto_create, run_id=run_id)
+        context.addresses |= {head.name: address_of(each) for head, each in bound.items()}
+        for head, listener in bound.items():
+            if head.starts_first:
+                await _start(stack, heads, head, context, config, listener)
         # In a thread, so that whoever asks meanwhile is told what it waits for.
         node = await asyncio.to_thread(
             open_node,
             path,
             config,
             now_ms=now_ms,
-            listens=str(bound),
-            admin=None if looked_after is None else str(looked_after),
+            listens=_named(context, "kafka"),
+            admin=_named(context, "admin"),
         )
         stack.callback(node.close)
         if node.committer is not None:
             stack.callback(LoopCommits(node.committer, asyncio.get_running_loop()).stop)
-        settings = msgspec.structs.replace(config.kafka, auto_create=config.auto_create)
-        service = Service(node.broker, node.now_ms, settings, node.defaults, "mainstem")
-        service.admin, service.run_id = None if looked_after is None else str(looked_after), run_id
-        node.broker.classic.read_assignment = groups.owned
-        node.broker.consumers.guests.words = ConsumerWords()
-        server = await kafka.listen(service, listener)
-        stack.push_async_callback(server.close)
-        peeking.node = node
-        scrape.node, scrape.kafka, scrape.heads["kafka"] = node, service.counts, server.traffic
+        context.broker, context.defaults = node.broker, node.defaults
+        clock = BrokerClock(node.broker)
+        context.deadlines_changed = clock.look
+        stack.callback(clock.stop)
+        for head, listener in bound.items():
+            if not head.starts_first:
+                await _start(stack, heads, head, context, config, listener)
+        # What a crash left open has its deadlines, too.
+        clock.look()
+        operations.node = node
         health.stopped = lambda: node.stopped
         health.phase = Phase.READY
         try:
             took_ms = int((time.monotonic() - began) * 1000)
-            yield Running(node, bound, took_ms, service.catch_up, looked_after)
+            yield Running(node, context.addresses, took_ms, clock.catch_up)
         finally:
             health.phase = Phase.DRAINING
-            await server.drain(config.drain_ms / 1000, hurry or asyncio.Event())
+            context.drain()
+            within_s, until_then = config.drain_ms / 1000, hurry or asyncio.Event()
+            draining = [heads[it.name] for it in bound if not it.starts_first and it.name in heads]
+            await asyncio.gather(*(each.drain(within_s, until_then) for each in draining))
 
 
-async def _look_after(
-    stack: contextlib.AsyncExitStack, wanted: LookedAfter, pages: Pages, scrape: Scrape
-) -> Address:
-    """Open the admin port."""
+async def _start(
+    stack: contextlib.AsyncExitStack,
+    heads: dict[str, RunningHead],
+    head: Head,
+    context: HeadContext,
+    config: Config,
+    listener: socket.socket,
+) -> None:
+    started = await head.start(context, config.heads[head.name], listener)
+    heads[head.name] = started
+    stack.push_async_callback(started.close)
+
+
+def _named(context: HeadContext, name: str) -> str | None:
+    address = context.addresses.get(name)
+    return None if address is None else str(address)
+
+
+def _bind(head: Head, config: Config) -> socket.socket | None:
+    """Take the address of a head; None if it is off."""
+    settings = config.heads[head.name]
+    option = f"--{head.name}"
+    if settings.listen == AUTO and head.auto is not None:
+        try:
+            return head.bind(settings, head.auto)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        return head.bind(settings, Address(head.auto.host, 0))
+    address = parse_address(settings.listen, option)
+    if address is None:
+        return None
+    if address.host not in LOOPBACK:
+        raise InvalidSetting(
+            f"{option} {address}: {address.host} can be reached from other machines, and there is "
+            "no authentication yet; listen on 127.0.0.1"
+        )
     try:
-        taken = _bind(wanted.address, "--admin")
-    except AddressTaken:
-        if not wanted.elsewhere:
-            raise
-        taken = _bind(Address(wanted.address.host, 0), "--admin")
-    listener = stack.enter_context(taken)
-    server = await admin_head.listen(pages, listener)
-    scrape.heads["admin"] = server.traffic
-    stack.push_async_callback(server.close)
-    return _bound(listener)
-
-
-def _bind(address: Address, option: str, silence_ms: int = transport.SILENCE_MS) -> socket.socket:
-    try:
-        return transport.bind(address.host, address.port, silence_ms)
+        return head.bind(settings, address)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
@@ -155,18 +170,8 @@ def _bind(address: Address, option: str, silence_ms: int = transport.SILENCE_MS)
         ) from None
 
 
-def _bound(listener: socket.socket) -> Address:
-    host, port, *_ = listener.getsockname()
-    return Address(str(host), int(port))
-
-
 async def serve_until_told(
-    path: Path | None,
-    config: Config,
-    address: Address,
-    ready: Callable[[Running], None],
-    *,
-    admin: LookedAfter | None = None,
+    path: Path | None, config: Config, ready: Callable[[Running], None]
 ) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP; the second of them waits for nobody any more.
 
@@ -182,20 +187,13 @@ async def serve_until_told(
         if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
             continue
         loop.add_signal_handler(number, tell)
-    async with running(path, config, address, admin=admin, hurry=hurry) as server:
+    async with running(path, config, hurry=hurry) as server:
         # What is here now stays: looking through it for garbage would stop everybody for 13 ms.
         gc.freeze()
         ready(server)
         await told.wait()
 
 
-def serve(
-    path: Path | None,
-    config: Config,
-    address: Address,
-    ready: Callable[[Running], None],
-    *,
-    admin: LookedAfter | None = None,
-) -> None:
+def serve(path: Path | None, config: Config, ready: Callable[[Running], None]) -> None:
     """Serve from a program that has no event loop."""
-    uvloop.run(serve_until_told(path, config, address, ready, admin=admin))
+    uvloop.run(serve_until_told(path, config, ready))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from tests.heads.admin.web import answer_to, connect, get, pages_served
 
-from mainstem.heads.admin.head import AdminSettings
+from mainstem.heads.admin.settings import AdminSettings
 
 LOCAL = b"Host: 127.0.0.1\r\n"
 

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from mainstem.core.histogram import Histogram
-from mainstem.heads.admin.codec import Metric, encode, encode_histogram
+from mainstem.heads.admin.codec import encode, encode_histogram
+from mainstem.heads.metric import Metric
 
 # The parser cuts the text with str.splitlines, so that it takes more for a line end than it should.
 TEXT = st.text(st.characters(blacklist_categories=["Cs", "Cc", "Zl", "Zp"]) | st.just("\n"))

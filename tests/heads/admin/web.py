@@ -8,8 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from mainstem.core.event import Position
 from mainstem.heads.admin.adapter import Pages
-from mainstem.heads.admin.head import AdminSettings, listen
+from mainstem.heads.admin.head import listen
+from mainstem.heads.admin.settings import AdminSettings
 from mainstem.heads.transport.server import bind
 
 PATIENCE_S = 60
@@ -53,6 +55,23 @@ def answer_to(peer: socket.socket, sent: bytes) -> bytes:
     return found
 
 
+class _Told:
+    """What a node tells, said by a test."""
+
+    def __init__(self, not_ready: Callable[[], str | None], metrics: Callable[[], str]) -> None:
+        self.not_ready = not_ready
+        self.metrics = metrics
+
+    def queues(self) -> bytes:
+        return b"[]"
+
+    def peek(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
+        return b"[]"
+
+    def connections(self) -> bytes:
+        return b"[]"
+
+
 @contextlib.contextmanager
 def pages_served(
     metrics: Callable[[], str] = lambda: "",
@@ -67,8 +86,9 @@ def pages_served(
     async def main() -> None:
         told = asyncio.Event()
         stop.append((asyncio.get_running_loop(), told))
-        server = await listen(Pages(not_ready, metrics), bind("127.0.0.1", 0), settings)
-        addresses.append("{}:{}".format(*server.address))
+        pages = Pages(_Told(not_ready, metrics))
+        server = listen(pages, bind("127.0.0.1", 0), settings)
+        addresses.append(str(server.address))
         ready.set()
         await told.wait()
         await server.close()

@@ -216,7 +216,7 @@ import json, resource, sys
 from mainstem.heads.transport import server as transport
 from pathlib import Path
 from mainstem.node.config import load_config
-from mainstem.node.server import Address, LookedAfter, serve
+from mainstem.node.server import serve
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 if sys.argv[3]:
@@ -227,10 +227,10 @@ if sys.argv[3]:
         lose_a_fifth(listener)
         return listener
     transport.bind = lossy
-free = Address("127.0.0.1", 0)
-config = load_config(None, {}, json.loads(sys.argv[2]))
+free = "127.0.0.1:0"
+config = load_config(None, {}, json.loads(sys.argv[2])).listening(kafka=free, admin=free)
 say = lambda it: print(it.kafka, it.admin, flush=True)
-serve(Path(sys.argv[1]), config, free, say, admin=LookedAfter(free))
+serve(Path(sys.argv[1]), config, say)
 """
 
     def __init__(self, path: Path, *, loses_a_fifth: object = False, **settings: object) -> None:

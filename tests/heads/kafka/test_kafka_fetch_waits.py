@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.heads.contexts import kafka_service
 from tests.heads.kafka.attack import NEVER, Peer, produce, production, request, served
 
 from mainstem.broker.broker import Broker
@@ -13,7 +14,6 @@ from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.messages.fetch import (
     FETCH,
@@ -147,7 +147,7 @@ def test_what_grows_is_watched_anew_and_the_others_are_watched_already() -> None
     places = [(number, 0) for number in range(partitions)]
 
     async def scenario() -> Later:
-        service = Service(broker, lambda: 1, KafkaSettings(), settings, "here")
+        service = kafka_service(broker, lambda: 1, KafkaSettings(), settings)
         conversation = KafkaConversation(service, "peer")
         wish = waiting(("t", places), min_bytes=appends * len(BATCH))
         found = conversation.handle(memoryview(bytearray(wish)))

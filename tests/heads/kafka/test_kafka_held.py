@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.broker.brokers import new_broker, publish, read_all, values
+from tests.heads.contexts import context_on
 from tests.heads.kafka.attack import request
 
 from mainstem.core.event import Event
@@ -39,7 +40,8 @@ class Desk:
         self.broker.commit("readers", {("t", number): 0 for number in (0, 1)})
         for number in (0, 1):
             publish(self.broker, "t", b"first", partition=number)
-        self.service = Service(self.broker, lambda: 0, KafkaSettings(), FULL, "here")
+        self.context = context_on(self.broker, lambda: 0, FULL)
+        self.service = Service(self.context, KafkaSettings())
         self.conversation = KafkaConversation(self.service, "127.0.0.1:1")
 
     def produce(self, *partitions: int, acks: int = -1) -> Later:
@@ -129,7 +131,7 @@ def test_what_is_held_when_the_server_stops_is_answered_once() -> None:
     async def test(desk: Desk) -> None:
         answer = desk.produce(0, 1)
 
-        desk.service.drain()
+        desk.context.drain()
         desk.conversation.close()
 
         assert codes(answer) == [Code.NOT_LEADER_OR_FOLLOWER] * 2

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.broker.brokers import new_broker, publish
+from tests.heads.contexts import kafka_service
 from tests.heads.kafka.attack import Peer, produce, served
 
 from mainstem.core.event import Event
@@ -13,7 +14,7 @@ from mainstem.core.records import build
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter import list_offsets
 from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.adapter.service import Asked, Service
+from mainstem.heads.kafka.adapter.service import Asked
 from mainstem.heads.kafka.codec import RequestHeader
 from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.messages.commits import (
@@ -181,7 +182,7 @@ def listed(log: CountingLog, *places: ListOffsetsPartition) -> list[ListedOffset
         broker.create_topic("t", TopicSettings(partitions=3))
         for number in range(3):
             publish(broker, "t", b"v", partition=number)
-        service = Service(broker, lambda: 0, KafkaSettings(), TopicSettings(), "here")
+        service = kafka_service(broker, lambda: 0, KafkaSettings())
         header = RequestHeader(LIST_OFFSETS.key, 7, 0, "test")
         asked = Asked(service, header, "127.0.0.1:1", set(), Later())
         wish = ListOffsetsRequest(topics=(ListOffsetsTopic("t", places),))

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.heads.contexts import kafka_service
 
 from mainstem.core.event import Event
 from mainstem.core.policies import Durability, Overload, TopicSettings
 from mainstem.core.records import build
 from mainstem.heads.conversation import Answer, Later
-from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.codec import encode_request
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.messages.produce import (
@@ -86,9 +86,7 @@ class Server:
         broker.create_topic("limited", LIMITED)
         broker.create_topic("holding", HOLDING)
         broker.commit("slow", {("limited", 0): 0, ("holding", 0): 0})
-        self._service = Service(
-            broker, lambda: 5, KafkaSettings(), self._node.defaults, "law-of-likeness"
-        )
+        self._service = kafka_service(broker, lambda: 5, KafkaSettings(), self._node.defaults)
         self._conversation = KafkaConversation(self._service, "peer")
 
     def answer(self, sent: Sent, correlation_id: int) -> bytes:

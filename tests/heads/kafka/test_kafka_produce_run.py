@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tests.broker.brokers import LateLog
 from tests.faults.disks import opened, refuse
 from tests.faults.simdisk import SimFiles, Write
+from tests.heads.contexts import kafka_service
 
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import StorageFailed
@@ -15,7 +16,6 @@ from mainstem.core.event import Event
 from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
 from mainstem.heads.conversation import Answer, Later
-from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.codec import decode_response, encode_request
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.messages.produce import (
@@ -43,7 +43,7 @@ class Place:
         # In one segment, so that nothing has to be given to the log again.
         settings = TopicSettings(partitions=3, durability=durability, segment_bytes=1 << 20)
         self.broker.create_topic("t", settings)
-        service = Service(self.broker, lambda: 0, KafkaSettings(), settings, "a run")
+        service = kafka_service(self.broker, lambda: 0, KafkaSettings(), settings)
         self.conversation = KafkaConversation(service, "peer")
         for partition in (0, 1, 2):
             self.conversation.handle(memoryview(bytearray(frame(0, partition))))
@@ -287,7 +287,7 @@ def test_what_failed_before_it_could_be_waited_for_is_not_acknowledged() -> None
         broker = Broker(log, lambda: 0)
         settings = TopicSettings(partitions=2)
         broker.create_topic("t", settings)
-        service = Service(broker, lambda: 0, KafkaSettings(), settings, "a run")
+        service = kafka_service(broker, lambda: 0, KafkaSettings(), settings)
         log.late = True
 
         for partitions in ((0,), (0, 1)):

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.faults.disks import allow, full_after, killed, opened, refuse
 from tests.faults.simdisk import SimFiles
+from tests.heads.contexts import kafka_service
 
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import UnknownTopic
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.api import Api
 from mainstem.heads.kafka.codec import decode_response, encode_request
 from mainstem.heads.kafka.fields import Wire
@@ -92,7 +92,7 @@ class Place:
         self.broker.create_topic("old")
         self.log.committer.commit()
         settings = TopicSettings(partitions=1)
-        service = Service(self.broker, lambda: 0, KafkaSettings(), settings, "here")
+        service = kafka_service(self.broker, lambda: 0, KafkaSettings(), settings)
         self._conversation = KafkaConversation(service, "peer")
 
     def ask(self, api: Api, version: int, body: Wire) -> Answer | Later:

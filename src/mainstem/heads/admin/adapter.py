@@ -1,12 +1,12 @@
 """The pages of the admin port: is the server alive, can it be used, and how it is doing."""
 
 import re
-from collections.abc import Callable
 from urllib.parse import parse_qs
 
 from mainstem.core.errors import MainstemError, UnknownSubscription, UnknownTopic
 from mainstem.core.event import Position
 from mainstem.heads.admin.session import HttpAnswer
+from mainstem.heads.context import Operations
 
 JSON_TYPE = "application/json"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -19,12 +19,10 @@ _OVERVIEW = b"""\
 /queues   how every queue and share group stands, as JSON
 /queues/events?topic=orders&queue=emails&limit=10&after=0:17
           the first events of a queue that are not settled (after that one), as JSON
+/connections  who is connected to which head, as JSON
 """
 _AFTER = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
 _MAX_FIELDS = 10
-
-Peek = Callable[[str, str, int, Position | None], bytes]
-"""Returns events of a queue as JSON: topic, name, how many, and after which."""
 
 
 class _BadRequest(Exception):
@@ -32,26 +30,16 @@ class _BadRequest(Exception):
 
 
 class Pages:
-    """Answers what is asked for, from functions that the node gives."""
+    """Answers what is asked for, from what the node tells."""
 
-    def __init__(
-        self,
-        not_ready: Callable[[], str | None],
-        metrics: Callable[[], str],
-        queues: Callable[[], bytes] = lambda: b"[]",
-        peek: Peek = lambda _topic, _name, _limit, _after: b"[]",
-        run_id: str = "",
-    ) -> None:
-        self._not_ready = not_ready
-        self._metrics = metrics
-        self._queues = queues
-        self._peek = peek
+    def __init__(self, operations: Operations, run_id: str = "") -> None:
+        self._operations = operations
         self._run_id = run_id
         """Tells this server from others that may listen where it is thought to be."""
 
     def is_slow(self, target: str) -> bool:
         """Tell whether a page may take long, and must be made outside the event loop."""
-        return target.partition("?")[0] in ("/metrics", "/queues", "/queues/events")
+        return target.partition("?")[0] in ("/metrics", "/queues", "/queues/events", "/connections")
 
     def answer(self, target: str) -> HttpAnswer:
         """Return a page; from any thread."""
@@ -60,16 +48,16 @@ class Pages:
             case "/livez":
                 return HttpAnswer(200, b"ok\n")
             case "/readyz":
-                why = self._not_ready()
+                why = self._operations.not_ready()
                 return HttpAnswer(200, b"ok\n") if why is None else _said(503, why)
             case "/metrics":
-                return HttpAnswer(200, self._metrics().encode(), METRICS_TYPE)
+                return HttpAnswer(200, self._operations.metrics().encode(), METRICS_TYPE)
             case "/queues" | "/queues/events":
                 return self._of_queues(path, query)
-            case "/":
-                return HttpAnswer(200, _OVERVIEW)
+            case "/connections":
+                return HttpAnswer(200, self._operations.connections(), JSON_TYPE)
             case _:
-                return HttpAnswer(404, b"there is no such page; there are\n" + _OVERVIEW)
+                return _overview(path)
 
     def _of_queues(self, path: str, query: str) -> HttpAnswer:
         try:
@@ -79,15 +67,21 @@ class Pages:
                     421, "another server is meant: this one has started since, or is not it"
                 )
             if path == "/queues":
-                return HttpAnswer(200, self._queues(), JSON_TYPE)
+                return HttpAnswer(200, self._operations.queues(), JSON_TYPE)
             asked = _named(fields, "topic"), _named(fields, "queue"), _limit(fields), _after(fields)
-            return HttpAnswer(200, self._peek(*asked), JSON_TYPE)
+            return HttpAnswer(200, self._operations.peek(*asked), JSON_TYPE)
         except _BadRequest as error:
             return _said(400, str(error))
         except (UnknownTopic, UnknownSubscription) as error:
             return _said(404, str(error))
         except MainstemError as error:
             return _said(503, str(error))
+
+
+def _overview(path: str) -> HttpAnswer:
+    if path == "/":
+        return HttpAnswer(200, _OVERVIEW)
+    return HttpAnswer(404, b"there is no such page; there are\n" + _OVERVIEW)
 
 
 def _fields(query: str) -> dict[str, str]:

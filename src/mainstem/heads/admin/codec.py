@@ -1,25 +1,11 @@
 """Metrics in the text format of Prometheus (version 0.0.4)."""
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
-
-import msgspec
 
 from mainstem.core.histogram import Histogram
-
-Sample = tuple[tuple[str, ...], float]
-"""The values of a metric's labels, and what was measured."""
+from mainstem.heads.metric import Metric, Sample
 
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-
-
-class Metric(msgspec.Struct, frozen=True):
-    """What is measured, and how it is called."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    sentence: str
-    labels: tuple[str, ...] = ()
 
 
 def encode(metric: Metric, samples: Iterable[Sample]) -> str:

@@ -5,24 +5,15 @@ import logging
 import socket
 from collections.abc import Callable
 
-import msgspec
-
 from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.admin.session import PIECE_BYTES, HttpAnswer, HttpSession
+from mainstem.heads.admin.settings import AdminSettings
+from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.transport.connection import Connection
 from mainstem.heads.transport.server import Server, serve
 
 _logger = logging.getLogger("mainstem.heads.admin")
-
-
-class AdminSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the admin head behaves."""
-
-    max_connections: int = 256
-    """Connections beyond this are refused."""
-    request_s: float = 10.0
-    """How long a peer may take to say what it wants."""
 
 
 class AdminConversation:
@@ -95,10 +86,13 @@ class _Making:
             reply(answer)
 
 
-async def listen(
-    pages: Pages, listener: socket.socket, settings: AdminSettings | None = None
-) -> Server:
+async def start(context: HeadContext, settings: AdminSettings, listener: socket.socket) -> Server:
     """Serve the pages at an address that was taken."""
+    return listen(Pages(context.operations, context.run_id), listener, settings)
+
+
+def listen(pages: Pages, listener: socket.socket, settings: AdminSettings | None = None) -> Server:
+    """Serve pages."""
     chosen = settings or AdminSettings()
     making = _Making(pages)
 

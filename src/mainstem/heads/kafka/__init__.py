@@ -1,1 +1,47 @@
-"""The Kafka protocol."""
+"""Kafka's protocol: real, unmodified Kafka clients talk to the broker."""
+
+import socket
+
+from mainstem.heads.context import HeadContext
+from mainstem.heads.head import Head, HeadSettings, RunningHead
+from mainstem.heads.kafka.metrics import METRICS
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.heads.listen import Address
+
+_PROGRAM = (
+    "import confluent_kafka as k; "
+    'p = k.Producer({{"bootstrap.servers": "{at}"}}); p.produce("greetings", "hi"); p.flush()'
+)
+
+
+def _bind(settings: HeadSettings, address: Address) -> socket.socket:
+    from mainstem.heads.transport.server import bind  # noqa: PLC0415 - only what is used
+
+    assert isinstance(settings, KafkaSettings)
+    return bind(address.host, address.port, settings.silence_ms)
+
+
+async def _start(
+    context: HeadContext, settings: HeadSettings, listener: socket.socket
+) -> RunningHead:
+    from mainstem.heads.kafka.head import start  # noqa: PLC0415 - only what is used
+
+    assert isinstance(settings, KafkaSettings)
+    return await start(context, settings, listener)
+
+
+HEAD = Head(
+    name="kafka",
+    title="Kafka",
+    settings=KafkaSettings(),
+    bind=_bind,
+    start=_start,
+    serves="Where Kafka clients connect.",
+    connect="{at}   (bootstrap.servers={at})",
+    examples=(
+        "echo hello | kcat -P -b {at} -t greetings",
+        "kcat -C -b {at} -t greetings -e",
+        f"python -c '{_PROGRAM}'",
+    ),
+    metrics=METRICS,
+)

@@ -1,20 +1,24 @@
 """The Kafka head: every conversation with a Kafka client, over one broker."""
 
-import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from mainstem.broker.overload import Held
+from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Answer, Later, ProtocolError
-from mainstem.heads.kafka.adapter import api_versions, produce
+from mainstem.heads.kafka.adapter import api_versions, groups, produce
 from mainstem.heads.kafka.adapter.produce_alike import ProduceAlike
 from mainstem.heads.kafka.adapter.service import Asked, Service
 from mainstem.heads.kafka.adapter.table import SERVED
+from mainstem.heads.kafka.adapter.words import ConsumerWords
 from mainstem.heads.kafka.codec import UnsupportedVersion, encode_response
 from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.messages.produce import ProduceRequest
+from mainstem.heads.kafka.metrics import samples
 from mainstem.heads.kafka.session import Session
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.connection import Connection
 from mainstem.heads.transport.server import Server, serve
 
@@ -84,29 +88,30 @@ class KafkaHead:
     """The head while it serves."""
 
     def __init__(self, service: Service, server: Server) -> None:
-        self._service = service
+        self.service = service
         self._server = server
+        self.address = server.address
         self.traffic = server.traffic
+        self.connections = server.connections
+        self.drain = server.drain
+        self.close = server.close
 
-    async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
-        """Accept nobody and nothing more, and answer what was asked, while there is time."""
-        self._service.drain()
-        await self._server.drain(within_s, hurry)
-
-    async def close(self) -> None:
-        """Close every connection."""
-        await self._server.close()
+    def samples(self) -> Iterator[tuple[Metric, Sample]]:
+        """Return what clients asked for, and what they were refused."""
+        return samples(self.service.counts)
 
 
-async def listen(service: Service, listener: socket.socket) -> KafkaHead:
+async def start(
+    context: HeadContext, settings: KafkaSettings, listener: socket.socket
+) -> KafkaHead:
     """Serve Kafka clients at an address that was taken."""
+    service = Service(context, settings)
+    service.broker.classic.read_assignment = groups.owned
+    service.broker.consumers.guests.words = ConsumerWords()
 
     def converse(connection: Connection) -> KafkaConversation:
         return KafkaConversation(service, connection.peer)
 
-    limit = service.settings.max_connections
-    server = serve(listener, converse, max_connections=limit)
-    service.host, service.port = server.address
-    # What a crash left open has its deadlines, too.
-    service.look_at_deadlines()
+    server = serve(listener, converse, max_connections=settings.max_connections)
+    service.host, service.port = server.address.host, server.address.port
     return KafkaHead(service, server)

@@ -2,17 +2,17 @@
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
+from mainstem.heads.head import LISTEN, HeadSettings
 
-class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+
+class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the Kafka head behaves."""
 
+    listen: Annotated[str, LISTEN] = "127.0.0.1:9092"
     node_id: int = 1
     """The id of the only broker there is."""
-    auto_create: bool = True
-    """Whether a topic is created when a client names it: as the node is set."""
     auto_create_partitions: Annotated[
         int,
         Meta(

@@ -10,6 +10,8 @@ import logging
 import socket
 from collections.abc import Callable
 
+from mainstem.heads.listen import address_of
+
 _logger = logging.getLogger("mainstem.heads")
 
 AT_ONCE = 64
@@ -31,8 +33,7 @@ class Acceptor:
         self._connect = connect
         self._arriving: set[asyncio.Task[object]] = set()
         self._again: asyncio.TimerHandle | None = None
-        host, port, *_ = listener.getsockname()
-        self.address = str(host), int(port)
+        self.address = address_of(listener)
         """Where it listens."""
         self._listen()
 

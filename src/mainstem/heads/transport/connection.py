@@ -75,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_wanted",
         "peer",
+        "since",
     )
 
     def __init__(
@@ -107,6 +108,8 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = False
         self._conversation: Conversation | None = None
         self.peer = "?"
+        self.since = time.monotonic()
+        """When the peer connected."""
 
     # Called by the event loop.
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from mainstem.heads.conversation import Conversation
+from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.acceptor import Acceptor
 from mainstem.heads.transport.connection import (
     LINGER_S,
@@ -17,7 +18,7 @@ from mainstem.heads.transport.connection import (
     peer_of,
 )
 from mainstem.heads.transport.receive_budget import ReceiveBudget
-from mainstem.heads.transport.traffic import Traffic
+from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
 
 _logger = logging.getLogger("mainstem.heads")
 
@@ -36,14 +37,17 @@ class Server:
     def __init__(self, acceptor: Acceptor, connections: set[Connection], traffic: Traffic) -> None:
         self.traffic = traffic
         self.address = acceptor.address
-        """Where it listens."""
         self._acceptor = acceptor
         self._connections = connections
 
-    @property
-    def connections(self) -> int:
-        """How many peers are connected."""
-        return len(self._connections)
+    def connections(self) -> list[ConnectionInfo]:
+        """Return who is connected; from any thread."""
+        now = time.monotonic()
+        return [ConnectionInfo(each.peer, now - each.since) for each in self._connections.copy()]
+
+    def samples(self) -> tuple[tuple[Metric, Sample], ...]:
+        """Return no metrics of its own: what every head has is counted in ``traffic``."""
+        return ()
 
     async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
         """Stop listening, and let every peer go once it has its answers, while there is time."""

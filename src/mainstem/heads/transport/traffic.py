@@ -1,4 +1,14 @@
-"""What the sockets of a head have seen: counted as it happens, for whoever looks after it."""
+"""What the sockets of a head have seen, counted as it happens, and who is connected."""
+
+import msgspec
+
+
+class ConnectionInfo(msgspec.Struct, frozen=True):
+    """One peer that is connected."""
+
+    peer: str
+    connected_s: float
+    """For how long."""
 
 
 class Traffic:

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable
 
 from tests.broker.brokers import new_broker, publish
+from tests.heads.contexts import kafka_service
 
 from mainstem.broker.broker import Broker
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter import share_fetch, share_groups
-from mainstem.heads.kafka.adapter.service import Asked, Service
+from mainstem.heads.kafka.adapter.service import Asked
 from mainstem.heads.kafka.codec import RequestHeader
 from mainstem.heads.kafka.messages.share_fetch import (
     ShareFetchPartition,
@@ -31,7 +32,7 @@ class Desk:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.answers: list[ShareFetchResponse] = []
-        service = Service(broker, lambda: 0, KafkaSettings(), TopicSettings(), "here")
+        service = kafka_service(broker, lambda: 0, KafkaSettings())
         header = RequestHeader(0, 2, 0, "test")
         self._asked = Asked(service, header, "127.0.0.1:1", set(), Later())
 

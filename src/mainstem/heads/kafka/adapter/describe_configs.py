@@ -115,7 +115,7 @@ def _of_broker(service: Service) -> dict[str, int | str]:
         "broker.id": own.node_id,
         "listeners": f"PLAINTEXT://{service.host}:{service.port}",
         "advertised.listeners": f"PLAINTEXT://{service.host}:{service.port}",
-        "auto.create.topics.enable": str(own.auto_create).lower(),
+        "auto.create.topics.enable": str(service.auto_create).lower(),
         "num.partitions": own.auto_create_partitions,
         "default.replication.factor": 1,
         "socket.request.max.bytes": own.max_frame_bytes,

@@ -84,7 +84,7 @@ def find_or_create(service: Service, name: str, *, create: bool) -> TopicDone:
     try:
         return TopicDone(service.broker.topic(name), AT_ONCE)
     except UnknownTopic:
-        if not (create and service.settings.auto_create) or is_internal(name):
+        if not (create and service.auto_create) or is_internal(name):
             raise
     settings = service.defaults.altered(partitions=service.settings.auto_create_partitions)
     try:

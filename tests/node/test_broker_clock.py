@@ -7,10 +7,8 @@ import pytest
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.classic_group import Join
-from mainstem.core.policies import TopicSettings
-from mainstem.heads.kafka.adapter.service import Service
-from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.log.memory import MemoryLog
+from mainstem.node.broker_clock import BrokerClock
 
 SESSION_MS = 30_000
 
@@ -64,9 +62,9 @@ def test_who_is_silent_for_too_long_is_thrown_out(
     loop: asyncio.AbstractEventLoop, clock: Clock, late_s: float
 ) -> None:
     async def main() -> tuple[bool, bool]:
-        service, broker = serving(clock)
+        ticking, broker = broker_on(clock)
         member(broker)
-        service.look_at_deadlines()
+        ticking.look()
         clock.seconds += SESSION_MS / 1000 - 1
         await turns()
         before = has_member(broker)
@@ -81,14 +79,14 @@ def test_after_a_pause_there_is_time_to_read_what_was_said_meanwhile(
     loop: asyncio.AbstractEventLoop, clock: Clock
 ) -> None:
     async def main() -> tuple[bool, bool, bool]:
-        service, broker = serving(clock)
+        ticking, broker = broker_on(clock)
         member(broker)
-        service.look_at_deadlines()
+        ticking.look()
         clock.seconds += 3 * SESSION_MS / 1000
         await turns()
         after = has_member(broker)
         # Whoever says something does not make the others be thrown out.
-        service.look_at_deadlines()
+        ticking.look()
         await turns()
         still = has_member(broker)
         clock.seconds += 2
@@ -98,6 +96,6 @@ def test_after_a_pause_there_is_time_to_read_what_was_said_meanwhile(
     assert loop.run_until_complete(main()) == (True, True, False)
 
 
-def serving(clock: Clock) -> tuple[Service, Broker]:
+def broker_on(clock: Clock) -> tuple[BrokerClock, Broker]:
     broker = Broker(MemoryLog(now_ms=clock.now_ms), clock.now_ms)
-    return Service(broker, clock.now_ms, KafkaSettings(), TopicSettings(), "paused"), broker
+    return BrokerClock(broker), broker

@@ -1,0 +1,124 @@
+"""What every head is given: the broker, the clock, the event loop, and when to stop.
+
+How this works: a head is called by its sockets and by what it waits for, all in the thread of the
+event loop. Others (the log's commit thread, programs that embed a node) reach it by ``on_loop``.
+Whatever waits for something other than the disk names a call that ends the wait (``wait_with``),
+so that a server that stops answers everybody.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem.core.event import Position
+from mainstem.core.policies import TopicSettings
+from mainstem.heads.listen import Address
+
+if TYPE_CHECKING:
+    from mainstem.broker.broker import Broker
+
+DEFAULTS = TopicSettings()
+
+
+class Operations(Protocol):
+    """What the node tells about itself to whoever operates it."""
+
+    def not_ready(self) -> str | None:
+        """Return why requests should go elsewhere, None if they may come."""
+
+    def metrics(self) -> str:
+        """Return all metrics, in the text format of Prometheus."""
+
+    def queues(self) -> bytes:
+        """Return how every queue stands, as JSON."""
+
+    def peek(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
+        """Return events of a queue as JSON."""
+
+    def connections(self) -> bytes:
+        """Return who is connected to which head, as JSON."""
+
+
+class HeadContext:
+    """Shared by all heads of a node; used in the thread of the event loop unless said otherwise."""
+
+    broker: "Broker"
+    """Absent until the log is open; only heads that start first see that."""
+
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        operations: Operations,
+        *,
+        defaults: TopicSettings = DEFAULTS,
+        auto_create: bool = True,
+        run_id: str = "",
+        broker: "Broker | None" = None,
+    ) -> None:
+        if broker is not None:
+            self.broker = broker
+        self.now_ms = now_ms
+        self.operations = operations
+        self.defaults = defaults
+        """The settings of topics created without any."""
+        self.auto_create = auto_create
+        """Whether a topic is created when a client names it."""
+        self.run_id = run_id
+        """Tells this run of the server from all others."""
+        self.addresses: dict[str, Address] = {}
+        """Where each head listens, by its name."""
+        self.deadlines_changed: Callable[[], None] = _nothing
+        """To be called when the broker may have an earlier deadline than before."""
+        self.draining = False
+        """Whether the server stops: what waits is answered, and what is new is to come again."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._waits: set[Callable[[], None]] = set()
+        self._calls: deque[Callable[[], None]] = deque()
+        self._woken = False
+
+    def drain(self) -> None:
+        """Answer everybody who waits for something other than the disk."""
+        self.draining = True
+        for end in list(self._waits):
+            end()
+
+    def wait_with(self, end: Callable[[], None]) -> Callable[[], None]:
+        """Name a call that ends a wait when the server stops; returns how to take it back."""
+        self._waits.add(end)
+        return lambda: self._waits.discard(end)
+
+    def after(self, delay_ms: int, call: Callable[[], None]) -> asyncio.TimerHandle:
+        """Make a call after a while, unless it is cancelled."""
+        return self._loop.call_later(delay_ms / 1000, call)
+
+    def on_loop(self, call: Callable[[], None]) -> None:
+        """Make a call in the loop's thread soon; many calls from other threads share one wake."""
+        self._calls.append(call)
+        if not self._woken:
+            self._woken = True
+            if threading.get_ident() == self._thread:
+                # Awake as it is: to wake it would cost two calls of the kernel.
+                self._loop.call_soon(self._make_calls)
+                return
+            try:
+                self._loop.call_soon_threadsafe(self._make_calls)
+            except RuntimeError:
+                # The loop is closed, and with it everybody who waits.
+                self._calls.clear()
+
+    def _make_calls(self) -> None:
+        self._woken = False
+        try:
+            while self._calls:
+                self._calls.popleft()()
+        finally:
+            # One that fails is reported by the loop, and the others are made all the same.
+            if self._calls and not self._woken:
+                self.on_loop(_nothing)
+
+
+def _nothing() -> None:
+    """Do nothing; as a call on the loop it only wakes it."""

@@ -1,0 +1,61 @@
+"""The metrics of the Kafka head."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mainstem.heads.metric import Metric, Sample
+
+if TYPE_CHECKING:
+    from mainstem.heads.kafka.counts import Counts
+
+REQUESTS = Metric(
+    "mainstem_kafka_requests_total", "counter", "Requests of Kafka clients.", ("api",)
+)
+ERRORS = Metric(
+    "mainstem_kafka_errors_total",
+    "counter",
+    "Error codes in answers to Kafka clients, each partition for itself.",
+    ("api", "code"),
+)
+PRODUCED_BATCHES = Metric(
+    "mainstem_kafka_produced_batches_total",
+    "counter",
+    "Record batches accepted from Kafka clients, repeats of idempotent producers included.",
+)
+PRODUCED_EVENTS = Metric(
+    "mainstem_kafka_produced_events_total", "counter", "Events in those batches."
+)
+PRODUCED_BYTES = Metric(
+    "mainstem_kafka_produced_bytes_total", "counter", "Bytes of those batches, as they came."
+)
+FETCHED_BYTES = Metric(
+    "mainstem_kafka_fetched_bytes_total",
+    "counter",
+    "Bytes of record batches sent to Kafka clients; they are not opened, so events are unknown.",
+)
+
+METRICS = (
+    REQUESTS,
+    ERRORS,
+    PRODUCED_BATCHES,
+    PRODUCED_EVENTS,
+    PRODUCED_BYTES,
+    FETCHED_BYTES,
+)
+
+
+def samples(counts: "Counts") -> Iterator[tuple[Metric, Sample]]:
+    """Read the counts of the head; from any thread."""
+    from mainstem.heads.kafka.adapter.errors import Code  # noqa: PLC0415 - not to declare metrics
+    from mainstem.heads.kafka.messages import APIS  # noqa: PLC0415
+
+    codes = {code.value: code.name for code in Code}
+    for key, count in enumerate(counts.requests):
+        if count:
+            yield REQUESTS, ((APIS[key].name,), count)
+    for (key, code), count in list(counts.errors.items()):
+        yield ERRORS, ((APIS[key].name, codes.get(code, str(code))), count)
+    yield PRODUCED_BATCHES, ((), counts.produced_batches)
+    yield PRODUCED_EVENTS, ((), counts.produced_events)
+    yield PRODUCED_BYTES, ((), counts.produced_bytes)
+    yield FETCHED_BYTES, ((), counts.fetched_bytes)

@@ -1,0 +1,41 @@
+"""Where a head listens: ``HOST:PORT``, or ``off``."""
+
+import socket
+
+import msgspec
+
+from mainstem.core.errors import InvalidSetting
+
+OFF = "off"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A host and a port."""
+
+    host: str
+    port: int
+
+    @property
+    def pair(self) -> tuple[str, int]:
+        """As sockets take it."""
+        return self.host, self.port
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str, option: str) -> Address | None:
+    """Read an address; None if it says ``off``. Without a host it is 127.0.0.1."""
+    if text == OFF:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port[:6]) > 65535:
+        raise InvalidSetting(f"{option}: {text!r:.100} is not HOST:PORT, nor {OFF!r}")
+    return Address(host.strip("[]") or "127.0.0.1", int(port))
+
+
+def address_of(listener: socket.socket) -> Address:
+    """Return where a socket listens."""
+    host, port, *_ = listener.getsockname()
+    return Address(str(host), int(port))

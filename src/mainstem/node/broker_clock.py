@@ -1,0 +1,57 @@
+"""Drives the broker's deadlines: locks, sessions and transactions end when their time is over."""
+
+import asyncio
+
+from mainstem.broker.broker import Broker
+
+_STOOD_STILL_S = 1.0
+"""So late, a deadline is no longer only late because there is much to do."""
+_LISTEN_S = 1.0
+
+
+class BrokerClock:
+    """Calls the broker's ``tick`` when its next deadline is due; in the thread of the loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        """When the timer is due; uvloop does not tell of one that is due at once."""
+        self._listening_until = 0.0
+        """Until when nobody is taken for silent: what was said while we stood still is read."""
+
+    def look(self) -> None:
+        """See to it that the broker is looked at when the next of its deadlines is due."""
+        wait_ms = self._broker.wait_ms()
+        if wait_ms is None:
+            return
+        due = max(self._loop.time() + wait_ms / 1000, self._listening_until)
+        if self._timer is not None:
+            if self._due <= due:
+                return
+            self._timer.cancel()
+        self._due = due
+        self._timer = self._loop.call_at(due, self._fire)
+
+    def catch_up(self) -> None:
+        """Do what is due by now, and look again when the next deadline is."""
+        self.stop()
+        self._broker.tick()
+        self.look()
+
+    def stop(self) -> None:
+        """Let nothing come due any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        """Do what is due; after a pause of the whole process only once its sockets were read."""
+        now = self._loop.time()
+        if now - self._due > _STOOD_STILL_S and self._due > self._listening_until:
+            self._timer = None
+            self._listening_until = now + _LISTEN_S
+            self.look()
+        else:
+            self.catch_up()

@@ -1,0 +1,52 @@
+"""What a node tells about itself: readiness, metrics, queues, connections."""
+
+import msgspec
+
+from mainstem.core.event import Position
+from mainstem.heads.head import RunningHead
+from mainstem.node.health import Health
+from mainstem.node.node import Node
+from mainstem.node.peeking import Peeking
+from mainstem.node.scrape import Scrape
+
+
+class NodeOperations:
+    """Answers the admin head, also while the log is being opened."""
+
+    def __init__(self, health: Health, version: str) -> None:
+        self.heads: dict[str, RunningHead] = {}
+        """Those that serve, by name."""
+        self.not_ready = health.not_ready
+        self._scrape = Scrape(health.not_ready, version)
+        self._scrape.heads = self.heads
+        self._peeking = Peeking()
+
+    @property
+    def node(self) -> Node | None:
+        """The node, once its log is open."""
+        return self._scrape.node
+
+    @node.setter
+    def node(self, node: Node) -> None:
+        self._scrape.node = self._peeking.node = node
+
+    def metrics(self) -> str:
+        """Return all metrics, in the text format of Prometheus."""
+        return self._scrape.text()
+
+    def queues(self) -> bytes:
+        """Return how every queue stands, as JSON."""
+        return self._scrape.queues()
+
+    def peek(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
+        """Return events of a queue as JSON."""
+        return self._peeking.page(topic, name, limit, after)
+
+    def connections(self) -> bytes:
+        """Return who is connected to which head, as JSON."""
+        found = [
+            {"head": name, **msgspec.to_builtins(each)}
+            for name, head in list(self.heads.items())
+            for each in head.connections()
+        ]
+        return msgspec.json.encode(found)

@@ -1,0 +1,35 @@
+"""What the node gives to heads, for heads that tests start without one."""
+
+from collections.abc import Callable
+
+from mainstem.broker.broker import Broker
+from mainstem.core.policies import TopicSettings
+from mainstem.heads.context import HeadContext
+from mainstem.heads.kafka.adapter.service import Service
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.node.broker_clock import BrokerClock
+from mainstem.node.health import Health
+from mainstem.node.operations import NodeOperations
+
+DEFAULTS = TopicSettings()
+KAFKA = KafkaSettings()
+
+
+def context_on(
+    broker: Broker, now_ms: Callable[[], int], defaults: TopicSettings = DEFAULTS
+) -> HeadContext:
+    """Return a context whose broker's deadlines are looked at, inside a running loop."""
+    operations = NodeOperations(Health(), "of a test")
+    context = HeadContext(now_ms, operations, defaults=defaults, broker=broker)
+    context.deadlines_changed = BrokerClock(broker).look
+    return context
+
+
+def kafka_service(
+    broker: Broker,
+    now_ms: Callable[[], int],
+    settings: KafkaSettings = KAFKA,
+    defaults: TopicSettings = DEFAULTS,
+) -> Service:
+    """Return what Kafka's requests are answered from, inside a running loop."""
+    return Service(context_on(broker, now_ms, defaults), settings)
