@@ -14,22 +14,24 @@ comes, as a checkpoint demands.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+from pyspark.sql.datasource import DataSource
 
 from mainstem.core.errors import MainstemError
 from mainstem.pipelines.decoding import BAD, END_OF_TIME, decoded, good_rows, stopping_at_bad
 from mainstem.pipelines.definitions import INFER, Pipeline, Source, Table
 from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.patience import patiently
 from mainstem.pipelines.schemas import SAMPLE_EVENTS, inferred
 from mainstem.pipelines.standing import Place
-from mainstem.pipelines.tables import followed, snapshot
+from mainstem.pipelines.tables import TableSource, followed, snapshot
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -50,12 +52,15 @@ class Planning:
         address: str,
         into: str | None,
         bounds: Bounds,
+        format_of: Callable[[type[DataSource]], str] = lambda source: source.name(),
     ) -> None:
+        """``format_of`` returns the word for ``format`` by which a stream reads a source."""
         self._spark = spark
         self._pipeline = pipeline
         self._address = address
         self._into = into
         self._bounds = bounds
+        self._format_of = format_of
 
     def frame(self, table: Table, place: Place, *, complete: bool = False) -> DataFrame:
         """Return the streaming DataFrame of a table; raises InvalidDefinition.
@@ -137,7 +142,7 @@ class Planning:
             rows = self._topic(table, source, number, complete=complete)
         elif above.keeps_rows:
             end_in = source.watermark[0] if complete and source.watermark else None
-            rows = followed(self._spark, self._target(above), end_in)
+            rows = followed(self._spark, self._target(above), end_in, self._format_of(TableSource))
             if source.watermark:
                 rows = rows.observe(observation(number), *_figures(rows, source, bad=False))
         else:
@@ -168,7 +173,8 @@ class Planning:
         }
         if self._bounds.max_rows:
             options["maxRowsPerTrigger"] = str(self._bounds.max_rows)
-        rows = decoded(self._spark.readStream.format("mainstem").options(**options).load(), source)
+        reader = self._spark.readStream.format(self._format_of(MainstemSource))
+        rows = decoded(reader.options(**options).load(), source)
         rows = rows.observe(observation(number), *_figures(rows, source, bad=True))
         return good_rows(stopping_at_bad(rows) if table.bad == "stop" else rows)
 

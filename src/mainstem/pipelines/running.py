@@ -22,7 +22,7 @@ from mainstem.pipelines.errors import RunRefused
 from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.plans import Planning
 from mainstem.pipelines.ranges import Range, claim
-from mainstem.pipelines.sending import DECODING, check_seen, send_by_value, sent_source
+from mainstem.pipelines.sending import DECODING, SentSources, check_seen, send_by_value
 from mainstem.pipelines.shipping import modules_of, pack
 from mainstem.pipelines.sinks.console import ConsoleSink
 from mainstem.pipelines.sinks.topic import TopicSink
@@ -57,9 +57,11 @@ def run(
             _check_fresh(pipeline, request, directory)
             claim(directory, Range(request.bounds.starting, request.bounds.ending))
         send_by_value(modules_of(pipeline.file.parent))
+        planned = (spark, pipeline, request.address, request.into, request.bounds)
         if is_remote():
-            _prepare_remote(spark, pipeline, directory)
-        planning = Planning(spark, pipeline, request.address, request.into, request.bounds)
+            planning = Planning(*planned, _prepare_remote(spark, pipeline, directory).format_of)
+        else:
+            planning = Planning(*planned)
         runs = [
             TableRun(spark, pipeline, _targeted(table, request), request, planning, directory)
             for table in pipeline.tables
@@ -91,7 +93,7 @@ def _unfinished(runs: Sequence[TableRun], note: Note) -> list[TableRun]:
     return [each for each in runs if each not in complete]
 
 
-def _prepare_remote(spark: SparkSession, pipeline: Pipeline, directory: Path) -> None:
+def _prepare_remote(spark: SparkSession, pipeline: Pipeline, directory: Path) -> SentSources:
     """Put our package where the server of Spark Connect, which writes the tables, finds it."""
     for table in pipeline.tables:
         if isinstance(table.sink, ConsoleSink):
@@ -103,8 +105,10 @@ def _prepare_remote(spark: SparkSession, pipeline: Pipeline, directory: Path) ->
     package = directory.resolve() / PACKAGE
     pack(package)
     send_by_value(DECODING)
+    sources = SentSources(spark, package)
     for source in (MainstemSource, TableSource):
-        spark.dataSource.register(sent_source(source, package))
+        sources.register(source)
+    return sources
 
 
 def _targeted(table: Table, request: Request) -> Table:

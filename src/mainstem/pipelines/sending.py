@@ -13,6 +13,7 @@ of a module that is registered for it; what else can be imported travels as its 
 # What travels must not carry our types in its annotations.
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
@@ -58,15 +59,41 @@ def sent_writer(write: Write, package: Path) -> Write:
     return written
 
 
-def sent_source(source: type[DataSource], package: Path) -> type[DataSource]:
+class SentSources:
+    """Our data sources in a session of Spark Connect.
+
+    Streams of one data source that start at once can break it (``format/registration.py``), and
+    the map that breaks is the server's. So each stream gets a data source of its own.
+    """
+
+    def __init__(self, spark: SparkSession, package: Path) -> None:
+        self._spark = spark
+        self._package = package
+        self._numbers = itertools.count(1)
+
+    def register(self, source: type[DataSource]) -> None:
+        """Register a source under its own name, for what is no stream."""
+        self._spark.dataSource.register(sent_source(source, self._package))
+
+    def format_of(self, source: type[DataSource]) -> str:
+        """Register a source once more, for one stream; returns the word for ``format``."""
+        called = f"{source.name()}-{next(self._numbers)}"
+        self._spark.dataSource.register(sent_source(source, self._package, called))
+        return called
+
+
+def sent_source(
+    source: type[DataSource], package: Path, called: str | None = None
+) -> type[DataSource]:
     """Return a data source that in the server's Python becomes the one given."""
-    path, called, module, own = str(package), source.name(), source.__module__, source.__name__
+    path, module, own = str(package), source.__module__, source.__name__
+    format_name = called or source.name()
     sent_on = _sender_on()
 
     class Sent(DataSource):
         @classmethod
         def name(cls) -> str:
-            return called
+            return format_name
 
         def _own(self) -> DataSource:
             import sys  # noqa: PLC0415 - all this runs elsewhere

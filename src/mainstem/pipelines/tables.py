@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 
 from mainstem.pipelines.definitions import Table
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
+from mainstem.pipelines.format.registration import register_source
 from mainstem.pipelines.format.tasks import LAST_TIME
 from mainstem.pipelines.sinks.delta import DeltaSink
 from mainstem.pipelines.sinks.parquet import MANIFESTS, SCHEMA, ParquetSink, manifests
@@ -41,17 +42,20 @@ _END = ""
 """Instead of a file: the end of the input."""
 
 
-def followed(spark: SparkSession, table: Table, end_in: str | None = None) -> DataFrame:
+def followed(
+    spark: SparkSession, table: Table, end_in: str | None = None, called: str = FORMAT
+) -> DataFrame:
     """Return the stream of rows that are added to a table.
 
     With ``end_in`` the last of a bounded run is one row at the end of time, in that column.
+    ``called`` is the name under which TableSource is registered.
     """
     if not isinstance(table.sink, (DeltaSink, ParquetSink)):
         raise InvalidDefinition(
             f"table {table.name!r} is kept in {table.sink.place}, which cannot be followed here; "
             "keep it in a Delta table or in Parquet files, or in a topic that is read by its name"
         )
-    return _described(spark, table.sink, spark.readStream, end_in or "")
+    return _described(spark, table.sink, spark.readStream, called, end_in or "")
 
 
 def snapshot(spark: SparkSession, table: Table) -> DataFrame:
@@ -68,15 +72,16 @@ def _described(
     spark: SparkSession,
     sink: DeltaSink | ParquetSink,
     reader: DataFrameReader | DataStreamReader,
+    called: str = FORMAT,
     end_in: str = "",
 ) -> DataFrame:
     if not is_remote():
-        spark.dataSource.register(TableSource)
+        register_source(spark, TableSource)
     path = str(Path(sink.path).resolve())
     kind = "delta" if isinstance(sink, DeltaSink) else "parquet"
     columns = from_arrow_schema(_columns(kind, path))
     options = {"kind": kind, "path": path, "endIn": end_in}
-    return reader.format(FORMAT).schema(columns).options(**options).load()
+    return reader.format(called).schema(columns).options(**options).load()
 
 
 def _columns(kind: str, path: str) -> pa.Schema:
