@@ -1,10 +1,12 @@
 """Every sink commits a batch with its mark: what comes again changes nothing."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import psycopg
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.pipelines.postgresql import postgresql
@@ -13,6 +15,7 @@ from mainstem import pipelines as p
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
 from mainstem.pipelines.sinks import parquet as parquet_sink
 from mainstem.pipelines.sinks.port import Mark, Sink
+from mainstem.pipelines.tables import _rows as file_rows
 
 COLUMNS = (
     "id string, amount decimal(12,2), cents bigint, at timestamp, "
@@ -166,6 +169,38 @@ def test_files_without_a_manifest_are_not_read_and_are_replaced(
 
     sink.write(rows_of(spark, ("a", "1")), Mark("shop.orders.1", 0))
     assert kept(sink) == [("a", Decimal(1))]
+
+
+def test_parquet_files_have_timestamps_in_microseconds_and_older_files_stay_readable(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = p.parquet(str(tmp_path / "table"))
+    rows = spark.sql("select timestamp'2300-01-01 00:00:00.123456' at")
+    sink.check(rows.schema)
+    before = spark.conf.get("spark.sql.parquet.outputTimestampType") or ""
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    try:
+        sink.write(rows, Mark("shop.orders.1", 0))
+    finally:
+        spark.conf.set("spark.sql.parquet.outputTimestampType", before)
+
+    sink.write(rows, Mark("shop.orders.1", 1))
+
+    old, new = sorted((tmp_path / "table").glob("*.parquet"))
+    assert pq.ParquetFile(old).schema.column(0).physical_type == "INT96"
+    column = pq.ParquetFile(new).schema.column(0)
+    assert (column.physical_type, str(column.logical_type)) == (
+        "INT64",
+        "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds, is_from_converted_type=false, "
+        "force_set_converted_type=false)",
+    )
+    at = datetime(2300, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
+    table = sink.read()
+    assert table is not None
+    assert table.to_pylist() == [{"at": at}, {"at": at}]
+    columns = pq.read_schema(tmp_path / "table" / "_manifest" / "schema")
+    for file in (old, new):
+        assert [each.to_pylist() for each in file_rows(str(file), columns)] == [[{"at": at}]]
 
 
 def _crash(*_: object) -> None:

@@ -13,6 +13,14 @@ from mainstem.pipelines.avro import avro_columns, avro_schema, decoder
 from mainstem.pipelines.definitions import INFER, Source
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.format.tasks import END_PARTITION
+from mainstem.pipelines.json_values import (
+    converted,
+    is_absent,
+    misread,
+    parsed,
+    value_of,
+    wrong_values,
+)
 from mainstem.pipelines.schemas import json_columns
 
 BAD, EVENT = "__bad", "__event"
@@ -20,7 +28,6 @@ LOG_TIME = "_timestamp"
 """Named as the watermark's column, it is the timestamp that the log has for the event."""
 END_OF_TIME = "9000-01-01 00:00:00"
 """Later times are no times of events: the row has one that stands for the end of the input."""
-_CORRUPT = "__corrupt"
 _RAW = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
 
@@ -66,23 +73,23 @@ def stopping_at_bad(rows: DataFrame) -> DataFrame:
 def _from_json(event: DataFrame, source: Source) -> DataFrame:
     assert source.schema is not None
     columns = json_columns(source, source.schema)
-    wanted = StructType([*columns.fields, StructField(_CORRUPT, StringType())])
-    text = F.expr(f"string({EVENT}.value)")
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    parsed = event.select(
-        text.alias("__text"), F.from_json(text, wanted, options).alias("__parsed"), EVENT
-    )
+    read = event.select(F.expr(f"string({EVENT}.value)").alias("__text"), EVENT)
+    read = read.select("__text", parsed(F.col("__text"), columns).alias("__parsed"), EVENT)
+    text, whole = F.col("__text"), F.col("__parsed")
+    value, unread = value_of(whole), misread(whole, text, columns)
     bad = (
-        F.when(F.col("__text").isNull(), "no value")
-        .when(~F.is_valid_utf8("__text"), "not UTF-8")
-        .when(F.get_json_object("__text", "$").isNull(), "not JSON")
-        .when(
-            F.col("__parsed").isNull() | F.col(f"__parsed.{_CORRUPT}").isNotNull(),
-            f"does not fit the schema {columns.simpleString()[7:-1]}",
-        )
+        F.when(text.isNull(), "no value")
+        .when(~F.is_valid_utf8(text), "not UTF-8")
+        .when(unread.condition, unread.reason)
     )
-    bad = _missing(bad, columns, "__parsed", "")
-    return parsed.select(*_fields("__parsed", columns), bad.alias(BAD), EVENT)
+    for wrong in wrong_values(value, columns, source.epoch):
+        bad = bad.when(wrong.condition, wrong.reason)
+    bad = _missing(bad, columns, value, "")
+    fields = [
+        converted(value.getField(each.name), each.dataType, source.epoch).alias(each.name)
+        for each in columns
+    ]
+    return read.select(*fields, bad.alias(BAD), EVENT)
 
 
 def _from_avro(event: DataFrame, source: Source) -> DataFrame:
@@ -102,15 +109,14 @@ def _fields(parent: str, columns: StructType) -> list[Column]:
     return [F.col(f"{parent}.`{name}`").alias(name) for name in columns.fieldNames()]
 
 
-def _missing(bad: Column, columns: StructType, parent: str, path: str) -> Column:
+def _missing(bad: Column, columns: StructType, parent: Column, path: str) -> Column:
     """Add a reason for each column that may not be null and is."""
     for field in columns:
-        at = F.col(f"{parent}.`{field.name}`")
+        at = parent.getField(field.name)
         if not field.nullable:
-            bad = bad.when(at.isNull(), f"no value for {path}{field.name}")
+            bad = bad.when(is_absent(at, field.dataType), f"no value for {path}{field.name}")
             if isinstance(field.dataType, StructType):
-                inner = f"{path}{field.name}."
-                bad = _missing(bad, field.dataType, f"{parent}.`{field.name}`", inner)
+                bad = _missing(bad, field.dataType, at, f"{path}{field.name}.")
     return bad
 
 

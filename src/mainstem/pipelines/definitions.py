@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Format = Literal["json", "avro", "text", "raw"]
+Epoch = Literal["seconds", "milliseconds", "microseconds"]
 Schema = str | Mapping[str, object]
 """DDL, ``"infer"``, the path of a JSON or Avro schema file, or such a schema itself."""
 Query = Callable[..., "DataFrame"]
 
 INFER = "infer"
 FORMATS = ("json", "avro", "text", "raw")
+EPOCHS = ("seconds", "milliseconds", "microseconds")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 
 
@@ -48,6 +50,8 @@ class Source(msgspec.Struct, frozen=True):
     """Address of the schema registry that knows the ids in front of Avro values."""
     with_event: bool = False
     """Whether rows carry ``_event``: key, topic, partition, offset, timestamp, headers."""
+    epoch: Epoch = "seconds"
+    """What numbers in timestamp columns of JSON count, since 1970."""
 
 
 Sources = str | Source | Sequence[str | Source]
@@ -103,9 +107,10 @@ def events(
     watermark: tuple[str, str] | None = None,
     registry: str | None = None,
     with_event: bool = False,
+    epoch: Epoch = "seconds",
 ) -> Source:
     """Describe one source of a table that has several."""
-    return Source(topic, schema, format, watermark, registry, with_event)
+    return Source(topic, schema, format, watermark, registry, with_event, epoch)
 
 
 def table(
@@ -119,6 +124,7 @@ def table(
     watermark: tuple[str, str] | None = None,
     registry: str | None = None,
     with_event: bool = False,
+    epoch: Epoch = "seconds",
     output: Literal["append", "update"] | None = None,
     bad: Literal["dead", "stop"] = "dead",
     name: str | None = None,
@@ -126,7 +132,7 @@ def table(
     """Make a table of a function from DataFrames, one for each source, to a DataFrame."""
     if bare is not None:
         raise InvalidDefinition("write @p.table(source=..., sink=...): it needs both")
-    plain = Source("", schema, format, watermark, registry, with_event)
+    plain = Source("", schema, format, watermark, registry, with_event, epoch)
     place, line = here()
 
     def made(query: Query) -> Table:
@@ -162,12 +168,13 @@ def sql(
     watermark: tuple[str, str] | None = None,
     registry: str | None = None,
     with_event: bool = False,
+    epoch: Epoch = "seconds",
     output: Literal["append", "update"] | None = None,
     bad: Literal["dead", "stop"] = "dead",
     name: str = "",
 ) -> Table:
     """Make a table of a SQL query; its name is the variable's unless ``name`` says another."""
-    plain = Source("", schema, format, watermark, registry, with_event)
+    plain = Source("", schema, format, watermark, registry, with_event, epoch)
     place, line = here()
     kept = _checked_sink(name or "sql", sink)
     result = Table(
@@ -300,8 +307,8 @@ def _sources(table_name: str, given: Sources | None, plain: Source) -> tuple[Sou
         return (msgspec.structs.replace(plain, name=given),)
     if plain != Source(""):
         raise InvalidDefinition(
-            f"table {table_name!r}: schema, format, watermark, registry and with_event belong to "
-            "each source here: write source=p.events(topic, schema=...)"
+            f"table {table_name!r}: schema, format, watermark, registry, with_event and epoch "
+            "belong to each source here: write source=p.events(topic, schema=...)"
         )
     several = (given,) if isinstance(given, Source) else tuple(given)
     return tuple(Source(each) if isinstance(each, str) else each for each in several)
@@ -370,6 +377,10 @@ def _check_source(source: Source, table_above: Table | None, where: str) -> None
     if source.format not in FORMATS:
         raise InvalidDefinition(
             f"{where}: format {source.format!r} is not known; there are {', '.join(FORMATS)}"
+        )
+    if source.epoch not in EPOCHS:
+        raise InvalidDefinition(
+            f"{where}: epoch {source.epoch!r} is not known; there are {', '.join(EPOCHS)}"
         )
     if table_above is not None:
         if source.schema is not None or source.format != "json" or source.registry:

@@ -218,7 +218,9 @@ def _parquet_files(root: Path, start: int, end: int) -> list[str]:
 
 
 def _rows(path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(path.removeprefix("file://")) as file:
+    # Earlier versions wrote timestamps as INT96.
+    opened = pq.ParquetFile(path.removeprefix("file://"), coerce_int96_timestamp_unit="us")
+    with opened as file:
         for batch in file.iter_batches(_BATCH_ROWS):
             yield pa.RecordBatch.from_arrays(
                 [batch.column(field.name).cast(field.type) for field in columns], schema=columns

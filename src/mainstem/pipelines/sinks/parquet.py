@@ -121,9 +121,12 @@ class ParquetSink(msgspec.Struct, frozen=True):
             return None
         columns = pq.read_schema(schema)
         files = [root / name for each in manifests(root) for name in each.files]
-        return pa.concat_tables(
-            [columns.empty_table(), *(pq.read_table(file).cast(columns) for file in files)]
+        tables = (
+            # For files that earlier versions wrote with timestamps as INT96.
+            pq.read_table(file, coerce_int96_timestamp_unit="us").cast(columns)
+            for file in files
         )
+        return pa.concat_tables([columns.empty_table(), *tables])
 
     def beside(self, name: str) -> Sink:
         """Return a directory next to this one."""
