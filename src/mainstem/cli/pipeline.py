@@ -80,6 +80,12 @@ def pipeline() -> None:
 @click.option(
     "--every", metavar="DURATION", default="0s", show_default=True, help="Between batches."
 )
+@click.option(
+    "--only",
+    metavar="TABLE",
+    multiple=True,
+    help="Run only this table; as often as needed. What it reads must have run, or be named, too.",
+)
 @click.option("--max-rows", type=click.IntRange(1), help="Most events of a batch, of each topic.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--remote", metavar="sc://HOST:PORT", help="A Spark Connect server instead.")
@@ -98,6 +104,7 @@ def run(
     into: str | None,
     complete: bool,
     every: str,
+    only: tuple[str, ...],
     max_rows: int | None,
     master: str,
     remote: str | None,
@@ -140,6 +147,7 @@ def run(
         into=into,
         complete=complete,
         interval_ms=parse_ms(every),
+        only=only,
     )
     try:
         _run(spark, loaded, request)
@@ -301,7 +309,7 @@ def list_pipelines(state: Path, form: Format | None) -> None:
     """List the tables of all pipelines that ran: state, lag, watermark, what was bad or late."""
     found = standings(state)
     rows = [
-        {"pipeline": name, **_row(table, standing), **_lag(standing)}
+        {"pipeline": name, **_row(table, standing), **_lag(standing), **_failure(standing)}
         for name, table, standing in found
     ]
     _tell_damaged(found)
@@ -350,6 +358,10 @@ def _lag(standing: Standing) -> dict[str, object]:
         "lag_ms": lag.age_ms if lag else None,
         "seen": _moment(standing.updated_ms) if standing.updated_ms else None,
     }
+
+
+def _failure(standing: Standing) -> dict[str, object]:
+    return {"failure": standing.failure.reason if standing.failure else None}
 
 
 def _moment(milliseconds: int) -> str:

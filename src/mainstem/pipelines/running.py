@@ -10,15 +10,17 @@ that a table finds complete what it reads from those above it.
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 from pyspark.sql import SparkSession, is_remote
 
+from mainstem.core.errors import MainstemError
 from mainstem.pipelines.definitions import Pipeline, Table
 from mainstem.pipelines.errors import RunRefused
+from mainstem.pipelines.failures import Failures, Note
 from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.plans import Planning
 from mainstem.pipelines.ranges import Range, claim
@@ -26,16 +28,12 @@ from mainstem.pipelines.sending import DECODING, SentSources, check_seen, send_b
 from mainstem.pipelines.shipping import modules_of, pack
 from mainstem.pipelines.sinks.console import ConsoleSink
 from mainstem.pipelines.sinks.topic import TopicSink
-from mainstem.pipelines.standing import Standing, held, pipeline_directory
+from mainstem.pipelines.standing import Place, Standing, held, pipeline_directory
 from mainstem.pipelines.table_run import LOOK_S, PACKAGE, Request, TableRun, Tell
 from mainstem.pipelines.tables import TableSource
 
 _AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
 """Tables of a bounded run side by side."""
-
-
-Note = Callable[[str], None]
-"""Takes one sentence for the person who runs the pipeline."""
 
 
 def run(
@@ -48,8 +46,9 @@ def run(
 ) -> dict[str, Standing]:
     """Run all tables of a pipeline as asked, until they are done or ``stop`` is set.
 
-    Tables that an earlier run completed are skipped. Raises InvalidDefinition before any batch,
-    and PipelineFailed if a table stops by an error.
+    Tables that an earlier run completed are skipped. A table that fails stops alone, with those
+    that read it. Raises InvalidDefinition before any batch, and PipelineFailed in the end if a
+    table failed.
     """
     directory = pipeline_directory(request.state, pipeline.name, request.into)
     with held(directory):
@@ -64,20 +63,48 @@ def run(
             planning = Planning(*planned)
         runs = [
             TableRun(spark, pipeline, _targeted(table, request), request, planning, directory)
-            for table in pipeline.tables
+            for table in _chosen(pipeline, request, directory)
         ]
         unfinished = _unfinished(runs, note)
         for each in unfinished:
             each.prepare()
+        failures = Failures(pipeline, note)
         if request.mode == "stream":
-            _together(unfinished, tell, stop)
+            _together(unfinished, tell, stop, failures)
         else:
             for level in _levels(unfinished):
                 # A table must not take an interrupted table above it for a finished one.
                 if stop.is_set():
                     break
-                _each_until_done(level, tell, stop)
+                _each_until_done(level, tell, stop, failures)
+        failures.raise_all()
         return {each.table.name: each.standing for each in runs}
+
+
+def _chosen(pipeline: Pipeline, request: Request, directory: Path) -> list[Table]:
+    """Return the tables to run; raises RunRefused if what they read does not stand."""
+    names = [each.name for each in pipeline.tables]
+    for name in request.only:
+        if name not in names:
+            raise RunRefused(f"there is no table {name!r} in {pipeline.file}: {', '.join(names)}")
+    chosen = [each for each in pipeline.tables if not request.only or each.name in request.only]
+    for each in chosen:
+        for source in each.sources:
+            above = pipeline.above(each, source.name)
+            if above is None or above in chosen:
+                continue
+            standing = Place(directory / above.name).standing()
+            if standing is None:
+                raise RunRefused(
+                    f"table {each.name!r} reads {above.name!r}, which never ran; run that, too: "
+                    f"--only {above.name}"
+                )
+            if request.complete and standing.state != "complete":
+                raise RunRefused(
+                    f"table {each.name!r} reads {above.name!r}, which is not complete; run that, "
+                    f"too: --only {above.name}"
+                )
+    return chosen
 
 
 def _unfinished(runs: Sequence[TableRun], note: Note) -> list[TableRun]:
@@ -120,10 +147,10 @@ def _targeted(table: Table, request: Request) -> Table:
 
 def _check_fresh(pipeline: Pipeline, request: Request, directory: Path) -> None:
     """Let an interrupted replay go on, but never write into what others made."""
-    if any((directory / each.name / "standing.json").exists() for each in pipeline.tables):
-        return
     for table in pipeline.tables:
         assert request.into
+        if (directory / table.name / "identity").exists():
+            continue
         target = table.sink.beside(request.into)
         if target.read() is not None:
             raise RunRefused(
@@ -145,33 +172,77 @@ def _levels(runs: Sequence[TableRun]) -> list[list[TableRun]]:
     return levels
 
 
-def _each_until_done(runs: Sequence[TableRun], tell: Tell, stop: threading.Event) -> None:
+def _each_until_done(
+    runs: Sequence[TableRun], tell: Tell, stop: threading.Event, failures: Failures
+) -> None:
     """Run tables that do not need one another to their ends, side by side."""
+    ready = [each for each in runs if not failures.hold(each)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        done = [pool.submit(each.until_done, tell, stop) for each in runs]
-    for each in done:
-        each.result()
+        done = [pool.submit(each.until_done, tell, stop) for each in ready]
+    for each, future in zip(ready, done, strict=True):
+        try:
+            future.result()
+        except MainstemError as error:
+            failures.add(each, error)
 
 
-def _together(runs: Iterable[TableRun], tell: Tell, stop: threading.Event) -> None:
-    """Run tables side by side until stopped; if one fails, stop the others."""
+def _together(
+    runs: Sequence[TableRun], tell: Tell, stop: threading.Event, failures: Failures
+) -> None:
+    """Run tables side by side until stopped; one that fails stops alone, with those below it."""
     started: list[TableRun] = []
-    try:
-        for each in runs:
-            if stop.is_set():
-                break
-            each.start()
-            started.append(each)
-            each.settle(tell)
-        while not stop.is_set():
+    # Starting again may take long, and the progress of the others is read meanwhile.
+    with ThreadPoolExecutor(max(1, len(runs))) as pool:
+        try:
+            for each in runs:
+                if stop.is_set():
+                    break
+                each.start()
+                started.append(each)
+                each.settle(tell)
+            _watched(started, pool, tell, stop, failures)
+        finally:
             for each in started:
+                each.turn_away()
+            for each in started:
+                _end(each, tell, failures)
+
+
+def _watched(
+    started: list[TableRun],
+    pool: ThreadPoolExecutor,
+    tell: Tell,
+    stop: threading.Event,
+    failures: Failures,
+) -> None:
+    """Look at tables until stopped, or until none runs; those that failed are taken out."""
+    again: dict[TableRun, Future[bool]] = {}
+    while started and not stop.is_set():
+        for each in list(started):
+            if each in again:
+                if not again[each].done() or again.pop(each).result():
+                    continue
+                started.remove(each)
+                _end(each, tell, failures)
+            elif each.active:
                 each.look(tell)
-            if not all(each.active or each.start_again(stop) for each in started):
-                break
-            stop.wait(LOOK_S)
-    finally:
-        for each in started:
-            each.turn_away()
-        errors = [error for each in started if (error := each.finish(tell)) is not None]
-    if errors:
-        raise errors[0]
+            else:
+                again[each] = pool.submit(each.start_again, stop)
+        for each in [each for each in started if each not in again]:
+            if failures.concerns(each):
+                started.remove(each)
+                each.turn_away()
+                if _end(each, tell, failures):
+                    failures.hold(each)
+        stop.wait(LOOK_S)
+    # Nothing is started any more once this returns.
+    for future in again.values():
+        future.result()
+
+
+def _end(run: TableRun, tell: Tell, failures: Failures) -> bool:
+    """Let a table end; tells whether it did so without a failure."""
+    error = run.finish(tell)
+    if error is not None:
+        failures.add(run, error)
+    return error is None

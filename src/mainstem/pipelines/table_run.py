@@ -55,6 +55,8 @@ class Request(msgspec.Struct, frozen=True):
     """The name of the copies that are written instead of the tables."""
     complete: bool = False
     interval_ms: int = 0
+    only: tuple[str, ...] = ()
+    """The names of the tables to run; none for all."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -264,6 +266,11 @@ class TableRun:
             self._keep(state="complete")
 
     # What is kept
+
+    def hold(self, reason: str) -> None:
+        """Keep why the table does not run now."""
+        failure = Failure(reason, time.time_ns() // 1_000_000)
+        self._keep(state="stopped", pid=0, failure=failure)
 
     def _keep(self, **changed: object) -> None:
         now_ms = time.time_ns() // 1_000_000
