@@ -2,13 +2,18 @@
 
 from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from tests.faults.mortal import PATIENCE_S, QUICK, Mortal, create, read, until
+from tests.heads.admin.web import get
 from tests.heads.kafka.attack import Peer, produce
 
+import mainstem
+from mainstem.core.errors import StorageFull
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.node.directory import holder_of
 
 FULL = """
 import errno, os
@@ -70,3 +75,31 @@ def test_an_idempotent_producer_goes_on_where_it_was_when_there_is_space(tmp_pat
         assert sender.flush(PATIENCE_S) == 0
         assert errors == []
         assert [int(value) for value in read(server.address, "t", 0)] == list(range(300))
+
+
+def test_a_full_disk_is_told_where_people_look_and_so_is_its_end(tmp_path: Path) -> None:
+    sign, data = tmp_path / "full", tmp_path / "data"
+    with Mortal(data, flaw=FULL.format(sign=str(sign))) as server:
+        holder = holder_of(data)
+        assert holder is not None
+        admin = str(holder.admin)
+        with mainstem.connect(server.address, message_timeout_ms=1000) as stem:
+            stem.publish("t", b"before")
+            sign.touch()
+            with pytest.raises(StorageFull, match=f"the disk of {data} has no space left") as told:
+                stem.publish("t", b"refused")
+            page = get(admin, "/readyz")
+            counted = get(admin, "/metrics").text
+            sign.unlink()
+            until(lambda: get(admin, "/readyz").status == 200)
+            stem.publish("t", b"after")
+
+        assert "free some space" in str(told.value)
+        assert page.status == 503
+        assert page.text.startswith(f"full: the disk of {data} has no space left")
+        assert "mainstem_log_full 1" in counted
+        assert "mainstem_log_full 0" in get(admin, "/metrics").text
+        server.kill()
+        assert server.said.count("events are refused: the disk of") == 1
+        assert server.said.count("events are taken again") == 1
+        assert not (data / "space.probe").exists()

@@ -14,7 +14,6 @@ from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.policies import Durability
 from mainstem.log.commits import Committer, Group
 from mainstem.log.durable import AT_ONCE
-from mainstem.log.files import refusal
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.partition import DiskPartition
 from mainstem.log.partitions import Partition, Partitions
@@ -154,7 +153,7 @@ class Appender:
             segment.write(data)
         except OSError as error:
             self._clear_end(partition, several)
-            raise refusal(error, f"appending to {partition.place}") from error
+            raise self._committer.space.refusal(error, f"appending to {partition.place}") from error
         return segment
 
     def _clear_end(self, partition: DiskPartition, several: bool) -> None:
@@ -198,7 +197,8 @@ class Appender:
             try:
                 segments = self._reserve_together(found)
             except OSError as error:
-                raise refusal(error, f"appending {len(batches)} batches together") from error
+                what = f"appending {len(batches)} batches together"
+                raise self._committer.space.refusal(error, what) from error
             group = self._committer.gather()
             try:
                 offsets = self._accept_together(group, found, segments)

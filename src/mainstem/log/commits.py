@@ -24,6 +24,7 @@ from mainstem.log.files import Files, OpenFile, refusal
 from mainstem.log.memory import MemoryPartition
 from mainstem.log.partition import PARTITIONS, DiskPartition
 from mainstem.log.segment import Segment
+from mainstem.log.space import Space
 from mainstem.log.wal import WriteAheadLog
 from mainstem.log.watches import Wake, call
 
@@ -77,6 +78,8 @@ class Committer:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self.wal = wal
+        self.space = Space(files)
+        """Whether the disk has room."""
         self.group = Group(self._hand_over)
         self.failed: StorageFailed | None = None
         self.syncs = 0

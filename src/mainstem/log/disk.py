@@ -123,7 +123,9 @@ class DiskLog:
                 wal_step_bytes=options.wal_step_bytes,
                 sync_all_from=options.sync_all_from,
             )
-            return cls(files, now_ms, options, recovered)
+            log = cls(files, now_ms, options, recovered)
+            log.committer.space.place = "the data directory" if path is None else str(path)
+            return log
         except BaseException as error:
             files.unlock()
             if isinstance(error, OSError) and error.errno in FAULTS:
@@ -184,7 +186,9 @@ class DiskLog:
                 if segment.size > segment.synced_size:
                     group.direct[segment.path] = segment.file
         except OSError as error:
-            raise refusal(error, f"making {partition.place} durable") from error
+            raise self.committer.space.refusal(
+                error, f"making {partition.place} durable"
+            ) from error
         if partition.names_changed:
             group.renamed[partition.directory] = partition
 
@@ -327,7 +331,7 @@ class DiskLog:
         try:
             self.committer.wal.reserve(len(payload))
         except OSError as error:
-            raise refusal(error, "noting a change of topics") from error
+            raise self.committer.space.refusal(error, "noting a change of topics") from error
         self.committer.wal.add(kind, [payload])
         self.committer.flush()
 

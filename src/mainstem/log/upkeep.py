@@ -147,6 +147,7 @@ class Upkeep:
             self._files.check_there()
         except OSError as error:
             raise self._committer.fail(error, "looking after the log") from error
+        self._committer.space.look()
         now_ms = self._now_ms()
         failed: Exception | None = None
         stuck: Exception | None = None
@@ -488,7 +489,7 @@ class Upkeep:
         try:
             self._committer.wal.reserve(len(payload))
         except OSError as error:
-            raise refusal(error, "noting a change of segments") from error
+            raise self._committer.space.refusal(error, "noting a change of segments") from error
         self._committer.wal.add(kind, [payload])
         self._committer.flush()
 

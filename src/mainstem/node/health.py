@@ -19,10 +19,15 @@ class Health:
         self.phase = Phase.RECOVERING
         self.stopped: Callable[[], str | None] = lambda: None
         """Tells why the log takes nothing more, None while it does."""
+        self.full: Callable[[], str | None] = lambda: None
+        """Tells why the log takes nothing for now, None while there is space."""
 
     def not_ready(self) -> str | None:
         """Return why requests should go elsewhere, None if they may come."""
         if self.phase is not Phase.READY:
             return self.phase
         why = self.stopped()
-        return None if why is None else f"stopped: {why}"
+        if why is not None:
+            return f"stopped: {why}"
+        why = self.full()
+        return None if why is None else f"full: {why}"

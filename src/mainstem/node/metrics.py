@@ -12,6 +12,9 @@ READY = Metric("mainstem_ready", "gauge", "1 while the server can be used, as /r
 STOPPED = Metric(
     "mainstem_log_stopped", "gauge", "1 once the disk has failed and nothing more is acknowledged."
 )
+FULL = Metric(
+    "mainstem_log_full", "gauge", "1 while the disk has no space left and events are refused."
+)
 
 CONNECTIONS = Metric("mainstem_connections", "gauge", "Connections open now.", ("head",))
 ACCEPTED = Metric("mainstem_connections_accepted_total", "counter", "Connections begun.", ("head",))

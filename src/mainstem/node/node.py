@@ -99,6 +99,11 @@ class Node:
         failed = self._log.committer.failed if isinstance(self._log, DiskLog) else None
         return None if failed is None else str(failed)
 
+    @property
+    def full(self) -> str | None:
+        """Why appends are refused for now, None while there is space on the disk."""
+        return self._log.committer.space.full if isinstance(self._log, DiskLog) else None
+
     def keep_up(self) -> None:
         """Do now what retention, compaction and checkpoints would do within ``upkeep_ms``."""
         if isinstance(self._log, MemoryLog):

@@ -76,6 +76,7 @@ class Scrape:
         node = self.node
         if node is not None:
             found[metrics.STOPPED].append(((), int(node.stopped is not None)))
+            found[metrics.FULL].append(((), int(node.full is not None)))
             self._add_topics(found, node.broker)
             self._add_groups(found, node)
             self._add_queues(found, node.broker)

@@ -110,6 +110,7 @@ async def running(
         clock.look()
         operations.node = node
         health.stopped = lambda: node.stopped
+        health.full = lambda: node.full
         health.phase = Phase.READY
         try:
             took_ms = int((time.monotonic() - began) * 1000)

@@ -57,6 +57,11 @@ class Link:
         }
 
     @property
+    def settings(self) -> Mapping[str, Setting]:
+        """What the caller has set."""
+        return self._settings
+
+    @property
     def is_plain(self) -> bool:
         """Whether the server speaks with anybody: neither encryption nor a login is set."""
         return str(self._settings.get("security.protocol", "plaintext")).lower() == "plaintext"

@@ -1,14 +1,19 @@
 """Where a server of ours is looked after: it says so among its settings."""
 
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+
 import msgspec
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource
 
 from mainstem.core.errors import MainstemError, Unsupported
 from mainstem.remote.administering import Administration
-from mainstem.remote.link import host_and_port
+from mainstem.remote.link import Link, host_and_port
 
 ADDRESS, RUN = "mainstem.admin.address", "mainstem.run.id"
+_ASK_S = 2.0
+_MOST_BYTES = 2000
 _EVERYWHERE = ("0.0.0.0", "::")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -50,6 +55,23 @@ def admin_port(administration: Administration) -> AdminPort:
             f"own machine only ({settings[ADDRESS]}): ask there"
         )
     return AdminPort(host, int(port), settings[RUN])
+
+
+def why_not_ready(link: Link) -> str | None:
+    """Return why a server of ours says that it cannot be used; None if it does not say so."""
+    asking = Link(link.address, timeout_s=_ASK_S, settings=link.settings)
+    try:
+        port = admin_port(Administration(asking))
+        connection = HTTPConnection(port.host, port.port, timeout=_ASK_S)
+        try:
+            connection.request("GET", "/readyz", headers={"Host": "localhost"})
+            answer = connection.getresponse()
+            said = answer.read(_MOST_BYTES).decode("utf-8", "replace").strip()
+        finally:
+            connection.close()
+    except (MainstemError, KafkaException, OSError, HTTPException):
+        return None
+    return said if answer.status == HTTPStatus.SERVICE_UNAVAILABLE else None
 
 
 def _broker_settings(administration: Administration) -> dict[str, str]:

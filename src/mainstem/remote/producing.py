@@ -14,12 +14,24 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from mainstem.core.errors import Closed, EventTooLarge, MainstemError, UnknownPartition
+from mainstem.core.errors import (
+    Closed,
+    EventTooLarge,
+    MainstemError,
+    Overloaded,
+    StorageFull,
+    UnknownPartition,
+)
 from mainstem.core.event import Event, Position
 from mainstem.remote.link import Link
+from mainstem.remote.looking import why_not_ready
 from mainstem.remote.refusals import GONE, TOO_LARGE, explained, kafka_error
 
 _TURN_S = 0.1
+_ASK_S = 5.0
+"""How long what the server said of itself is taken for true."""
+_NO_REASON = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError.KAFKA_STORAGE_ERROR})
+"""What says that an event was not kept, but not why."""
 _ANY_PARTITION = -1
 _PROBE_S = 1.0
 _LARGEST = 100_000_000
@@ -62,6 +74,8 @@ class Producing:
         )
         self._closed = False
         self._gone_since: float | None = None
+        self._why: str | None = None
+        self._asked_at = 0.0
         self._room = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="mainstem-producing", daemon=True)
         self._thread.start()
@@ -106,7 +120,17 @@ class Producing:
             return EventTooLarge(topic, size, self.limits.get(topic, DEFAULT_BATCH_BYTES))
         if error.code() == KafkaError._UNKNOWN_PARTITION and partition is not None:
             return UnknownPartition(topic, partition)
+        if error.code() in _NO_REASON and self._why is not None:
+            kind = StorageFull if self._why.startswith("full:") else Overloaded
+            return kind(f"the server at {self.link.address} takes no events: {self._why}")
         return explained(error, self.link.address, topic=topic)
+
+    def learn(self, error: KafkaError) -> None:
+        """Ask the server what librdkafka does not tell, in the thread that nobody waits for."""
+        now = time.monotonic()
+        if error.code() in _NO_REASON and now - self._asked_at > _ASK_S:
+            self._why = why_not_ready(self.link)
+            self._asked_at = now
 
     def close(self) -> None:
         """Wait for what is on its way, for a bounded time, and let go."""
@@ -159,6 +183,7 @@ class Delivery:
     ) -> None:
         """Put it on its way; ``told`` is called, in another thread, once ``wait`` need not wait."""
         self._told = told
+        self._learn = producing.learn
         self._refusal = partial(producing.refusal, topic=topic, event=event, partition=partition)
         self._done = threading.Event()
         self._error: KafkaError | None = None
@@ -173,6 +198,8 @@ class Delivery:
         return self._position
 
     def _settle(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._learn(error)
         self._error = error
         if error is None:
             self._position = Position(message.partition() or 0, message.offset() or 0)
@@ -221,6 +248,8 @@ class Deliveries:
         return self._producing.refusal(error, self._topic, event, self._partition)
 
     def _settle(self, event: Event, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._producing.learn(error)
         with self._settled:
             if error is None:
                 self._kept += 1

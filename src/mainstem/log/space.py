@@ -1,0 +1,53 @@
+"""Whether the disk has room for events: appends tell when it has not, upkeep when it has again."""
+
+import logging
+
+from mainstem.core.errors import StorageFailed, StorageFull
+from mainstem.log.files import Files, refusal
+
+_logger = logging.getLogger("mainstem.log")
+
+_PROBE = "space.probe"
+_PROBE_BYTES = 1024 * 1024
+
+
+class Space:
+    """Says so once when the disk is full, and once when there is space again."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._refused = False
+        """Whether something was refused since it was looked at last."""
+        self.place = "the data directory"
+        self.full: str | None = None
+        """Why appends are refused, None while there is space."""
+
+    def refusal(self, error: OSError, what: str) -> StorageFull | StorageFailed:
+        """Return what an append is refused with, and take note if the disk is full."""
+        found = refusal(error, what)
+        if isinstance(found, StorageFull):
+            self._refused = True
+            if self.full is None:
+                self.full = f"the disk of {self.place} has {found}"
+                _logger.error("events are refused: %s", self.full)
+        return found
+
+    def look(self) -> None:
+        """Try whether there is space again, unless something was refused a moment ago."""
+        if self.full is None:
+            return
+        refused, self._refused = self._refused, False
+        if refused:
+            return
+        try:
+            # A file system's own numbers know nothing of quotas.
+            self._files.open(_PROBE, create=True).allocate(0, _PROBE_BYTES)
+        except OSError:
+            return
+        finally:
+            try:
+                self._files.remove(_PROBE)
+            except OSError as error:
+                _logger.warning("cannot remove %s of %s: %s", _PROBE, self.place, error)
+        self.full = None
+        _logger.warning("events are taken again: the disk of %s has space", self.place)
