@@ -56,6 +56,17 @@ def test_a_negative_offset_is_refused() -> None:
         Cursors().commit("billing", {FIRST: Cursor(-1, 0)})
 
 
+def test_a_cursor_that_is_unset_is_kept_and_says_no_offset() -> None:
+    cursors = Cursors()
+    commit(cursors, "billing", FIRST, 1)
+
+    for change in cursors.commit("billing", {FIRST: Cursor(-2, 0)}, may_unset=True):
+        cursors.apply(change)
+
+    assert cursors.of("billing") == {FIRST: Cursor(-2, 0)}
+    assert cursors.at("billing", FIRST) is None
+
+
 def test_a_removed_group_is_unknown_again() -> None:
     cursors = Cursors()
     commit(cursors, "billing", FIRST, 1)

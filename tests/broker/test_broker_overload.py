@@ -3,10 +3,12 @@
 import threading
 
 import pytest
-from tests.broker.brokers import Clock, new_broker, publish, read_all, values
+from tests.broker.brokers import NOW_MS, Clock, new_broker, publish, read_all, values
 from tests.broker.producers import Works
 
 from mainstem.broker.broker import Broker
+from mainstem.broker.classic_groups import Membership
+from mainstem.broker.cursors import Cursor
 from mainstem.broker.overload import LIVE_MS, Held
 from mainstem.core.errors import Overloaded, UnknownTopic
 from mainstem.core.event import Event
@@ -61,6 +63,21 @@ def test_the_slowest_live_cursor_makes_room() -> None:
 
     commit(broker, 2, "slow")
     publish(broker, "orders", b"e")
+
+
+def test_a_cursor_that_is_unset_holds_nobody_up_and_misses_nothing() -> None:
+    broker, _ = limited(Overload.DROP_OLDEST)
+    unset = {("orders", 0): Cursor(-2, NOW_MS)}
+    broker.classic.commit("gave-up", Membership(), unset)
+    commit(broker, 0)
+    publish(broker, "orders", *[b"x"] * 3)
+    commit(broker, 3)
+    publish(broker, "orders", *[b"x"] * 6)
+
+    (lag,) = broker.lag("gave-up")
+
+    assert (lag.cursor, lag.lag, lag.missed) == (None, lag.tail - lag.start, 0)
+    assert broker.counters("orders")["dropped"] == 3
 
 
 def test_a_batch_larger_than_the_limit_passes_when_all_is_read() -> None:

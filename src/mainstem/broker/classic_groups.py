@@ -237,7 +237,7 @@ class ClassicGroups:
             for place, cursor in cursors.items():
                 try:
                     at = self._state.at(*place)
-                    changes += self._state.cursors.commit(group, {at: cursor})
+                    changes += self._state.cursors.commit(group, {at: cursor}, may_unset=True)
                     moved.append(at)
                 except MainstemError as error:
                     refused[place] = error

@@ -38,6 +38,14 @@ class Cursor(msgspec.Struct, frozen=True, tag_field="kind", tag="cursor/1", omit
     epoch: int = -1
     """The leader epoch of the last event read, -1 if the consumer did not say."""
 
+    @property
+    def is_unset(self) -> bool:
+        """Whether it is no offset: Kafka's clients commit -1 and -2 to give a position up.
+
+        It is kept and told as it was committed. To all else the group has not committed there.
+        """
+        return self.offset < 0
+
 
 class CursorChange(NamedTuple):
     """One record of the fold."""
@@ -70,26 +78,29 @@ class Cursors:
         return sorted(self._groups)
 
     def of(self, group: str) -> Mapping[PartitionId, Cursor]:
-        """Return the cursors of a group; none if it has never committed."""
+        """Return the cursors of a group, also those that are unset; none if there are none."""
         return self._groups.get(group, {})
 
     def at(self, group: str, partition: PartitionId) -> Cursor | None:
-        """Return a group's cursor in a partition, if it has one."""
-        return self._groups.get(group, {}).get(partition)
+        """Return a group's cursor in a partition, if it has one that says an offset."""
+        cursor = self._groups.get(group, {}).get(partition)
+        return None if cursor is None or cursor.is_unset else cursor
 
     def partitions(self) -> list[PartitionId]:
         """Return every partition in which some group has a cursor."""
         return list(self._readers)
 
     def readers(self, partition: PartitionId) -> Mapping[str, Cursor]:
-        """Return the cursors of all groups in a partition."""
+        """Return the cursors of all groups in a partition, also those that are unset."""
         return self._readers.get(partition, {})
 
-    def commit(self, group: str, cursors: Mapping[PartitionId, Cursor]) -> list[CursorChange]:
+    def commit(
+        self, group: str, cursors: Mapping[PartitionId, Cursor], *, may_unset: bool = False
+    ) -> list[CursorChange]:
         """Decide to move cursors, forward or back: who may do that was decided before."""
         check_group(group)
         for partition, cursor in cursors.items():
-            if cursor.offset < 0:
+            if cursor.is_unset and not may_unset:
                 raise InvalidSetting(f"a cursor cannot be at {cursor.offset}; offsets begin at 0")
             size = _size(cursor.metadata)
             if size > MAX_METADATA_BYTES:

@@ -131,6 +131,8 @@ class Gate:
         caught_up: dict[str, int] = {}
         slowest: int | None = None
         for group, cursor in readers.items():
+            if cursor.is_unset:
+                continue
             heard_ms = max(cursor.committed_ms, before.get(group, 0))
             if cursor.offset >= bounds.end:
                 heard_ms = caught_up[group] = now_ms
@@ -166,6 +168,8 @@ class Gate:
         for group in missed.keys() - readers.keys():
             del missed[group]
         for group, cursor in readers.items():
+            if cursor.is_unset:
+                continue
             lost = start - max(cursor.offset, self._counted_to.get(partition, 0), old)
             if lost > 0:
                 missed[group] = missed.get(group, 0) + lost

@@ -176,7 +176,7 @@ class Transactions:
             for place, cursor in cursors.items():
                 try:
                     at = self._state.at(*place)
-                    self._state.cursors.commit(group, {at: cursor})
+                    self._state.cursors.commit(group, {at: cursor}, may_unset=True)
                     key = PendingKey(transactional_id, group, *at)
                     changes.append(LedgerChange(key, cursor))
                 except MainstemError as error:

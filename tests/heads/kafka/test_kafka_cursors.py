@@ -116,6 +116,36 @@ def test_cursors_are_moved_and_told_by_the_ids_of_topics(peer: Peer) -> None:
     assert fetched(peer, "by-id", None) == [(t, 7, Code.NONE)]
 
 
+@pytest.mark.parametrize("offset", [-1, -2, -5])
+def test_an_offset_below_zero_is_kept_and_told_as_it_was_committed(peer: Peer, offset: int) -> None:
+    group = f"unset{offset}"
+    t = ids(peer)["t"]
+    commit(peer, group, "t", offset=3)
+
+    commit(peer, group, "t", offset=offset)
+
+    asked = (OffsetFetchTopic(t, "", (0,)),)
+    assert fetched(peer, group, asked) == [(t, offset, Code.NONE)]
+    assert fetched(peer, group, None) == [(t, offset, Code.NONE)]
+
+
+def test_an_offset_below_zero_moves_with_its_transaction(peer: Peer) -> None:
+    commit(peer, "unset by a transaction", "t", offset=3)
+    begun = peer.ask(
+        INIT_PRODUCER_ID, 5, InitProducerIdRequest("unsets", 60_000), InitProducerIdResponse
+    )
+    who = (begun.producer_id, begun.producer_epoch)
+    moved = (TxnCommitTopic("t", (TxnCommitPartition(0, -2),)),)
+    wish = TxnOffsetCommitRequest("unsets", "unset by a transaction", *who, topics=moved)
+    answer = peer.ask(TXN_OFFSET_COMMIT, 5, wish, TxnOffsetCommitResponse)
+    assert answer.topics[0].partitions[0].error_code == 0
+    peer.ask(END_TXN, 5, EndTxnRequest("unsets", *who, True), EndTxnResponse)
+
+    found = fetched(peer, "unset by a transaction", None, stable=True)
+
+    assert [each[1:] for each in found] == [(-2, Code.NONE)]
+
+
 def test_a_cursor_that_a_transaction_is_going_to_move_is_not_stable(peer: Peer) -> None:
     asked = (OffsetFetchTopic(ids(peer)["t"], "", (0,)),)
     commit(peer, "unstable", "t", offset=3)

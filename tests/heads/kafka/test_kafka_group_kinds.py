@@ -112,7 +112,3 @@ def test_a_member_that_nobody_remembers_is_told_so_that_it_joins_again(
 ) -> None:
     assert consume(peer, epoch) is Code.UNKNOWN_MEMBER_ID
     assert sharer.beat(epoch=epoch).error_code == Code.UNKNOWN_MEMBER_ID
-
-
-def test_a_negative_offset_is_no_cursor(peer: Peer) -> None:
-    assert commit(peer, -1) is commit(peer, -5) is Code.OFFSET_OUT_OF_RANGE

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from tests.heads.kafka.beside.administration import commit, cursor, cursors_deleted
 from tests.heads.kafka.beside.classic import Member
 from tests.heads.kafka.beside.members import ANN, listed
-from tests.heads.kafka.beside.side import Said, Side, Topic, alike, unlike, word
+from tests.heads.kafka.beside.side import Said, Side, Topic, alike, word
 
 from mainstem.heads.kafka.fields import NO_ID
 from mainstem.heads.kafka.messages.commits import (
@@ -147,9 +147,19 @@ def commits_of_nobody(side: Side) -> Iterator[Said]:
         yield version, "all", _fetched(side, group, None)
 
 
-@unlike("a cursor is an offset, and there is none before 0")
-def a_commit_before_the_beginning(side: Side) -> Iterator[Said]:
-    yield _committed(side, side.group(), (side.one, 0), offset=-1)
+@alike
+def commits_of_offsets_below_zero(side: Side) -> Iterator[Said]:
+    for offset in (-1, -2, -5):
+        group, place = side.group(), (side.one, 0)
+        yield offset, "first", _committed(side, group, place, offset=offset, metadata="me")
+        yield offset, "asked for", [_fetched(side, group, [place], each) for each in (2, 8, 10)]
+        yield offset, "all", _fetched(side, group, None)
+        yield offset, "described", _described(side, group)
+        yield offset, "deleted", _deleted(side, group, place)
+        yield offset, "then", _fetched(side, group, None)
+        _committed(side, group, place, offset=3)
+        yield offset, "after another", _committed(side, group, place, offset=offset)
+        yield offset, "that is gone", _fetched(side, group, [place])
 
 
 @alike

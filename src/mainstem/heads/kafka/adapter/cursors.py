@@ -105,11 +105,6 @@ def wanted(
             if _is_too_large(each):
                 unfit[place] = Code.OFFSET_METADATA_TOO_LARGE
                 continue
-            if each.committed_offset < 0:
-                # Kafka keeps these. To us a cursor says what may be deleted, and what the lag is;
-                # clients take a negative one for none, and their own checks do not let it through.
-                unfit[place] = Code.OFFSET_OUT_OF_RANGE
-                continue
             metadata, epoch = each.committed_metadata or "", each.committed_leader_epoch
             cursors[place] = Cursor(each.committed_offset, now_ms, metadata, epoch)
     return cursors, unfit

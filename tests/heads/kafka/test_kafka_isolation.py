@@ -1,0 +1,298 @@
+"""Fetch with ``read_committed``: open and aborted transactions, request by request.
+
+Who reads so gets nothing at or after the first event of an open transaction (the last stable
+offset), and beside the batches a list of aborted transactions, whose events it leaves out itself.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from tests.heads.kafka.attack import Peer, produce, production, request, served
+
+from mainstem.core.batch import batches, read_header
+from mainstem.core.event import Event
+from mainstem.core.records import build
+from mainstem.heads.kafka.messages.fetch import (
+    FETCH,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from mainstem.heads.kafka.messages.produce import PRODUCE, ProduceResponse
+from mainstem.heads.kafka.messages.transactions import (
+    END_TXN,
+    INIT_PRODUCER_ID,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+UNCOMMITTED, COMMITTED = 0, 1
+VERSION = 12
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with served(None) as found:
+        yield found
+
+
+@pytest.fixture
+def peer(address: str) -> Iterator[Peer]:
+    with Peer(address) as found:
+        yield found
+
+
+@pytest.fixture
+def topic(peer: Peer) -> str:
+    """A topic with one event, at offset 0, that is part of no transaction."""
+    name = f"t{next(_numbers)}"
+    publish(peer, name, 1)
+    return name
+
+
+def publish(peer: Peer, topic: str, number: int) -> int:
+    """Write events that are part of no transaction; return the offset of the first."""
+    produced = produce(peer, topic, bytes(build([Event(value=b"v")] * number, now_ms=1)))
+    assert produced.error_code == 0
+    return produced.base_offset
+
+
+class Producer:
+    """A transactional producer; a transaction begins with what it writes."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._name = f"tx{next(_numbers)}"
+        wish = InitProducerIdRequest(self._name, 60_000)
+        begun = peer.ask(INIT_PRODUCER_ID, 5, wish, InitProducerIdResponse)
+        self.id, self._epoch, self._sequence = begun.producer_id, begun.producer_epoch, 0
+
+    def write(self, topic: str, number: int = 2) -> int:
+        """Write events in one batch; return the offset of the first."""
+        batch = build(
+            [Event(value=b"v")] * number,
+            now_ms=1,
+            producer_id=self.id,
+            producer_epoch=self._epoch,
+            base_sequence=self._sequence,
+            transactional=True,
+        )
+        self._sequence += number
+        answer = self._peer.ask(PRODUCE, 12, production(topic, bytes(batch)), ProduceResponse)
+        produced = answer.responses[0].partition_responses[0]
+        assert produced.error_code == 0
+        return produced.base_offset
+
+    def end(self, *, commits: bool) -> None:
+        wish = EndTxnRequest(self._name, self.id, self._epoch, commits)
+        answer = self._peer.ask(END_TXN, 5, wish, EndTxnResponse)
+        assert answer.error_code == 0
+        self.id, self._epoch, self._sequence = answer.producer_id, answer.producer_epoch, 0
+
+
+def asked(
+    topic: str, offset: int, isolation: int, *, max_bytes: int = 1 << 20, wait_ms: int = 0
+) -> FetchRequest:
+    place = FetchPartition(0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        topics=(FetchTopic(topic=topic, partitions=(place,)),),
+    )
+
+
+def fetch(
+    peer: Peer, topic: str, offset: int = 0, isolation: int = COMMITTED, *, max_bytes: int = 1 << 20
+) -> FetchedPartition:
+    wish = asked(topic, offset, isolation, max_bytes=max_bytes)
+    return one(peer.ask(FETCH, VERSION, wish, FetchResponse))
+
+
+def one(answer: FetchResponse) -> FetchedPartition:
+    """Return what is answered of the only partition."""
+    found = answer.responses[0].partitions[0]
+    assert found.error_code == 0
+    return found
+
+
+def spans(found: FetchedPartition) -> list[tuple[int, int]]:
+    """Return the first and the last offset of every batch, those of markers too."""
+    headers = [read_header(each) for each in batches(bytes(found.records or b""))]
+    return [(each.base_offset, each.last_offset) for each in headers]
+
+
+def aborted(found: FetchedPartition) -> list[tuple[int, int]] | None:
+    listed = found.aborted_transactions
+    return None if listed is None else [(each.producer_id, each.first_offset) for each in listed]
+
+
+def test_an_open_transaction_is_not_visible_nor_what_came_after_it(peer: Peer, topic: str) -> None:
+    Producer(peer).write(topic)
+    assert publish(peer, topic, 1) == 3
+
+    found = fetch(peer, topic)
+
+    assert spans(found) == [(0, 0)]
+    assert (found.last_stable_offset, found.high_watermark) == (1, 4)
+    assert aborted(found) == []
+
+
+@pytest.mark.parametrize("offset", [1, 2, 3, 4])
+def test_from_the_last_stable_offset_on_there_is_nothing(
+    peer: Peer, topic: str, offset: int
+) -> None:
+    Producer(peer).write(topic)
+    publish(peer, topic, 1)
+
+    found = fetch(peer, topic, offset)
+
+    assert spans(found) == []
+    assert (found.last_stable_offset, found.high_watermark) == (1, 4)
+    assert aborted(found) == []
+
+
+def test_who_does_not_ask_for_what_is_committed_sees_everything(peer: Peer, topic: str) -> None:
+    first, second = Producer(peer), Producer(peer)
+    first.write(topic)
+    first.end(commits=False)
+    second.write(topic)
+
+    found = fetch(peer, topic, isolation=UNCOMMITTED)
+
+    assert spans(found) == [(0, 0), (1, 2), (3, 3), (4, 5)]
+    assert found.high_watermark == 6
+    assert not aborted(found)
+
+
+def test_a_transaction_is_visible_once_it_is_committed(peer: Peer, topic: str) -> None:
+    producer = Producer(peer)
+    producer.write(topic)
+    publish(peer, topic, 1)
+    producer.end(commits=True)
+
+    found = fetch(peer, topic)
+
+    assert spans(found) == [(0, 0), (1, 2), (3, 3), (4, 4)]
+    assert (found.last_stable_offset, found.high_watermark) == (5, 5)
+    assert aborted(found) == []
+
+
+def test_an_aborted_transaction_is_listed_with_its_producer_and_first_offset(
+    peer: Peer, topic: str
+) -> None:
+    producer = Producer(peer)
+    wrote = producer.id
+    producer.write(topic)
+    producer.write(topic)
+    producer.end(commits=False)
+
+    found = fetch(peer, topic)
+
+    assert spans(found) == [(0, 0), (1, 2), (3, 4), (5, 5)]
+    assert found.last_stable_offset == found.high_watermark == 6
+    assert aborted(found) == [(wrote, 1)]
+
+
+@pytest.mark.parametrize("offset", [1, 2, 3, 4])
+def test_a_fetch_from_amid_an_aborted_transaction_lists_it(
+    peer: Peer, topic: str, offset: int
+) -> None:
+    producer = Producer(peer)
+    wrote = producer.id
+    producer.write(topic)
+    producer.write(topic)
+    producer.end(commits=False)
+
+    found = fetch(peer, topic, offset)
+
+    # Batches are sent whole: who asks for its middle gets it from its beginning.
+    assert spans(found)[0] == ((1, 2) if offset < 3 else (3, 4))
+    assert aborted(found) == [(wrote, 1)]
+
+
+def test_a_fetch_from_after_an_aborted_transaction_does_not_list_it(peer: Peer, topic: str) -> None:
+    producer = Producer(peer)
+    producer.write(topic)
+    producer.end(commits=False)
+    assert publish(peer, topic, 1) == 4
+
+    found = fetch(peer, topic, 4)
+
+    assert spans(found) == [(4, 4)]
+    assert aborted(found) == []
+
+
+def test_a_fetch_that_ends_before_an_aborted_transaction_does_not_list_it(
+    peer: Peer, topic: str
+) -> None:
+    producer = Producer(peer)
+    producer.write(topic)
+    producer.end(commits=False)
+
+    found = fetch(peer, topic, max_bytes=1)
+
+    assert spans(found) == [(0, 0)]
+    assert aborted(found) == []
+    assert found.last_stable_offset == 4
+
+
+def test_of_two_transactions_the_older_one_holds_readers_back(peer: Peer, topic: str) -> None:
+    older, younger = Producer(peer), Producer(peer)
+    wrote = younger.id
+    assert older.write(topic) == 1
+    assert younger.write(topic) == 3
+    assert fetch(peer, topic).last_stable_offset == 1
+    younger.end(commits=False)
+    before = fetch(peer, topic)
+    older.end(commits=True)
+
+    after = fetch(peer, topic)
+
+    assert (spans(before), before.last_stable_offset, aborted(before)) == ([(0, 0)], 1, [])
+    assert spans(after) == [(0, 0), (1, 2), (3, 4), (5, 5), (6, 6)]
+    assert after.last_stable_offset == 7
+    assert aborted(after) == [(wrote, 3)]
+
+
+def test_the_first_transaction_of_a_producer_is_not_taken_for_the_next(
+    peer: Peer, topic: str
+) -> None:
+    producer = Producer(peer)
+    wrote = producer.id
+    producer.write(topic)
+    producer.end(commits=False)
+    producer.write(topic)
+    producer.end(commits=True)
+
+    whole, second = fetch(peer, topic), fetch(peer, topic, 4)
+
+    assert aborted(whole) == [(wrote, 1)]
+    assert spans(second) == [(4, 5), (6, 6)]
+    assert aborted(second) == []
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_reader_that_waits_at_an_open_transaction_is_answered_when_it_ends(
+    address: str, peer: Peer, topic: str, commits: bool
+) -> None:
+    producer = Producer(peer)
+    wrote = producer.id
+    producer.write(topic)
+    with Peer(address) as reader:
+        wish = asked(topic, 1, COMMITTED, wait_ms=60_000)
+        reader.send(request(FETCH, VERSION, wish))
+        publish(peer, topic, 1)
+        producer.end(commits=commits)
+
+        found = one(reader.answer(FETCH, VERSION, FetchResponse))
+
+    assert spans(found) == [(1, 2), (3, 3), (4, 4)]
+    assert aborted(found) == ([] if commits else [(wrote, 1)])
