@@ -125,7 +125,9 @@ def one(answer: FetchResponse) -> FetchedPartition:
 
 def spans(found: FetchedPartition) -> list[tuple[int, int]]:
     """Return the first and the last offset of every batch, those of markers too."""
-    headers = [read_header(each) for each in batches(bytes(found.records or b""))]
+    data = found.records or b""
+    assert isinstance(data, bytes | bytearray | memoryview)
+    headers = [read_header(each) for each in batches(data)]
     return [(each.base_offset, each.last_offset) for each in headers]
 
 
