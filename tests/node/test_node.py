@@ -5,12 +5,18 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
+from msgspec.structs import replace
 from tests.faults.disks import append, full_after, killed, opened
 from tests.faults.simdisk import SimFiles
 
 from mainstem.broker.broker import Broker
+from mainstem.broker.classic_group import Join, Joined, Sync, Synced
+from mainstem.broker.classic_groups import Membership
+from mainstem.broker.consumer_group_fold import NOTHING
+from mainstem.broker.consumer_heartbeat import Heartbeat
+from mainstem.broker.cursors import Cursor
 from mainstem.broker.journal import IDS, SETTINGS, TOPICS
-from mainstem.core.errors import Closed, FormatTooNew, StorageFull
+from mainstem.core.errors import Closed, FormatTooNew, MainstemError, StorageFull
 from mainstem.core.event import Event
 from mainstem.core.names import is_internal
 from mainstem.core.policies import Durability, TopicSettings
@@ -79,6 +85,51 @@ def test_a_partition_that_holds_events_is_kept_though_no_topic_is_known() -> Non
 
     assert node.broker.topics() == []
     assert log.bounds(partition).end == 1
+    node.close()
+
+
+def member_of(broker: Broker, protocol: str) -> Membership:
+    """Let the only member of a group ``g`` join by a protocol of Kafka's consumers."""
+    if protocol == "consumer":
+        beat = Heartbeat(
+            group="g", member_id="ann", epoch=0, rebalance_timeout_ms=60_000, names=("n",)
+        )
+        heard = broker.consumers.heartbeat(replace(beat, owned=NOTHING))
+        return Membership(heard.member_id, heard.epoch)
+    joining, syncing = SimpleQueue[Joined | MainstemError](), SimpleQueue[Synced | MainstemError]()
+    join = Join(
+        group="g",
+        protocol_type="consumer",
+        protocols=(("range", b""),),
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+    )
+    broker.classic.join(join, joining.put)
+    joined = joining.get(timeout=60)
+    assert isinstance(joined, Joined)
+    sync = Sync(group="g", member_id=joined.member_id, generation=joined.generation)
+    broker.classic.sync(sync, syncing.put)
+    assert isinstance(syncing.get(timeout=60), Synced)
+    return Membership(joined.member_id, joined.generation)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_cursors_past_the_tail_are_put_back_also_of_a_group_whose_members_stay(
+    tmp_path: Path, protocol: str
+) -> None:
+    node = open_node(tmp_path, Config())
+    node.broker.create_topic("n", TopicSettings(durability=Durability.MEMORY))
+    node.broker.publish("n", [Event(b"x")] * 5)
+    member = member_of(node.broker, protocol)
+    node.broker.classic.commit("g", member, {("n", 0): Cursor(5, 0)}).durable.wait(60)
+    node.close()
+
+    node = open_node(tmp_path, Config())
+
+    found = node.broker.cursor("g", "n", 0)
+    assert found is not None
+    assert found.offset == 0
+    node.broker.classic.commit("g", member, {("n", 0): Cursor(0, 0)})
     node.close()
 
 

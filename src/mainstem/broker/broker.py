@@ -293,6 +293,10 @@ class Broker:
                 raise OffsetOutOfRange(place, offset, start, tail)
         return self._move(group, offsets, "moved")
 
+    def put_back(self, group: str, offsets: Mapping[Place, int]) -> Durable:
+        """Move cursors to where events were lost from, whoever is a member of the group."""
+        return self._move(group, offsets)
+
     def cursor(self, group: str, topic: str, partition: int) -> Cursor | None:
         """Return a group's cursor in a partition, None if it has not committed there."""
         return self._state.cursors.at(group, self._at(topic, partition))
@@ -460,11 +464,17 @@ class Broker:
         return bounds
 
     def _move(
-        self, group: str, offsets: Mapping[Place, int], deed: str, metadata: str = ""
+        self,
+        group: str,
+        offsets: Mapping[Place, int],
+        deed: str | None = None,
+        metadata: str = "",
     ) -> Durable:
+        """Move cursors; what must not be done to a group with members says what it does."""
         now_ms = self._now_ms()
         with self._state.lock:
-            self._state.groups.check_not_live(group, deed)
+            if deed is not None:
+                self._state.groups.check_not_live(group, deed)
             cursors = {
                 self._at(topic, partition): Cursor(offset, now_ms, metadata)
                 for (topic, partition), offset in offsets.items()

@@ -136,7 +136,8 @@ class Node:
                 if lag.cursor is not None and lag.cursor > lag.tail
             }
             if ahead:
-                self.broker.commit(group.name, ahead)
+                # Members that stayed over the restart notice when they read on.
+                self.broker.put_back(group.name, ahead)
 
     def _forget_strays(self, log: DiskLog) -> None:
         """Forget partitions without events that were made for a change which a crash cut short.
