@@ -20,7 +20,7 @@ from mainstem.cli.rows import Format, Row, chosen, format_option, print_json, pr
 from mainstem.cli.stopping import leave_closed_terminal, stop_signals
 from mainstem.cli.target import at_option, is_address, target_of
 from mainstem.cli.units import parse_ms
-from mainstem.pipelines.standing import DEFAULT_STATE, Standing, standings
+from mainstem.pipelines.standing import DEFAULT_STATE, Standing, pipeline_directory, standings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,6 +150,10 @@ def run(
         only=only,
     )
     try:
+        if not remote and "spark.log.level" not in settings:
+            from mainstem.pipelines.gateway import log_to  # noqa: PLC0415 - needs Spark
+
+            log_to(spark, pipeline_directory(state, loaded.name, into) / "spark.log")
         _run(spark, loaded, request)
     finally:
         end_session(spark)

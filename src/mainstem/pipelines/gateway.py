@@ -8,11 +8,28 @@ with it Spark's Python workers.
 
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
 
 _END_S = 20.0
+_LOGGING = """
+rootLogger.level = error
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.filePattern = {file}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 1
+"""
 
 
 def start_gateway(settings: Mapping[str, str]) -> None:
@@ -39,3 +56,16 @@ def end_gateway() -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def log_to(spark: SparkSession, file: Path) -> None:
+    """Have Spark's JVM log to a file: on a screen its stack traces would hide what is told."""
+    jvm = spark._jvm
+    assert jvm is not None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    log4j = jvm.org.apache.logging.log4j.core
+    text = jvm.java.io.ByteArrayInputStream(_LOGGING.format(file=file.resolve()).encode())
+    context = log4j.LoggerContext.getContext(False)
+    factory = log4j.config.properties.PropertiesConfigurationFactory()
+    source = log4j.config.ConfigurationSource(text)
+    context.reconfigure(factory.getConfiguration(context, source))

@@ -13,7 +13,6 @@ comes, as a checkpoint demands.
 """
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.sql.datasource import DataSource
 
 from mainstem.core.errors import MainstemError
+from mainstem.pipelines.causes import cause_of, keep_all
 from mainstem.pipelines.decoding import BAD, END_OF_TIME, decoded, good_rows, stopping_at_bad
 from mainstem.pipelines.definitions import INFER, Pipeline, Source, Table
 from mainstem.pipelines.errors import InvalidDefinition
@@ -72,7 +72,9 @@ class Planning:
         try:
             result = patiently(lambda: self._built(table, place, complete=complete))
         except PySparkException as error:
-            raise InvalidDefinition(f"{where}: {short(error)}") from error
+            cause = cause_of(error, self._pipeline.file)
+            kept = keep_all(error, cause, place)
+            raise InvalidDefinition(f"{where}: {cause}; {kept}") from error
         except InvalidDefinition as error:
             raise InvalidDefinition(f"{where}: {error}") from None
         if result is None:
@@ -88,8 +90,20 @@ class Planning:
                 f"{where} reads no stream, only snapshots; name a topic or a table to which rows "
                 "are only added"
             )
-        table.sink.check(result.schema)
+        self._check_sink(table, result, where)
         return result
+
+    def _check_sink(self, table: Table, result: DataFrame, where: str) -> None:
+        try:
+            table.sink.check(result.schema)
+        except MainstemError:
+            raise
+        except Exception as error:
+            # Each sink's library has errors of its own, for a directory that cannot be made, say.
+            raise InvalidDefinition(
+                f"{where}: {table.sink.place} cannot be made or opened: "
+                f"{cause_of(error, self._pipeline.file)}; make room for it, or name another place"
+            ) from error
 
     def _built(self, table: Table, place: Place, *, complete: bool) -> object:
         inputs = [
@@ -213,15 +227,3 @@ def _figures(rows: DataFrame, source: Source, *, bad: bool) -> list[Column]:
 def group_of(pipeline: Pipeline, table: Table, into: str | None) -> str:
     """Return the group under which a table's cursors are shown."""
     return ".".join(filter(None, (pipeline.name, table.name, into)))
-
-
-_PYTHONS = re.compile(r"^\s*(?:mainstem\.[\w.]+|[\w.]*(?:Error|Exception)): (.+)$", re.MULTILINE)
-"""The last line of a stack trace of Python's."""
-
-
-def short(error: PySparkException) -> str:
-    """Return what went wrong without Spark's plans and stack traces."""
-    text = str(error).split("\nJVM stacktrace")[0].split("=== Streaming Query")[0]
-    inner = _PYTHONS.findall(text) if "Traceback (most recent call last)" in text else []
-    text = inner[-1] if inner else text.split(";\n")[0]
-    return " ".join(text.split())[:1000]

@@ -5,6 +5,8 @@ STATE/PIPELINE/TABLE/checkpoint     Spark's own
                     /schemas.json   what was inferred, so that a restart infers nothing else
                     /standing.json  the figures below
                     /stopping       is there while no batch shall begin
+                    /error.txt      the last error, whole
+              /spark.log            what Spark reports as errors
 STATE/PIPELINE@NAME/...             the same for a replay into NAME
 """
 
@@ -80,6 +82,7 @@ class Place:
         self.directory = directory.resolve()
         self.checkpoint = self.directory / "checkpoint"
         self.gate = self.directory / "stopping"
+        self.error = self.directory / "error.txt"
 
     def identity(self) -> str:
         """Return the name of this checkpoint, made once with it."""

@@ -22,10 +22,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mainstem.core.errors import MainstemError
 from mainstem.pipelines.auditing import Audit
+from mainstem.pipelines.causes import cause_of, keep_all
 from mainstem.pipelines.definitions import Pipeline, Table
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefused
 from mainstem.pipelines.patience import may_pass, patiently
-from mainstem.pipelines.plans import Bounds, Planning, group_of, short
+from mainstem.pipelines.plans import Bounds, Planning, group_of
 from mainstem.pipelines.progress import Batch, batch_of
 from mainstem.pipelines.sending import Write, sent_writer
 from mainstem.pipelines.standing import Failure, Place, Standing
@@ -117,6 +118,7 @@ class TableRun:
             sink=self.table.sink.place,
             failure=None,
         )
+        self._place.error.unlink(missing_ok=True)
         self._audit = Audit(
             self._spark,
             self.table,
@@ -156,9 +158,8 @@ class TableRun:
         try:
             self._query = patiently(writing.start)
         except PySparkException as error:
-            self._fail(short(error))
             raise InvalidDefinition(
-                f"{self._pipeline.file.name}: table {self.table.name!r}: {short(error)}"
+                f"{self._pipeline.file.name}: table {self.table.name!r}: {self._fail(error)}"
             ) from error
 
     def start_again(self, stop: threading.Event) -> bool:
@@ -230,8 +231,9 @@ class TableRun:
             self._keep(state="stopped", pid=0)
             self._move_cursors()
             return None
-        told = self._fail(_said(self._error) if self._error else short(failure))
-        return PipelineFailed(f"table {self.table.name!r} stopped: {told}")
+        return PipelineFailed(
+            f"table {self.table.name!r} stopped: {self._fail(self._error or failure)}"
+        )
 
     def _wait(self, seconds: float) -> None:
         assert self._query is not None
@@ -277,13 +279,15 @@ class TableRun:
         self.standing = msgspec.structs.replace(self.standing, updated_ms=now_ms, **changed)
         self._place.keep(self.standing)
 
-    def _fail(self, reason: str) -> str:
+    def _fail(self, error: BaseException) -> str:
+        """Keep why the run failed; returns what a person is told of it."""
+        reason = cause_of(error, self._pipeline.file)
         found = _BAD_EVENT.search(reason)
         if found:
             reason = f"{found['reason']} ({found['event']})"
         failure = Failure(reason, time.time_ns() // 1_000_000, found["event"] if found else None)
         self._keep(state="failed", pid=0, failure=failure)
-        return reason
+        return f"{reason}; {keep_all(error, reason, self._place)}"
 
     def _move_cursors(self) -> None:
         """Spark tells a source that a batch is done when the next begins; here none begins."""
@@ -296,7 +300,3 @@ class TableRun:
             link = Link(self._request.address, timeout_s=10, settings={})
             group = group_of(self._pipeline, self.table, self._request.into)
             Cursors(Administration(link)).move(group, places)
-
-
-def _said(error: BaseException) -> str:
-    return str(error) if isinstance(error, MainstemError) else f"{type(error).__name__}: {error}"

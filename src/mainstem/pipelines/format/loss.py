@@ -7,10 +7,11 @@ from mainstem.core.errors import MainstemError
 from mainstem.pipelines.format.offsets import Offsets
 from mainstem.remote.administering import Bounds, Described, Place
 
-_ADVICE = (
+ADVICE = (
     "if that is to be accepted, set failOnDataLoss to false and start the query again: it goes on "
     "with what there is; otherwise start it with a new checkpoint"
 )
+"""For queries of one's own; pipelines put their own in its place."""
 _log = logging.getLogger("mainstem.spark")
 
 
@@ -18,7 +19,7 @@ class DataLoss(MainstemError):
     """Events that a query should have read are not there any more."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; {_ADVICE}")
+        super().__init__(f"{what}; {ADVICE}")
 
 
 class Losses:
