@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.processes import MARK, PATIENCE_S, OnTerminal, wait_until, wait_until_none_is_left
 
+from mainstem.cli.sample import introduction, rows_for
 from mainstem.cli.sample_events import TOPICS, sample_events
 from mainstem.pipelines.standing import standings
 
@@ -36,6 +37,19 @@ def test_every_topic_gets_events_that_happened_a_moment_ago() -> None:
     assert set(found) == set(TOPICS)
     assert all(float(each["amount"]) > 0 for each in found["sample.purchases"])
     assert {each["sensor"] for each in found["sample.readings"]} >= {"boiler", "roof"}
+
+
+def test_the_screen_says_how_to_connect_above_the_tables(tmp_path: Path) -> None:
+    lines = introduction("127.0.0.1:9092", "data", tmp_path).splitlines()
+
+    text = "\n".join(lines)
+    assert f"{Path('data').resolve()} at 127.0.0.1:9092" in text
+    assert "kcat -C -b 127.0.0.1:9092 -t sample." in text
+    assert "mainstem sub sample." in text
+    for height in (24, 30, 60):
+        # With an empty line after it, and two titles and an empty line for each table.
+        assert len(lines) + 1 + 3 * (3 + rows_for(height, 3)) < height
+    assert rows_for(60, 3) == 6
 
 
 class Place:
@@ -93,8 +107,11 @@ def test_run_works_again_after_its_terminal_was_closed_and_ends_by_a_signal_to_i
     it = OnTerminal(place.command, tmp_path, place.environment)
     place.wait_for_rows()
     wait_until(lambda: re.search(rb"views: .* [1-9][\d,]* in the table", it.shown), "no tables")
+    screen = it.shown.rpartition(b"\x1b[2J")[2].decode()
     it.close()
 
+    assert f"mainstem serves {tmp_path / 'data'} at 127.0.0.1:{place.port}" in screen
+    assert f"kcat -C -b 127.0.0.1:{place.port} -t sample." in screen
     assert it.wait() == 0
     place.assert_nothing_is_left()
 

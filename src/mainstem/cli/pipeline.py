@@ -48,7 +48,7 @@ _state = click.option(
     mainstem pipeline run shop.py --batch --to 2026-11-15T09:00Z
     mainstem pipeline run shop.py --replay --into fixed
     mainstem pipeline diff shop.py fixed
-    mainstem pipeline swap shop.py fixed
+    mainstem pipeline swap shop.py fixed --yes
     mainstem pipeline ls
     """,
 )

@@ -6,6 +6,7 @@ Without Java, or without Spark, it says so and serves the log alone.
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,7 +61,8 @@ def main(directory: str, seconds: float | None, kafka: str) -> None:
         address, lifeline = stack.enter_context(_server(serve, stop))
         generator = Generator(address)
         runs = stack.enter_context(_pipeline(address, work, lifeline, stop))
-        ended = _show(generator, work, stop, seconds, runs)
+        head = introduction(address, directory, work)
+        ended = _show(head, generator, work, stop, seconds, runs)
     sys.exit(ended)
 
 
@@ -184,7 +186,27 @@ def _wait(runs: "subprocess.Popen[bytes]", stop: Stop) -> None:
     runs.terminate()
 
 
+def introduction(address: str, directory: str, work: Path) -> str:
+    """Say how to connect to the server of the sample, and where its files are."""
+    program = Path(sys.executable).with_name("mainstem")
+    lines = [
+        f"mainstem serves {Path(directory).resolve()} at {address}",
+        f"  read    kcat -C -b {address} -t {TOPICS[0]}",
+        f"          {program} sub {TOPICS[0]} --at {address}",
+        f"  tables  {work / 'tables'} (until this ends)",
+        "  stop    Ctrl-C",
+    ]
+    return "\n".join(lines)
+
+
+def rows_for(height: int, tables: int) -> int:
+    """Return how many rows of each table fit on a terminal below the introduction."""
+    # Each table has two titles and an empty line.
+    return min(6, max(1, (height - 7) // tables - 3))
+
+
 def _show(
+    head: str,
     generator: Generator,
     work: Path,
     stop: Stop,
@@ -203,7 +225,8 @@ def _show(
             if generator.failure is not None or runs.poll() is not None:
                 break
             if live:
-                click.echo(f"{_CLEAR}{_picture(generator, pipeline, rows=6)}")
+                rows = rows_for(shutil.get_terminal_size().lines, len(pipeline.tables))
+                click.echo(f"{_CLEAR}{head}\n\n{_picture(generator, pipeline, rows)}", nl=False)
     finally:
         generator.close()
     # What was published in the end is in the tables a moment later.
@@ -235,13 +258,13 @@ def _known() -> dict[str, Standing]:
 
 def _picture(generator: Generator, pipeline: Pipeline, rows: int) -> str:
     known = _known()
-    lines = ["mainstem: sample events into three tables, by Spark (Ctrl-C to stop)\n"]
+    lines = []
     for each in pipeline.tables:
         standing = known.get(each.name, Standing("stopped"))
         published = generator.counts[each.sources[0].name]
         lines.append(
-            f"{each.name}: {published:,} events published, {standing.events:,} in the table, "
-            f"{standing.late} late, {standing.bad} bad, batch {standing.batch} ({standing.state})"
+            f"{each.name}: {published:,} published, {standing.events:,} in the table, "
+            f"{standing.late} late, {standing.bad} bad, batch {standing.batch}, {standing.state}"
         )
         found = each.sink.read()
         newest = found.sort_by([(found.column_names[0], "descending")]) if found else None
