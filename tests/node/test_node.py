@@ -1,6 +1,7 @@
 """The node: what it builds, and how it starts and stops."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -16,7 +17,14 @@ from mainstem.broker.consumer_group_fold import NOTHING
 from mainstem.broker.consumer_heartbeat import Heartbeat
 from mainstem.broker.cursors import Cursor
 from mainstem.broker.journal import IDS, SETTINGS, TOPICS
-from mainstem.core.errors import Closed, FormatTooNew, MainstemError, StorageFull
+from mainstem.core.errors import (
+    Closed,
+    FormatTooNew,
+    IllegalGeneration,
+    MainstemError,
+    StorageFull,
+    UnknownMember,
+)
 from mainstem.core.event import Event
 from mainstem.core.names import is_internal
 from mainstem.core.policies import Durability, TopicSettings
@@ -117,20 +125,62 @@ def member_of(broker: Broker, protocol: str) -> Membership:
 def test_cursors_past_the_tail_are_put_back_also_of_a_group_whose_members_stay(
     tmp_path: Path, protocol: str
 ) -> None:
-    node = open_node(tmp_path, Config())
+    node = open_node(tmp_path, Config(), listens="here")
     node.broker.create_topic("n", TopicSettings(durability=Durability.MEMORY))
     node.broker.publish("n", [Event(b"x")] * 5)
     member = member_of(node.broker, protocol)
     node.broker.classic.commit("g", member, {("n", 0): Cursor(5, 0)}).durable.wait(60)
     node.close()
 
-    node = open_node(tmp_path, Config())
+    node = open_node(tmp_path, Config(), listens="here")
 
     found = node.broker.cursor("g", "n", 0)
     assert found is not None
     assert found.offset == 0
     node.broker.classic.commit("g", member, {("n", 0): Cursor(0, 0)})
     node.close()
+
+
+def look(broker: Broker) -> None:
+    assert broker.group("g").state == "empty"
+
+
+def seek(broker: Broker) -> None:
+    broker.seek("g", {("n", 0): 2})
+
+
+def delete(broker: Broker) -> None:
+    broker.delete_group("g")
+
+
+def subscribe(broker: Broker) -> None:
+    broker.join("g", ["n"], lambda: None).leave()
+
+
+@pytest.mark.parametrize("deed", [look, seek, delete, subscribe])
+def test_members_of_a_server_are_not_in_the_way_of_a_program_that_opens_its_directory(
+    tmp_path: Path, deed: Callable[[Broker], None]
+) -> None:
+    server = open_node(tmp_path, Config(), listens="here")
+    server.broker.create_topic("n")
+    server.broker.publish("n", [Event(b"x")] * 5)
+    member = member_of(server.broker, "classic")
+    cursors = {("n", 0): Cursor(5, 0)}
+    server.broker.classic.commit("g", member, cursors).durable.wait(60)
+    server.close()
+
+    program = open_node(tmp_path, Config())
+    deed(program.broker)
+    program.close()
+
+    server = open_node(tmp_path, Config(), listens="here")
+    if deed is look:
+        server.broker.classic.commit("g", member, cursors)
+    else:
+        # It joins anew, and begins where the group's cursors are now.
+        with pytest.raises((UnknownMember, IllegalGeneration)):
+            server.broker.classic.commit("g", member, cursors)
+    server.close()
 
 
 def test_closing_twice_is_closing_once(tmp_path: Path) -> None:

@@ -62,7 +62,9 @@ class Broker:
         hand_over_ms: int = HAND_OVER_MS,
         monotonic_ms: Callable[[], int] | None = None,
         limits: Limits = LIMITS,
+        resumes: bool = True,
     ) -> None:
+        """``resumes``: members of Kafka's classic protocol can come back here after a restart."""
         self.limits = limits
         """What members, producers and transactions may do."""
         self._log = log
@@ -79,7 +81,12 @@ class Broker:
             limits=limits.groups,
         )
         self.classic = ClassicGroups(
-            self._state, self.consumers, now_ms, monotonic_ms=monotonic_ms, limits=limits.groups
+            self._state,
+            self.consumers,
+            now_ms,
+            monotonic_ms=monotonic_ms,
+            limits=limits.groups,
+            resumes=resumes,
         )
         self.producers = Producers(
             self._state, now_ms, monotonic_ms=monotonic_ms, limits=limits.producers
@@ -270,6 +277,7 @@ class Broker:
         """
         now_ms = self._now_ms()
         with self._state.lock:
+            self.classic.dissolve(group)
             member, calls = self._state.groups.join(group, topics, changed, now_ms)
         make(calls)
         return Member(self._state, self._now_ms, group, member)
@@ -342,6 +350,7 @@ class Broker:
         with self._state.lock:
             self._check_known(name)
             self._state.groups.check_not_live(name, "deleted")
+            self.classic.dissolve(name)
             changes = self._state.cursors.remove(name)
             partitions = list(self._state.cursors.of(name))
             durable = self._state.change_cursors(changes, now_ms)
@@ -475,6 +484,7 @@ class Broker:
         with self._state.lock:
             if deed is not None:
                 self._state.groups.check_not_live(group, deed)
+                self.classic.dissolve(group)
             cursors = {
                 self._at(topic, partition): Cursor(offset, now_ms, metadata)
                 for (topic, partition), offset in offsets.items()

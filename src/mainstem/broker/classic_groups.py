@@ -112,6 +112,7 @@ class ClassicGroups:
         monotonic_ms: Callable[[], int] | None = None,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         limits: GroupLimits = DEFAULTS,
+        resumes: bool = True,
     ) -> None:
         self._state = state
         self._consumers = consumers
@@ -127,7 +128,7 @@ class ClassicGroups:
         with self._turn() as rebalances:
             for group in self.generations:
                 rebalances.remember_for_a_while(group)
-            for group, kept in list(self.journal.members.groups.items()):
+            for group, kept in list(self.journal.members.groups.items()) if resumes else ():
                 self._resume(group, kept)
         consumers.assignments.before = self
 
@@ -363,6 +364,14 @@ class ClassicGroups:
         """Return how members are written down that have yet to agree on a generation."""
         members = {each.id: written(each, each.assignment) for each in home}
         return self.journal.members.set(name, Agreement(NOT_YET, PROTOCOL_TYPE), members)
+
+    def dissolve(self, name: str) -> None:
+        """Forget members that cannot come back here, as the group is about to be changed.
+
+        Where they come back to, they join anew, and begin at the group's cursors.
+        """
+        if name not in self._rebalances.groups:
+            self.journal.write(members=self.journal.members.forget(name))
 
     def _resume(self, name: str, kept: WrittenGroup) -> None:
         """Go on with a group that was written down, unless it has become one of another kind."""

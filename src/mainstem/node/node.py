@@ -44,6 +44,8 @@ class Node:
         log: DiskLog | MemoryLog,
         path: Path | None,
         now_ms: Callable[[], int],
+        *,
+        is_server: bool = False,
     ) -> None:
         self.config = config
         self.path = path
@@ -62,6 +64,8 @@ class Node:
                 producers=config.producers,
                 transactions=config.transactions,
             ),
+            # To a program that has opened a directory nobody comes back: groups are empty there.
+            resumes=is_server,
         )
         self.defaults = TopicSettings(partitions=config.partitions, durability=config.durability)
         """The settings of a topic that is created without any."""
@@ -201,7 +205,7 @@ def _open(
             path, now_ms=now_ms, options=options, listens=listens, admin=admin, brief=brief
         )
     try:
-        return Node(config, log, path, now_ms)
+        return Node(config, log, path, now_ms, is_server=listens is not None)
     except BaseException:
         log.close()
         raise
