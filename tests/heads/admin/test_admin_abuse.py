@@ -127,17 +127,50 @@ def test_a_hundred_requests_that_never_end_keep_nobody_waiting(address: str) -> 
         peer.close()
 
 
-def test_connections_beyond_the_limit_are_closed_and_those_within_are_answered() -> None:
+def test_of_connections_that_say_nothing_the_oldest_gives_way_to_the_next() -> None:
     with pages_served(settings=AdminSettings(max_connections=3)) as address:
-        peers = [connect(address) for _ in range(3)]
-        with connect(address) as one_too_many:
-            assert answer_to(one_too_many, asked(LOCAL.strip())) == b""
+        peers = [connect(address) for _ in range(4)]
+        ended = peers[0].recv(1)
 
-        answers = [answer_to(peer, asked(LOCAL.strip())) for peer in peers]
+        answers = [answer_to(peer, asked(LOCAL.strip())) for peer in peers[1:]]
         for peer in peers:
             peer.close()
 
+    assert ended == b""
     assert all(each.startswith(b"HTTP/1.1 200") for each in answers)
+
+
+def test_more_idle_connections_than_there_may_be_do_not_shut_out_a_health_check(
+    address: str,
+) -> None:
+    peers = [connect(address) for _ in range(AdminSettings().max_connections * 2)]
+
+    try:
+        # The oldest have given way by now.
+        assert peers[0].recv(1) == b""
+        assert [get(address).status for _ in range(10)] == [200] * 10
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"GET /livez HTTP/1.0", 200),
+        (b"GET /readyz HTTP/1.0", 200),
+        (b"GET /metrics HTTP/1.0", 400),
+        (b"GET /queues/events?topic=a&queue=b HTTP/1.0", 400),
+        (b"GET /livez HTTP/1.1", 400),
+    ],
+)
+def test_who_names_no_host_is_told_of_health_alone_and_in_http_1_0(
+    address: str, request_line: bytes, status: int
+) -> None:
+    with connect(address) as peer:
+        answer = answer_to(peer, request_line + b"\r\n\r\n")
+
+    assert answer.split()[1] == b"%d" % status
 
 
 def test_only_the_first_of_many_requests_on_a_connection_is_answered(address: str) -> None:

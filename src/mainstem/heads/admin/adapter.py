@@ -106,7 +106,12 @@ def _named(fields: dict[str, str], name: str) -> str:
 
 def _limit(fields: dict[str, str]) -> int:
     text = fields.get("limit", "10")
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:10]) <= MAX_EVENTS:
+    if (
+        not text.isascii()
+        or not text.isdigit()
+        or not 1 <= int(text[:10]) <= MAX_EVENTS
+        or text[10:]
+    ):
         raise _BadRequest(f"limit must be a whole number, 1 to {MAX_EVENTS}, not {text!r:.100}")
     return int(text)
 

@@ -15,18 +15,34 @@ from mainstem.heads.transport.server import Server, serve
 
 _logger = logging.getLogger("mainstem.heads.admin")
 
+_IN_WORK = 256
+"""Connections beside those whose request is awaited: being answered, or closed."""
+
 
 class AdminConversation:
     """One peer's only request."""
 
-    def __init__(self, connection: Connection, making: "_Making", settings: AdminSettings) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        making: "_Making",
+        settings: AdminSettings,
+        waiting: "dict[AdminConversation, None]",
+    ) -> None:
         self._connection = connection
         self._making = making
+        self._waiting = waiting
+        """Those whose request has not come, the oldest first."""
         self._session = HttpSession()
         self._asked = False
         self._loop = asyncio.get_running_loop()
         reason = f"no whole request came within {settings.request_s:g} s"
         self._timer = self._loop.call_later(settings.request_s, connection.give_way, reason)
+
+    def give_way(self) -> None:
+        """End, as others come who may have more to say."""
+        self._waiting.pop(self, None)
+        self._connection.give_way("it said nothing, and others came")
 
     def frame_size(self, view: memoryview) -> int | None:
         """Take whatever came, a little at a time."""
@@ -40,6 +56,7 @@ class AdminConversation:
         if path is None:
             return ()
         self._asked = True
+        self._waiting.pop(self, None)
         self._timer.cancel()
         later = Later()
 
@@ -56,6 +73,7 @@ class AdminConversation:
 
     def close(self) -> None:
         """Wait no longer for a peer that has gone."""
+        self._waiting.pop(self, None)
         self._timer.cancel()
 
 
@@ -96,7 +114,14 @@ def listen(pages: Pages, listener: socket.socket, settings: AdminSettings | None
     chosen = settings or AdminSettings()
     making = _Making(pages)
 
-    def converse(connection: Connection) -> AdminConversation:
-        return AdminConversation(connection, making, chosen)
+    waiting: dict[AdminConversation, None] = {}
 
-    return serve(listener, converse, max_connections=chosen.max_connections)
+    def converse(connection: Connection) -> AdminConversation:
+        # Whoever connects and says nothing must not shut out health checks.
+        if len(waiting) >= chosen.max_connections:
+            next(iter(waiting)).give_way()
+        conversation = AdminConversation(connection, making, chosen, waiting)
+        waiting[conversation] = None
+        return conversation
+
+    return serve(listener, converse, max_connections=chosen.max_connections + _IN_WORK)

@@ -18,6 +18,7 @@ MAX_HEAD_BYTES = 16 * 1024
 PIECE_BYTES = 4096
 METHODS = (b"GET", b"HEAD")
 TEXT = "text/plain; charset=utf-8"
+_HEALTH = frozenset((b"/livez", b"/readyz"))
 _LOCAL = frozenset((b"127.0.0.1", b"localhost", b"[::1]"))
 
 
@@ -74,12 +75,15 @@ class HttpSession:
         length = headers.get(b"content-length")
         if b"transfer-encoding" in headers and length is not None:
             raise self._refusal(400, "Content-Length together with Transfer-Encoding")
-        # Without one it is HTTP/1.0 from a load balancer's probe; a browser always sends it.
         if b"host" in headers and _name(headers[b"host"]) not in _LOCAL:
             reason = "the Host header does not name this machine: use 127.0.0.1 or localhost"
             raise self._refusal(421, reason)
         if request.method not in METHODS:
             raise self._refusal(405, "only GET and HEAD are answered here")
+        # HTTP/1.0 needs none, and load balancers probe so; to them we tell our health, and no more.
+        if b"host" not in headers and request.target.partition(b"?")[0] not in _HEALTH:
+            reason = "the Host header is missing; only /livez and /readyz need none"
+            raise self._refusal(400, reason)
         if b"transfer-encoding" in headers or length not in (None, b"0"):
             raise self._refusal(413, "a request here has no body")
 
