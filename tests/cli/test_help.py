@@ -81,7 +81,7 @@ print(json.dumps(loaded))
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.splitlines()[-1]
 
-    allowed = {"cli", "cli.commands", "cli.exits", "cli.help", "cli.stopping"}
+    allowed = {"cli", "cli.commands", "cli.exits", "cli.help", "cli.screen", "cli.stopping"}
     allowed |= {"core", "core.errors"}
     assert set(json.loads(loaded)) == {f"mainstem.{name}" for name in allowed}
 

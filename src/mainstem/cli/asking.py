@@ -7,6 +7,7 @@ from typing import TypeVar
 import click
 
 from mainstem.cli.exits import Refused
+from mainstem.cli.screen import shown
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -22,5 +23,5 @@ def confirm(what: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Refused(f"this would {what}; nobody is here to ask, so add --yes to mean it")
-    if not click.confirm(f"This will {what}. Go on?", err=True):
+    if not click.confirm(f"This will {shown(what)}. Go on?", err=True):
         raise click.ClickException("stopped; nothing was changed")

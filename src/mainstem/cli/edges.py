@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mainstem.cli.exits import Refused
-from mainstem.cli.units import parse_ms, parse_time
+from mainstem.cli.units import LATEST_MS, parse_ms, parse_time, whole
 
 if TYPE_CHECKING:
     from mainstem.pipelines.definitions import Pipeline
@@ -72,7 +72,7 @@ def _after(text: str, begin_ms: str | None) -> str:
     if begin_ms is None:
         raise click.BadParameter(f"{text!r} is after what? --from must be a time for it")
     try:
-        return str(int(begin_ms) + parse_ms(text[1:]))
+        return str(whole(str(int(begin_ms) + parse_ms(text[1:])), LATEST_MS))
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -10,8 +10,11 @@ from typing import NoReturn
 
 import click
 
+from mainstem.cli.screen import shown
 from mainstem.cli.stopping import leave_closed_terminal
 from mainstem.core import errors
+
+_LONGEST = 2000
 
 
 class Exit(IntEnum):
@@ -69,8 +72,14 @@ CODES: dict[type[errors.MainstemError], Exit] = {
 
 
 def say(text: str) -> None:
-    """Tell the person something, on stderr, as one line."""
-    click.echo(f"mainstem: {' '.join(text.split())}", err=True)
+    """Tell the person something, on stderr, as one line that is not too long.
+
+    Names and values in it may be anybody's: what would command a terminal is spelled out.
+    """
+    line = shown(" ".join(text.split()))
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
+    click.echo(f"mainstem: {line}", err=True)
 
 
 def code_of(error: BaseException) -> int:

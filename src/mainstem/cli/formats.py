@@ -5,6 +5,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+import click
 import msgspec
 
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
@@ -21,18 +22,33 @@ _LETTERS = {"n": b"\n", "t": b"\t", "r": b"\r"}
 
 
 def unescape(text: str) -> bytes:
-    r"""Read ``\n``, ``\t``, ``\r``, ``\x1f``, ``\0`` and ``\\`` as in a C string."""
+    r"""Read ``\n``, ``\t``, ``\r``, ``\x1f``, ``\0`` and ``\\`` as in a C string.
+
+    Raises ValueError for letters and numbers that mean nothing there.
+    """
     pieces, at = [], 0
     for match in _ESCAPE.finditer(text):
         pieces.append(_raw(text[at : match.start()]))
         code, at = match[1], match.end()
         if code[0] == "x" and len(code) > 1:
             pieces.append(bytes([int(code[1:], 16)]))
-        elif code[0] in "01234567":
-            pieces.append(bytes([int(code, 8) & 0xFF]))
+        elif code[0] in "01234567" and int(code, 8) <= 0xFF:
+            pieces.append(bytes([int(code, 8)]))
+        elif code.isascii() and code.isalnum() and code not in _LETTERS:
+            raise ValueError(
+                rf"no escape \{code} in {text!r:.100}; there are \n \t \r \x1f \0 to \377, and \\"
+            )
         else:
             pieces.append(_LETTERS.get(code, _raw(code)))
     return b"".join((*pieces, _raw(text[at:])))
+
+
+def delimiter_of(text: str, option: str) -> bytes:
+    """Read the value of an option such as ``-D``."""
+    try:
+        return unescape(text)
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {error}") from None
 
 
 def _raw(text: str) -> bytes:

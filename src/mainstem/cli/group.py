@@ -19,6 +19,7 @@ from mainstem.cli.rows import (
     table,
 )
 from mainstem.cli.target import at_option, open_target
+from mainstem.cli.units import PARTITION
 from mainstem.client.stem import GroupInfo, Lag
 
 
@@ -119,7 +120,7 @@ def lag(name: str | None, form: Format | None, at: str | None) -> None:
 @click.option(
     "--to", "where", metavar=WORDS, required=True, callback=one_of(WORDS), help=f"{MEANING}."
 )
-@click.option("--partition", "-p", type=int, help="Only this partition.")
+@click.option("--partition", "-p", type=PARTITION, help="Only this partition.")
 @click.option("--dry-run", is_flag=True, help="Show where the cursors would be; move nothing.")
 @yes_option
 @format_option

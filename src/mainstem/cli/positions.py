@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import click
 
-from mainstem.cli.units import parse_time
+from mainstem.cli.units import parse_time, whole
 from mainstem.client.stem import Start, TopicInfo
 
 WORDS = "beginning|end|N|-N|@TIME"
@@ -44,8 +44,8 @@ def parse(text: str) -> Where:
     if text.startswith(("@", "s@")):
         return parse_time(text.partition("@")[2])
     if text.isascii() and text.removeprefix("-").isdecimal():
-        return FromEnd(int(text[1:])) if text.startswith("-") else int(text)
-    raise ValueError(f"{text!r} is not a position; write {WORDS}, where {MEANING}")
+        return FromEnd(whole(text[1:])) if text.startswith("-") else whole(text)
+    raise ValueError(f"{text!r:.100} is not a position; write {WORDS}, where {MEANING}")
 
 
 def one_of(words: str) -> Callable[[click.Context, click.Parameter, str], Where]:

@@ -10,11 +10,12 @@ from pathlib import Path
 import click
 
 from mainstem.cli.exits import say
-from mainstem.cli.formats import from_json, unescape
+from mainstem.cli.formats import delimiter_of, from_json
 from mainstem.cli.help import Command
 from mainstem.cli.intake import Intake
 from mainstem.cli.progress import Progress
 from mainstem.cli.target import at_option, open_target
+from mainstem.cli.units import PARTITION
 from mainstem.client.stem import Stem, TopicInfo
 from mainstem.core.errors import EventTooLarge, InvalidEvent, MainstemError, UnknownTopic
 from mainstem.core.event import Event, Headers
@@ -76,7 +77,9 @@ Shape = Callable[[list[bytes]], Shaped]
     metavar="NAME=VALUE",
     help="A header of every event; may be repeated.",
 )
-@click.option("-p", "--partition", type=int, help="The partition.  [default: by key, or in turn]")
+@click.option(
+    "-p", "--partition", type=PARTITION, help="The partition.  [default: by key, or in turn]"
+)
 @click.option(
     "-J",
     "--json",
@@ -128,6 +131,7 @@ def pub(
     if key is not None and key_delimiter is not None:
         raise click.UsageError("give -k (one key for all) or -K (a key in each line), not both")
     shape = _shape(key, key_delimiter, headers, nulls, envelopes)
+    ends = delimiter_of(delimiter, "-D")
     from_stdin = values == ("-",) or not (values or files or line_files)
     if from_stdin and not (files or line_files):
         _await_input()
@@ -141,9 +145,9 @@ def pub(
                 publishing.pieces(shape, [Path(file).read_bytes()])
             for source in line_files:
                 with Path(source).open("rb") as lines:
-                    publishing.stream(shape, lines.fileno(), unescape(delimiter))
+                    publishing.stream(shape, lines.fileno(), ends)
             if from_stdin:
-                publishing.stream(shape, _stdin(quiet), unescape(delimiter))
+                publishing.stream(shape, _stdin(quiet), ends)
         except MainstemError:
             publishing.tell_before_error()
             raise
@@ -252,7 +256,7 @@ def _shape(
             Event(value=None if nulls and not piece else piece, key=every, headers=fixed)
             for piece in pieces
         ]
-    ends = unescape(key_delimiter)
+    ends = delimiter_of(key_delimiter, "-K")
     if not ends:
         raise click.UsageError("-K needs a delimiter of at least one character")
 

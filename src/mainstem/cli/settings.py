@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from mainstem.cli.rows import cell
-from mainstem.cli.units import parse_bytes, parse_ms
+from mainstem.cli.units import parse_bytes, parse_ms, whole
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.policies import TopicSettings
 
@@ -65,8 +65,9 @@ def read(name: str, text: str, *, bare_ms: bool = False) -> object:
 
 def _whole(text: str) -> int:
     if not text.replace("_", "").removeprefix("-").isdecimal():
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(text)
+        raise ValueError(f"{text!r:.100} is not a whole number")
+    digits = text.replace("_", "")
+    return -whole(digits[1:]) if digits.startswith("-") else whole(digits)
 
 
 def _share(text: str) -> float:

@@ -5,18 +5,20 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from threading import Thread
 
 import click
 
-from mainstem.cli.exits import TimedOut, say
-from mainstem.cli.formats import Render, as_json, by_delimiter, by_template, unescape
+from mainstem.cli.exits import NotFound, TimedOut, say
+from mainstem.cli.formats import Render, as_json, by_delimiter, by_template, delimiter_of
 from mainstem.cli.help import Command
 from mainstem.cli.positions import FromEnd, Until, Where, in_topic, several_of
 from mainstem.cli.screen import shown_bytes, shown_json
 from mainstem.cli.target import at_option, open_target
+from mainstem.cli.units import PARTITION, SECONDS
 from mainstem.client.stem import Start, Stem, Subscription
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event
@@ -43,7 +45,7 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
     "-p",
     "--partition",
     "partitions",
-    type=int,
+    type=PARTITION,
     multiple=True,
     help="Only this partition; may be repeated.",
 )
@@ -88,7 +90,7 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
 @click.option("-Z", "--null", "nulls", is_flag=True, help="Print NULL for an absent key or value.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0),
+    type=SECONDS,
     metavar="SECONDS",
     help="Stop if nothing comes for so long; exit code 4 if nothing came at all, or "
     "fewer than --count.",
@@ -136,6 +138,7 @@ def sub(
     begin, until = _span(wheres, group)
     with (
         open_target(at, reads=end and group is None, stays=not end) as stem,
+        _told_what_is_missing(stem, topics, waits=not end, quiet=quiet),
         stem.subscribe(
             *topics,
             group=group,
@@ -279,14 +282,29 @@ def _render(
         return as_json if plain else lambda events: shown_json(as_json(events))
     clean = None if plain else shown_bytes
     if template is None and key_delimiter is None:
-        return by_delimiter(unescape(delimiter), null=null, clean=clean)
+        return by_delimiter(delimiter_of(delimiter, "-D"), null=null, clean=clean)
     if template is None:
         literal = [text.replace("%", "%%") for text in (key_delimiter or "", delimiter)]
         template = f"%k{literal[0]}%s{literal[1]}"
     try:
         return by_template(template, null=null, clean=clean)
     except ValueError as error:
-        raise click.UsageError(f"-f: {error}") from None
+        option = "-K" if key_delimiter is not None else "-f"
+        raise click.UsageError(f"{option}: {error}") from None
+
+
+@contextmanager
+def _told_what_is_missing(
+    stem: Stem, topics: tuple[str, ...], *, waits: bool, quiet: bool
+) -> Iterator[None]:
+    """Say which patterns match no topic; if nothing is waited for, and none does, that is all."""
+    missing = [each for each in topics if is_pattern(each) and not stem.topics.list(each)]
+    if missing and not waits and len(missing) == len(topics):
+        raise NotFound(f"no topic matches {' '.join(missing)} (mainstem topic ls lists them)")
+    if missing and not quiet:
+        what = "waiting for one (Ctrl-C ends)" if waits else "mainstem topic ls lists them"
+        say(f"no topic matches {' '.join(missing)} yet; {what}")
+    yield
 
 
 def _span(wheres: tuple[Where, ...], group: str | None) -> tuple[Where, datetime | None]:

@@ -10,6 +10,7 @@ from mainstem.cli.positions import MEANING, WORDS, Where, in_topic, one_of
 from mainstem.cli.rows import Format, cell, chosen, format_option, print_json, print_rows, table
 from mainstem.cli.settings import FIELDS, given, settings_options, short
 from mainstem.cli.target import at_option, open_target
+from mainstem.cli.units import PARTITION
 from mainstem.client.stem import TopicInfo
 
 
@@ -162,7 +163,7 @@ def remove(names: tuple[str, ...], yes: bool, at: str | None) -> None:
 )
 @click.argument("name")
 @click.option("--before", metavar=WORDS, required=True, callback=one_of(WORDS), help=f"{MEANING}.")
-@click.option("--partition", "-p", type=int, help="Only this partition.")
+@click.option("--partition", "-p", type=PARTITION, help="Only this partition.")
 @yes_option
 @format_option
 @at_option

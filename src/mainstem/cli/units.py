@@ -2,20 +2,43 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from math import isnan
+
+import click
 
 _SIZES = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SIZES |= {f"{unit}ib": size for unit, size in _SIZES.items() if unit not in ("", "b")}
 _SIZES |= {"kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4}
 _DURATIONS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+LARGEST = 2**63 - 1
+LATEST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+
+
+class _Seconds(click.FloatRange):
+    """A time to wait, which is a number."""
+
+    def convert(
+        self, value: float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Refuse what compares to nothing."""
+        seconds = float(super().convert(value, param, ctx))
+        if isnan(seconds):
+            self.fail(f"{value} is not a number of seconds", param, ctx)
+        return seconds
+
+
+PARTITION = click.IntRange(0, 2**31 - 1)
+SECONDS = _Seconds(0, 1_000_000_000)
 
 
 def parse_bytes(text: str) -> int:
     """Read 1048576, 64MiB, 64M (the same), 64MB (decimal) or 1.5G as bytes."""
     match = _NUMBER.fullmatch(text)
     if not match or match[2].lower() not in _SIZES:
-        raise ValueError(f"{text!r} is not a size; write bytes, or such as 64KiB, 64MiB, 10GB")
-    return round(float(match[1]) * _SIZES[match[2].lower()]) if match[2] else _whole(match[1], text)
+        raise ValueError(f"{text!r:.100} is not a size; write bytes, or such as 64KiB, 64MiB, 10GB")
+    return _scaled(match, _SIZES, text) if match[2] else _whole(match[1], text)
 
 
 def parse_ms(text: str, *, bare: bool = False) -> int:
@@ -25,23 +48,27 @@ def parse_ms(text: str, *, bare: bool = False) -> int:
         return _whole(match[1], text)
     if not match or match[2].lower() not in _DURATIONS:
         raise ValueError(
-            f"{text!r} is not a duration; write a number and a unit: 250ms, 90s, 15m, 12h, 7d, 2w"
+            f"{text!r:.100} is not a duration; write a number and a unit: 250ms, 90s, 15m, 12h, "
+            "7d, 2w"
         )
-    return round(float(match[1]) * _DURATIONS[match[2].lower()])
+    return _scaled(match, _DURATIONS, text)
 
 
 def parse_time(text: str, now: datetime | None = None) -> datetime:
     """Read ms since 1970, an ISO date or date-time (local unless it says), or -1h (ago)."""
-    if text.isdecimal():
-        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=int(text))
+    if text.isascii() and text.isdecimal():
+        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=whole(text, LATEST_MS))
     if text.startswith("-"):
-        ago = timedelta(milliseconds=parse_ms(text[1:]))
-        return (now or datetime.now(UTC)) - ago
+        ago_ms = parse_ms(text[1:])
+        try:
+            return (now or datetime.now(UTC)) - timedelta(milliseconds=ago_ms)
+        except OverflowError:
+            raise ValueError(f"{text!r:.100} is before the year 1") from None
     try:
         return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ValueError(
-            f"{text!r} is not a time; write ms since 1970, 2026-11-15T08:00:00Z, or -1h (ago)"
+            f"{text!r:.100} is not a time; write ms since 1970, 2026-11-15T08:00:00Z, or -1h (ago)"
         ) from None
 
 
@@ -67,5 +94,22 @@ def human_ms(duration_ms: int) -> str:
 
 def _whole(number: str, text: str) -> int:
     if not number.isdecimal():
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(number)
+        raise ValueError(f"{text!r:.100} is not a whole number")
+    return whole(number)
+
+
+def _scaled(match: re.Match[str], units: dict[str, int], text: str) -> int:
+    amount = float(match[1]) * units[match[2].lower()]
+    if amount > LARGEST:
+        raise ValueError(f"{text!r:.100} is too large")
+    return round(amount)
+
+
+def whole(digits: str, most: int = LARGEST) -> int:
+    """Read decimal digits, of which there may be any number; raises ValueError if over ``most``."""
+    plain = digits.lstrip("0") or "0"
+    if len(plain) > len(str(most)) or int(plain) > most:
+        raise ValueError(
+            f"{digits[:40]}{'…' * (len(digits) > 40)} is too large; {most} is the most"
+        )
+    return int(plain)

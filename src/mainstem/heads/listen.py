@@ -30,7 +30,7 @@ def parse_address(text: str, option: str) -> Address | None:
     if text == OFF:
         return None
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port[:6]) > 65535:
+    if not colon or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
         raise InvalidSetting(f"{option}: {text!r:.100} is not HOST:PORT, nor {OFF!r}")
     return Address(host.strip("[]") or "127.0.0.1", int(port))
 

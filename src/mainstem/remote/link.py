@@ -1,5 +1,6 @@
 """Where a server is, how its clients are set up, and how long it may take to answer."""
 
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -113,7 +114,7 @@ class Link:
 def host_and_port(place: str) -> tuple[str, int]:
     """Split host:port; IPv6 addresses are in brackets."""
     host, colon, port = place.strip().rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
+    if not colon or not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise InvalidSetting(f"{place!r:.200} is no address; write host:port, as localhost:9092")
     return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -183,7 +183,7 @@ def _with_kept(kept: Mapping[str, str], name: str, value: str | None) -> dict[st
     others = {other: kept[other] for other in kept if other != name}
     if value is None:
         return others
-    if not value.isascii() or not value.isdigit() or int(value) > _NEVER:
+    if not value.isascii() or not value.isdigit() or len(value) > 20 or int(value) > _NEVER:
         raise InvalidSetting(f"{name}={value!r:.100}: not a number that Kafka would take")
     return others | {name: value}
 
