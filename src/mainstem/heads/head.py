@@ -5,18 +5,22 @@ The node binds the addresses of all heads first, opens the log, then starts the 
 and closes them in reverse. A library that owns its sockets fits in by taking over the bound one.
 """
 
-import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import msgspec
 from msgspec import Meta
 
-from mainstem.heads.context import HeadContext
 from mainstem.heads.listen import OFF, Address
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
+
+if TYPE_CHECKING:
+    # Settings are read without a server, too, and this takes a while to load.
+    import asyncio
+    import socket
+
+    from mainstem.heads.context import HeadContext
 
 LISTEN = Meta(description="Where it listens: HOST:PORT (port 0 takes a free one), or off.")
 
@@ -44,14 +48,14 @@ class RunningHead(Protocol):
     def samples(self) -> Iterable[tuple[Metric, Sample]]:
         """Return its metrics; called from any thread."""
 
-    async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
+    async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
         """Accept nobody and nothing more, and answer what was asked, while there is time."""
 
     async def close(self) -> None:
         """Close every connection."""
 
 
-Start = Callable[[HeadContext, HeadSettings, socket.socket], Awaitable[RunningHead]]
+Start = Callable[["HeadContext", HeadSettings, "socket.socket"], Awaitable[RunningHead]]
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -62,7 +66,7 @@ class Head(msgspec.Struct, frozen=True):
     title: str
     settings: HeadSettings
     """The defaults."""
-    bind: Callable[[HeadSettings, Address], socket.socket]
+    bind: Callable[[HeadSettings, Address], "socket.socket"]
     """Takes the address, before the log is opened."""
     start: Start
     """Begins to serve. Loads what it needs itself: what is off costs nothing."""

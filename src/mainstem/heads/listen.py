@@ -1,10 +1,13 @@
 """Where a head listens: ``HOST:PORT``, or ``off``."""
 
-import socket
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mainstem.core.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    import socket
 
 OFF = "off"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -35,7 +38,7 @@ def parse_address(text: str, option: str) -> Address | None:
     return Address(host.strip("[]") or "127.0.0.1", int(port))
 
 
-def address_of(listener: socket.socket) -> Address:
+def address_of(listener: "socket.socket") -> Address:
     """Return where a socket listens."""
     host, port, *_ = listener.getsockname()
     return Address(str(host), int(port))

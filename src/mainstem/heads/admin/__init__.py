@@ -1,21 +1,25 @@
 """What operators and probes ask over HTTP: /livez, /readyz, /metrics and what queues hold."""
 
-import socket
+from typing import TYPE_CHECKING
 
 from mainstem.heads.admin.settings import AdminSettings
-from mainstem.heads.context import HeadContext
 from mainstem.heads.head import Head, HeadSettings, RunningHead
 from mainstem.heads.listen import Address
 
+if TYPE_CHECKING:
+    import socket
 
-def _bind(settings: HeadSettings, address: Address) -> socket.socket:
+    from mainstem.heads.context import HeadContext
+
+
+def _bind(settings: HeadSettings, address: Address) -> "socket.socket":
     from mainstem.heads.transport.server import bind  # noqa: PLC0415 - only what is used
 
     return bind(address.host, address.port)
 
 
 async def _start(
-    context: HeadContext, settings: HeadSettings, listener: socket.socket
+    context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
 ) -> RunningHead:
     from mainstem.heads.admin.head import start  # noqa: PLC0415 - only what is used
 

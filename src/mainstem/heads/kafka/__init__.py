@@ -1,8 +1,7 @@
 """Kafka's protocol: real, unmodified Kafka clients talk to the broker."""
 
-import socket
+from typing import TYPE_CHECKING
 
-from mainstem.heads.context import HeadContext
 from mainstem.heads.head import Head, HeadSettings, RunningHead
 from mainstem.heads.kafka.metrics import METRICS
 from mainstem.heads.kafka.settings import KafkaSettings
@@ -13,8 +12,13 @@ _PROGRAM = (
     'p = k.Producer({{"bootstrap.servers": "{at}"}}); p.produce("greetings", "hi"); p.flush()'
 )
 
+if TYPE_CHECKING:
+    import socket
 
-def _bind(settings: HeadSettings, address: Address) -> socket.socket:
+    from mainstem.heads.context import HeadContext
+
+
+def _bind(settings: HeadSettings, address: Address) -> "socket.socket":
     from mainstem.heads.transport.server import bind  # noqa: PLC0415 - only what is used
 
     assert isinstance(settings, KafkaSettings)
@@ -22,7 +26,7 @@ def _bind(settings: HeadSettings, address: Address) -> socket.socket:
 
 
 async def _start(
-    context: HeadContext, settings: HeadSettings, listener: socket.socket
+    context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
 ) -> RunningHead:
     from mainstem.heads.kafka.head import start  # noqa: PLC0415 - only what is used
 

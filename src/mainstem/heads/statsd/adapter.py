@@ -1,0 +1,223 @@
+"""StatsD in terms of the broker.
+
+| theirs | ours |
+|---|---|
+| a value | an event in the samples topic, keyed by the metric's name |
+| a flush | one event for each series in the aggregates topic, keyed by the metric's name |
+| a packet that was lost | a count: in ``/metrics``, and with every flush as an event of its own |
+
+How this works: what came in a few milliseconds is appended at once. UDP has no answers, so what the
+log refuses cannot be sent again: it is counted, and the log says so once, until it takes events
+again.
+"""
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from mainstem.broker.overload import Held
+from mainstem.core.errors import MainstemError, TopicExists
+from mainstem.core.event import NO_TIMESTAMP, Event
+from mainstem.core.policies import Durability
+from mainstem.heads.context import HeadContext
+from mainstem.heads.metric import Metric as Measured
+from mainstem.heads.metric import Sample
+from mainstem.heads.statsd import metrics
+from mainstem.heads.statsd.aggregates import Aggregate, Aggregates
+from mainstem.heads.statsd.codec import Metric, parse_packet
+from mainstem.heads.statsd.settings import StatsdSettings
+from mainstem.heads.transport.datagrams import Datagrams
+from mainstem.heads.transport.traffic import ConnectionInfo
+
+_logger = logging.getLogger("mainstem.heads.statsd")
+
+LINGER_MS = 5
+"""How long values wait for others, to be appended together."""
+MOST_AT_ONCE = 5_000
+SAMPLES_KEPT_MS = 7 * 86_400_000
+"""Retention of the samples topic, if it is created here."""
+OWN = "mainstem.statsd."
+"""How the names of our own counts begin."""
+
+
+class StatsdHead:
+    """The head while it receives."""
+
+    def __init__(
+        self, context: HeadContext, settings: StatsdSettings, listener: socket.socket
+    ) -> None:
+        self._context = context
+        self._settings = settings
+        self._datagrams = Datagrams(listener, self._received)
+        self.address = self._datagrams.address
+        self.traffic = self._datagrams.traffic
+        self._aggregates = Aggregates(
+            context.now_ms(), settings.shares(), settings.max_series, random.Random()
+        )
+        self._pending: list[Metric] = []
+        self._samples = _Topic(context, settings.samples_topic)
+        self._sums = _Topic(context, settings.aggregates_topic)
+        self._received_samples = 0
+        self._bad_lines: dict[str, int] = {}
+        self._told: dict[str, int] = {}
+        """Our own counts, as of the last flush."""
+        self._publish_timer: asyncio.TimerHandle | None = None
+        self._flush_timer: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Create the topics if need be, and begin to receive."""
+        if self._samples.name:
+            self._samples.create(durability=Durability.DISK, retention_ms=SAMPLES_KEPT_MS)
+        self._sums.create()
+        self._flush_timer = self._context.after(self._settings.flush_ms, self._flush)
+        await self._datagrams.start()
+
+    # What comes in
+
+    def _received(self, data: bytes) -> None:
+        found, wrong = parse_packet(data)
+        for reason in wrong:
+            self._bad_lines[reason] = self._bad_lines.get(reason, 0) + 1
+        self._received_samples += len(found)
+        for each in found:
+            self._aggregates.add(each)
+        if not self._samples.name:
+            return
+        self._pending += found
+        if len(self._pending) >= MOST_AT_ONCE:
+            self._publish()
+        elif self._publish_timer is None:
+            self._publish_timer = self._context.after(LINGER_MS, self._publish)
+
+    def _publish(self) -> None:
+        if self._publish_timer is not None:
+            self._publish_timer.cancel()
+            self._publish_timer = None
+        pending, self._pending = self._pending, []
+        self._samples.append([_sample_event(each) for each in pending])
+
+    # What an interval sums up to
+
+    def _flush(self) -> None:
+        self._flush_timer = self._context.after(self._settings.flush_ms, self._flush)
+        self._append_sums()
+
+    def _append_sums(self) -> None:
+        now_ms = self._context.now_ms()
+        sums = self._aggregates.flush(now_ms)
+        started_ms = sums[0].start_ms if sums else now_ms - self._settings.flush_ms
+        sums += self._own_counts(started_ms, now_ms)
+        self._sums.append([_sum_event(each) for each in sums])
+
+    def _own_counts(self, start_ms: int, end_ms: int) -> Iterator[Aggregate]:
+        """Count what was lost, and what was not: also zeros, so that nobody has to guess."""
+        counts = {
+            "packets": self._datagrams.packets,
+            "samples": self._received_samples,
+            "bad_lines": sum(self._bad_lines.values()),
+            "kernel_drops": self._datagrams.kernel_drops,
+            "lost_events": self._samples.lost + self._sums.lost,
+            "left_out": self._aggregates.left_out,
+        }
+        seconds = max(1, end_ms - start_ms) / 1000
+        for name, total in counts.items():
+            count = total - self._told.get(name, 0)
+            yield Aggregate(
+                OWN + name, "counter", start_ms, end_ms, count=count, rate=count / seconds
+            )
+        self._told = counts
+
+    # What the node asks
+
+    def connections(self) -> Sequence[ConnectionInfo]:
+        """Return nobody: UDP has no connections."""
+        return ()
+
+    def samples(self) -> Iterator[tuple[Measured, Sample]]:
+        """Return its metrics."""
+        yield metrics.PACKETS, ((), self._datagrams.packets)
+        yield metrics.SAMPLES, ((), self._received_samples)
+        for reason, count in list(self._bad_lines.items()):
+            yield metrics.BAD_LINES, ((reason,), count)
+        yield metrics.KERNEL_DROPS, ((), self._datagrams.kernel_drops)
+        for topic in (self._samples, self._sums):
+            if topic.name:
+                yield metrics.LOST, ((topic.name,), topic.lost)
+        yield metrics.LEFT_OUT, ((), self._aggregates.left_out)
+        yield metrics.SERIES, ((), len(self._aggregates))
+
+    async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
+        """Receive nothing more, and append what was received, with what it sums up to."""
+        self._datagrams.close()
+        for timer in (self._publish_timer, self._flush_timer):
+            if timer is not None:
+                timer.cancel()
+        self._publish()
+        self._append_sums()
+
+    async def close(self) -> None:
+        """Receive nothing more."""
+        self._datagrams.close()
+
+
+class _Topic:
+    """A topic that events are appended to, or lost for, and counted."""
+
+    def __init__(self, context: HeadContext, name: str) -> None:
+        self._context = context
+        self.name = name
+        self.lost = 0
+        self._refused = ""
+        """Why the last append was refused, empty if it was not."""
+
+    def create(self, **settings: object) -> None:
+        """Create the topic, unless it is there."""
+        wanted = self._context.defaults.altered(**settings)
+        try:
+            self._context.broker.create_topic(self.name, wanted)
+        except TopicExists:
+            return
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Append events; what is refused is lost, and counted."""
+        if not events:
+            return
+        try:
+            found = self._context.broker.try_publish(self.name, events)
+        except MainstemError as error:
+            self._lose(len(events), str(error))
+            return
+        if isinstance(found, Held):
+            self._lose(len(events), "the topic is full (max_backlog)")
+            return
+
+        def decided(error: MainstemError | None) -> None:
+            if error is not None:
+                self._context.on_loop(lambda: self._lose(len(events), str(error)))
+
+        found.durable.then(decided)
+        if self._refused:
+            _logger.warning("topic %s takes events again; %d were lost", self.name, self.lost)
+            self._refused = ""
+
+    def _lose(self, count: int, why: str) -> None:
+        self.lost += count
+        if not self._refused:
+            _logger.error("metrics are lost: topic %s does not take events: %s", self.name, why)
+        self._refused = why
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _sample_event(metric: Metric) -> Event:
+    at_ms = NO_TIMESTAMP if metric.timestamp_s is None else metric.timestamp_s * 1000
+    return Event(_encode(metric), metric.name.encode(), timestamp_ms=at_ms)
+
+
+def _sum_event(found: Aggregate) -> Event:
+    return Event(_encode(found), found.name.encode(), timestamp_ms=found.end_ms)

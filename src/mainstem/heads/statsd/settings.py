@@ -1,0 +1,51 @@
+"""What can be set about the StatsD head: the section ``statsd`` of a node's settings."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from mainstem.core.errors import InvalidSetting
+from mainstem.heads.head import HeadSettings
+
+
+class StatsdSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the StatsD head behaves."""
+
+    samples_topic: Annotated[
+        str, Meta(description="Topic of the values as they were sent; empty keeps none.")
+    ] = "statsd.samples"
+    aggregates_topic: Annotated[
+        str, Meta(description="Topic of what each interval sums up to.")
+    ] = "statsd.aggregates"
+    flush_ms: Annotated[int, Meta(ge=10, description="Milliseconds of an interval.")] = 10_000
+    percentiles: Annotated[
+        str, Meta(description="Percentiles of timers, with commas between them.")
+    ] = "50,90,95,99"
+    max_series: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Metrics with their tags that are summed up in an interval; values of "
+            "more are only counted.",
+        ),
+    ] = 100_000
+    receive_buffer_bytes: Annotated[
+        int,
+        Meta(
+            ge=4096,
+            description="Bytes that the kernel keeps for us; packets beyond are lost, and counted.",
+        ),
+    ] = 8 * 1024 * 1024
+
+    def shares(self) -> tuple[float, ...]:
+        """Return the percentiles as numbers; raises InvalidSetting."""
+        try:
+            found = tuple(float(each) for each in self.percentiles.split(",") if each.strip())
+        except ValueError:
+            found = (-1.0,)
+        if not all(0 < each <= 100 for each in found):
+            raise InvalidSetting(
+                f"statsd.percentiles = {self.percentiles!r:.100}: write numbers above 0, up to "
+                "100, such as 50,90,99.9"
+            )
+        return found
