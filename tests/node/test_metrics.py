@@ -1,6 +1,7 @@
 """Metrics: what real Kafka clients did is what they say, and all of them are written down."""
 
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -247,8 +248,21 @@ def test_the_process_and_what_runs_in_it_are_described(running: Running) -> None
 
 
 def test_every_metric_is_shown_by_a_server_in_use_with_the_kind_that_is_declared(
-    running: Running,
+    tmp_path: Path,
 ) -> None:
+    with server(tmp_path, config=Config().listening(statsd="127.0.0.1:0")) as running:
+        use(running)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"no metric", running.addresses["statsd"].pair)
+        while "mainstem_statsd_bad_lines" not in metrics_of(running).families:
+            pass
+        found = {family.name: family.type for family in metrics_of(running).families.values()}
+
+    assert found == {each.name.removesuffix("_total"): each.kind for each in METRICS}
+
+
+def use(running: Running) -> None:
+    """Do what makes the metrics of the Kafka head and of groups be there."""
     produce(running, "orders", 1)
     admin = AdminClient({"bootstrap.servers": str(running.kafka)})
     with pytest.raises(KafkaException):
@@ -258,10 +272,6 @@ def test_every_metric_is_shown_by_a_server_in_use_with_the_kind_that_is_declared
     consumer.close()
     member = Sharer(str(running.kafka), "orders").joined()
     member.close()
-
-    found = {family.name: family.type for family in metrics_of(running).families.values()}
-
-    assert found == {each.name.removesuffix("_total"): each.kind for each in METRICS}
 
 
 def test_drops_and_holds_are_shown_per_topic(node: Node) -> None:
