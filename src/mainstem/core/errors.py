@@ -493,6 +493,8 @@ class DirectoryInUse(MainstemError):
 class LinkedFile(MainstemError):
     """A file of the data directory is a link, or is not what its name says; it was not opened."""
 
+    failure = Failure.INVALID
+
     def __init__(self, path: str, what: str = "a symbolic link") -> None:
         super().__init__(
             f"{path} is {what}; no file of a data directory is opened through a link: look where "
