@@ -179,3 +179,15 @@ def test_a_run_refuses_damaged_state_names_the_file_and_says_what_to_do(
     assert str(refused.value).startswith(f"{place.directory / file} is damaged: ")
     assert "--replay --into NAME" in str(refused.value)
     assert len(str(refused.value)) < 800
+
+
+def test_a_file_is_checked_without_spark(run: Run) -> None:
+    good = run("pipeline", "check", "shop.py", "--no-spark", "--format", "json")
+    Path("shop.py").write_text(SHOP.replace('source="orders"', 'source="or/ders"'))
+    bad = run("pipeline", "check", "shop.py", "--no-spark", "--format", "json")
+
+    assert good.code == 0
+    (row,) = json.loads(good.out)
+    assert (row["table"], row["sink"]) == ("orders", "SQLite table orders in base.db")
+    assert bad.code == 1
+    assert "cannot name a topic" in json.loads(bad.out)[0]["error"]

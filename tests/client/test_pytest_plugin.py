@@ -15,6 +15,15 @@ from mainstem import LocalBroker
 pytest_plugins = ["pytester"]
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "testing.md"
+SHOP = """
+from pyspark.sql import functions as F
+from mainstem import pipelines as p
+
+@p.table(source="orders", schema="user string, amount decimal(12,2)",
+         output="update", sink=p.sqlite("base.db", "revenue", key="user"))
+def revenue(orders):
+    return orders.groupBy("user").agg(F.sum("amount").alias("revenue"))
+"""
 PATIENCE_S = 30
 SESSION_S = 45
 
@@ -27,10 +36,20 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 def test_the_example_of_the_guide_runs_as_it_is_written_on_two_workers(
     pytester: pytest.Pytester,
 ) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    example, _ = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     pytester.makepyfile(example)
 
     run(pytester, "-n", "2").assert_outcomes(passed=3)
+
+
+@pytest.mark.peers
+def test_the_example_with_a_pipeline_passes_with_a_spark_session_of_its_own(
+    pytester: pytest.Pytester,
+) -> None:
+    _, example = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    pytester.makepyfile(test_shop=example, shop=SHOP)
+
+    pytester.runpytest_subprocess("-p", "no:asyncio").assert_outcomes(passed=1)
 
 
 def test_a_run_without_the_fixture_neither_starts_nor_imports_anything() -> None:

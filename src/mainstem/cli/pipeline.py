@@ -16,6 +16,7 @@ from mainstem.cli.asking import confirm, yes_option
 from mainstem.cli.edges import EDGE, EDGE_HELP, check_edges, edges
 from mainstem.cli.exits import Exit, Refused, say
 from mainstem.cli.help import Group
+from mainstem.cli.pipeline_check import check
 from mainstem.cli.rows import Format, Row, chosen, format_option, print_json, print_rows
 from mainstem.cli.stopping import leave_closed_terminal, stop_signals
 from mainstem.cli.target import at_option, is_address, target_of
@@ -44,6 +45,7 @@ _state = click.option(
 @click.group(
     cls=Group,
     epilog="""
+    mainstem pipeline check shop.py
     mainstem pipeline run shop.py --stream
     mainstem pipeline run shop.py --batch --to 2026-11-15T09:00Z
     mainstem pipeline run shop.py --replay --into fixed
@@ -54,6 +56,9 @@ _state = click.option(
 )
 def pipeline() -> None:
     """Run data pipelines on Spark, see how they stand, compare replays."""
+
+
+pipeline.add_command(check)
 
 
 @pipeline.command(

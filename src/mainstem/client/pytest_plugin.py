@@ -1,17 +1,21 @@
-"""The pytest plugin: the fixture ``mainstem``, a broker for the test run.
+"""The pytest plugin: ``mainstem``, a broker for the run, and ``mainstem_table``, for pipelines.
 
-Every run pays for importing this, so what a broker needs is imported when the first test asks.
+Every run pays for importing this, so what a fixture needs is imported when the first test asks.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from mainstem.client.local_broker import LocalBroker, LocalServer
+    from mainstem.pipelines.offline import Given
 
 
 class _Servers:
@@ -63,3 +67,43 @@ def mainstem(
     yield broker
     broker.close()
     _mainstem_servers.give_back()
+
+
+@pytest.fixture(scope="session")
+def mainstem_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """Give the SparkSession of the test run, set up as for pipelines."""
+    from mainstem.pipelines.session import end_session, spark_session  # noqa: PLC0415
+
+    scratch = str(tmp_path_factory.mktemp("spark"))
+    settings = {
+        "spark.local.dir": scratch,
+        "spark.sql.warehouse.dir": scratch,
+        "spark.sql.shuffle.partitions": "1",
+    }
+    spark = spark_session("local[2]", **settings)
+    yield spark
+    end_session(spark)
+
+
+@pytest.fixture
+def mainstem_table(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, object]]]:
+    """Give a function that runs one table of a pipeline file over a few events.
+
+    ``mainstem_table("shop.py", "revenue", orders=[...])`` returns the rows as dicts.
+    """
+    from mainstem.pipelines.definitions import load  # noqa: PLC0415
+
+    def run(file: str | Path, table: str, **events: "Sequence[Given]") -> list[dict[str, object]]:
+        from mainstem.pipelines.errors import InvalidDefinition  # noqa: PLC0415
+
+        pipeline = load(Path(file))
+        found = next((each for each in pipeline.tables if each.name == table), None)
+        if found is None:
+            names = ", ".join(each.name for each in pipeline.tables)
+            raise InvalidDefinition(f"{file} has no table {table!r}; it has {names}")
+        spark = request.getfixturevalue("mainstem_spark")
+        from mainstem.pipelines.offline import Offline  # noqa: PLC0415 - needs Spark
+
+        return Offline(spark, pipeline).batch(found, events)
+
+    return run

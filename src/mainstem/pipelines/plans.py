@@ -110,13 +110,14 @@ class Planning:
             self._input(table, source, number, complete=complete)
             for number, source in enumerate(self._known(table, place))
         ]
-        result = self._applied(table, inputs)
+        result = self.applied(table, inputs)
         if isinstance(result, DataFrame):
             # Over Spark Connect nothing is looked at, and so nothing wrong, before it is asked for.
             _ = result.schema
         return result
 
-    def _applied(self, table: Table, inputs: Sequence[DataFrame]) -> object:
+    def applied(self, table: Table, inputs: Sequence[DataFrame]) -> object:
+        """Return what a table's query makes of its sources."""
         if not isinstance(table.query, str):
             try:
                 return table.query(*inputs)

@@ -68,6 +68,8 @@ def run(
         unfinished = _unfinished(runs, note)
         for each in unfinished:
             each.prepare()
+            if (change := each.definition_change()) is not None:
+                note(f"warning: table {each.table.name!r}: {change}")
         failures = Failures(pipeline, note)
         if request.mode == "stream":
             _together(unfinished, tell, stop, failures)

@@ -25,6 +25,7 @@ from mainstem.pipelines.auditing import Audit
 from mainstem.pipelines.causes import cause_of, keep_all
 from mainstem.pipelines.definitions import Pipeline, Table
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefused
+from mainstem.pipelines.fingerprint import changed, fingerprint, keep
 from mainstem.pipelines.patience import may_pass, patiently
 from mainstem.pipelines.plans import Bounds, Planning, group_of
 from mainstem.pipelines.progress import Batch, batch_of
@@ -134,6 +135,15 @@ class TableRun:
                 "--batch --complete, or replay into a new target to read more"
             )
         self._frame = self._planning.frame(self.table, self._place, complete=self._completing)
+
+    def definition_change(self) -> str | None:
+        """Return why the definition does not suit its checkpoint any more; None if it does."""
+        assert self._frame is not None
+        wanted = fingerprint(self.table, self._frame)
+        if wanted is None:
+            return None
+        keep(self._place, wanted)
+        return changed(self._place, wanted)
 
     @property
     def _completing(self) -> bool:

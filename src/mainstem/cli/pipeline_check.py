@@ -1,0 +1,110 @@
+"""``mainstem pipeline check``: what is wrong with a pipeline file, before anything runs."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from mainstem.cli.exits import Exit, say
+from mainstem.cli.help import Command
+from mainstem.cli.rows import Format, Row, chosen, format_option, print_rows
+from mainstem.pipelines.needs import MissingJava, MissingSpark, find_java, find_spark
+from mainstem.pipelines.standing import DEFAULT_STATE, Place, pipeline_directory
+
+
+@click.command(
+    cls=Command,
+    epilog="""
+    mainstem pipeline check shop.py
+    mainstem pipeline check shop.py --no-spark --format json
+    """,
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--no-spark", is_flag=True, help="Check only what can be told without Spark.")
+@click.option("--name", help="The pipeline's name.  [default: the file's]")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_STATE,
+    envvar="MAINSTEM_PIPELINES",
+    show_default=True,
+    help="Directory of checkpoints and figures.",
+)
+@format_option
+@click.pass_context
+def check(
+    ctx: click.Context,
+    *,
+    file: Path,
+    no_spark: bool,
+    name: str | None,
+    state: Path,
+    form: Format | None,
+) -> None:
+    """Check a pipeline file: names, sources, sinks, and with Spark the plan of each table.
+
+    No topic is read, and no server is needed. A definition that does not suit its checkpoint any
+    more gets a warning. Exit code 1 if something is wrong.
+    """
+    from mainstem.core.errors import MainstemError  # noqa: PLC0415 - only what is used
+    from mainstem.pipelines.definitions import load  # noqa: PLC0415
+
+    try:
+        loaded = load(file, name)
+    except MainstemError as error:
+        _print([{"table": None, "error": str(error)}], form)
+        ctx.exit(Exit.ERROR)
+    if not no_spark:
+        try:
+            find_spark()
+            find_java()
+        except (MissingJava, MissingSpark) as missing:
+            say(f"checked without Spark: {missing}")
+            no_spark = True
+    rows: list[Row] = [
+        {
+            "table": each.name,
+            "sink": each.sink.place,
+            "output": each.output,
+            "columns": None,
+            "stateful": None,
+            "error": None,
+            "warning": None,
+        }
+        for each in loaded.tables
+    ]
+    if not no_spark:
+        from mainstem.pipelines.session import end_session, spark_session  # noqa: PLC0415
+
+        spark = spark_session("local[1]")
+        from mainstem.pipelines.checking import checked  # noqa: PLC0415 - needs Spark
+
+        directory = pipeline_directory(state, loaded.name)
+        try:
+            rows = [
+                msgspec.to_builtins(checked(spark, loaded, each, Place(directory / each.name)))
+                for each in loaded.tables
+            ]
+        finally:
+            end_session(spark)
+    _print(rows, form)
+    if any(row["error"] for row in rows):
+        ctx.exit(Exit.ERROR)
+
+
+def _print(rows: list[Row], form: Format | None) -> None:
+    if chosen(form) != "table":
+        print_rows(rows, form)
+        return
+    for row in rows:
+        if row["error"]:
+            say(str(row["error"]))
+        if row.get("warning"):
+            say(f"warning: table {row['table']!r}: {row['warning']}")
+    shown = ("table", "sink", "output", "columns")
+    good = [
+        {name: row[name] for name in shown} | {"stateful": bool(row["stateful"])}
+        for row in rows
+        if not row["error"]
+    ]
+    print_rows(good, form)
