@@ -208,3 +208,16 @@ async def test_once_stopped_everything_is_left_to_the_thread(log: DiskLog, disk:
     append(log).wait(PATIENCE_S)
 
     assert threading.get_ident() not in disk.syncing
+
+
+async def test_to_wait_in_the_loop_is_refused_where_it_would_never_end(log: DiskLog) -> None:
+    commits_of_loop = LoopCommits(log.committer, asyncio.get_running_loop(), Clock())
+    promise = append(log)
+
+    with pytest.raises(RuntimeError, match=r"use then\(\) there"):
+        promise.wait(0)
+
+    await durable(promise)
+    assert promise.wait(0)
+    commits_of_loop.stop()
+    assert append(log).wait(PATIENCE_S)

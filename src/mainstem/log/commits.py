@@ -43,8 +43,10 @@ QUICK_BYTES = 8 * 1024
 class Group:
     """What becomes durable, and visible, together."""
 
-    def __init__(self, hand_over: Callable[[], None]) -> None:
-        self.commit = Commit(hand_over)
+    def __init__(
+        self, hand_over: Callable[[], None], check_wait: Callable[[], None] | None = None
+    ) -> None:
+        self.commit = Commit(hand_over, check_wait)
         self.empty = True
         self.size = 0
         """How many appends share it."""
@@ -80,7 +82,9 @@ class Committer:
         self.wal = wal
         self.space = Space(files)
         """Whether the disk has room."""
-        self.group = Group(self._hand_over)
+        self.loop_thread: int | None = None
+        """The thread of an event loop that commits, and so must not wait for a commit."""
+        self.group = Group(self._hand_over, self._check_wait)
         self.failed: StorageFailed | None = None
         self.syncs = 0
         """How many commits were made, for those who count."""
@@ -106,6 +110,13 @@ class Committer:
         if self._thread is not None:
             self._thread.join()
         self.commit()
+
+    def _check_wait(self) -> None:
+        if threading.get_ident() == self.loop_thread:
+            raise RuntimeError(
+                "waiting for durability in the thread of the event loop would wait for ever: "
+                "the loop itself commits; use then() there"
+            )
 
     def gather(self) -> Group:
         """Return the group to join, and see to it that it is committed; under the lock."""
@@ -166,7 +177,7 @@ class Committer:
                 return
             with suppress(StorageFailed):
                 self.flush()
-            group, self.group = self.group, Group(self._hand_over)
+            group, self.group = self.group, Group(self._hand_over, self._check_wait)
             names = [(each, each.names_made) for each in group.renamed.values()]
             failed = self.failed
         try:

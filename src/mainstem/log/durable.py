@@ -14,11 +14,17 @@ Call = Callable[[MainstemError | None], None]
 class Commit:
     """A promise that one thread settles and any number wait for; it is settled only once."""
 
-    __slots__ = ("_calls", "_error", "_hand_over", "_lock", "done")
+    __slots__ = ("_calls", "_check_wait", "_error", "_hand_over", "_lock", "done")
 
-    def __init__(self, hand_over: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        hand_over: Callable[[], None] | None = None,
+        check_wait: Callable[[], None] | None = None,
+    ) -> None:
         self._lock = threading.Lock()
         self._hand_over = hand_over
+        self._check_wait = check_wait
+        """Raises in a thread that must not wait, as it would wait for itself."""
         self._calls: list[Call] = []
         self._error: MainstemError | None = None
         self.done = False
@@ -60,6 +66,8 @@ class Commit:
             self._hand_over()
 
     def _wait(self, timeout: float | None) -> bool:
+        if self._check_wait is not None:
+            self._check_wait()
         # A lock as a gate: an Event costs four times as much, and most commits have one waiter.
         gate = threading.Lock()
         gate.acquire()

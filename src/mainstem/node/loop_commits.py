@@ -34,10 +34,12 @@ class LoopCommits:
         self._begun = 0.0
         self._in_threads = committer.summon
         committer.summon = self._summon
+        committer.loop_thread = self._thread
 
     def stop(self) -> None:
         """Leave all commits to the thread again."""
         self._committer.summon = self._in_threads
+        self._committer.loop_thread = None
         self._committer.wake()
 
     def _summon(self) -> None:
