@@ -17,7 +17,10 @@ from mainstem.cli.edges import EDGE, EDGE_HELP, check_edges, edges
 from mainstem.cli.exits import Exit, Refused, say
 from mainstem.cli.help import Group
 from mainstem.cli.pipeline_check import check
+from mainstem.cli.pipeline_steps import steps_of
+from mainstem.cli.progress import waiting
 from mainstem.cli.rows import Format, Row, chosen, format_option, print_json, print_rows
+from mainstem.cli.spark import start_spark
 from mainstem.cli.stopping import leave_closed_terminal, stop_signals
 from mainstem.cli.target import at_option, is_address, target_of
 from mainstem.cli.units import parse_ms
@@ -125,7 +128,7 @@ def run(
     is JSON lines.
     """
     from mainstem.pipelines.definitions import load  # noqa: PLC0415 - only what is used
-    from mainstem.pipelines.session import end_session, spark_session  # noqa: PLC0415
+    from mainstem.pipelines.session import end_session  # noqa: PLC0415
 
     _check_mode(mode, begin, into, end, complete=complete)
     starting, ending = edges(begin, None if end == "end" else end)
@@ -139,7 +142,7 @@ def run(
     # Functions of modules beside the file are sent to Spark's workers by the names of these.
     beside = (str(loaded.file.parent), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, beside))
-    spark = spark_session(remote or master, **settings)
+    spark = start_spark(remote or master, **settings)
     from mainstem.pipelines.plans import Bounds  # noqa: PLC0415 - these need Spark
     from mainstem.pipelines.table_run import Request  # noqa: PLC0415
 
@@ -159,7 +162,8 @@ def run(
             from mainstem.pipelines.gateway import log_to  # noqa: PLC0415 - needs Spark
 
             log_to(spark, pipeline_directory(state, loaded.name, into) / "spark.log")
-        _run(spark, loaded, request)
+        with waiting("planning", steps_of(spark)):
+            _run(spark, loaded, request)
     finally:
         end_session(spark)
 

@@ -8,6 +8,7 @@ import msgspec
 from mainstem.cli.exits import Exit, say
 from mainstem.cli.help import Command
 from mainstem.cli.rows import Format, Row, chosen, format_option, print_rows
+from mainstem.cli.spark import start_spark
 from mainstem.pipelines.needs import MissingJava, MissingSpark, find_java, find_spark
 from mainstem.pipelines.standing import DEFAULT_STATE, Place, pipeline_directory
 
@@ -74,9 +75,9 @@ def check(
         for each in loaded.tables
     ]
     if not no_spark:
-        from mainstem.pipelines.session import end_session, spark_session  # noqa: PLC0415
+        from mainstem.pipelines.session import end_session  # noqa: PLC0415
 
-        spark = spark_session("local[1]")
+        spark = start_spark("local[1]")
         from mainstem.pipelines.checking import checked  # noqa: PLC0415 - needs Spark
 
         directory = pipeline_directory(state, loaded.name)

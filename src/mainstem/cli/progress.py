@@ -1,10 +1,16 @@
 """Progress of a long command, on stderr, and only if a person is looking."""
 
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from mainstem.cli.exits import say
 
 EVERY_SECONDS = 0.2
+_LOOK_S, _SAY_S, _JOIN_S = 1.0, 5.0, 2.0
 
 
 class Progress:
@@ -37,3 +43,66 @@ class Progress:
         events = "event" if self.count == 1 else "events"
         rate = f" in {seconds:.1f} s, {self.count / seconds:,.0f}/s" if seconds >= 0.1 else ""
         return f"mainstem: {self._verb} {self.count:,} {events}{rate}"
+
+
+class Step(NamedTuple):
+    """Something that takes time."""
+
+    what: str
+    seconds: float
+    more: str = ""
+
+
+@contextmanager
+def waiting(
+    what: str,
+    look: Callable[[], Sequence[Step] | None] = lambda: None,
+    now: Callable[[], float] = time.monotonic,
+) -> Iterator[None]:
+    """Say on a terminal what is being done: at once, and about every 5 s for how long.
+
+    ``look`` is asked about once a second for the steps that are being done by then; None stands
+    for what was said first.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    say(what)
+    began = now()
+    ended = threading.Event()
+
+    def tell() -> None:
+        said: dict[str, float] = {}
+        while not ended.wait(_LOOK_S):
+            steps = look()
+            if steps is None:
+                steps = [Step(what, now() - began)]
+            said = _said(steps, said)
+
+    def tell_while_possible() -> None:
+        # Whatever goes wrong here, also a closed terminal, is told by who does the work.
+        with suppress(Exception):
+            tell()
+
+    teller = threading.Thread(target=tell_while_possible, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join(_JOIN_S)
+
+
+def _said(steps: Sequence[Step], before: Mapping[str, float]) -> dict[str, float]:
+    """Say the steps that are due; returns when each was said last, in its own time."""
+    said = {}
+    for each in steps:
+        last = before.get(each.what, 0.0)
+        if each.seconds < last:
+            # The next one of that name.
+            last = 0.0
+        if each.seconds - last >= _SAY_S:
+            say(f"{each.what}, {each.seconds:.0f} s so far{each.more}")
+            last = each.seconds
+        said[each.what] = last
+    return said

@@ -1,0 +1,30 @@
+"""What a running pipeline is doing, as a person on a terminal reads it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mainstem.cli.progress import Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mainstem.pipelines.pending import Pending
+
+
+def steps_of(spark: "SparkSession") -> Callable[[], list[Step] | None]:
+    """Return a function that tells the steps of all queries; None before the first."""
+    from mainstem.pipelines.pending import Queries  # noqa: PLC0415 - needs Spark
+
+    queries = Queries(spark)
+
+    def look() -> list[Step] | None:
+        pending = queries.look()
+        return None if pending is None else [_step(each) for each in pending]
+
+    return look
+
+
+def _step(pending: "Pending") -> Step:
+    what = "starting" if pending.starting else "this batch"
+    done = f", {pending.tasks_done} of {pending.tasks} tasks done" if pending.tasks else ""
+    return Step(f"table {pending.table}: {what}", pending.seconds, done)

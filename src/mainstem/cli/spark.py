@@ -1,0 +1,23 @@
+"""Starts Spark for a command: a person sees what is being waited for, and no stack traces."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from mainstem.cli.progress import waiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def start_spark(master: str, **conf: str) -> "SparkSession":
+    """Return a session, as ``spark_session`` does."""
+    from mainstem.pipelines.session import spark_session  # noqa: PLC0415 - only what is used
+
+    with waiting("starting Spark"):
+        spark = spark_session(master, **conf)
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - needs Spark
+
+    # PySpark prints each error that it raises, with plan and stack trace. We tell it in one line.
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    return spark

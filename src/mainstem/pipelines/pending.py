@@ -1,0 +1,81 @@
+"""What the queries of a session are doing now, and for how long; Spark itself tells only the end.
+
+How this works: someone looks about once a second. Between two batches the last report of a query
+changes, or nothing is being done, so the time of a batch is told to about a second.
+"""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+from pyspark.sql import SparkSession, is_remote
+from pyspark.sql.streaming.query import StreamingQuery
+
+_CLEANING = "No new data but cleaning up state"
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A query that starts, or the batch that it is in."""
+
+    table: str
+    seconds: float
+    starting: bool = False
+    tasks: int = 0
+    """Of the Spark jobs that run now; 0 if none does, or if Spark does not tell."""
+    tasks_done: int = 0
+
+
+class Queries:
+    """The queries of a session."""
+
+    def __init__(self, spark: SparkSession, now: Callable[[], float] = time.monotonic) -> None:
+        self._spark = spark
+        self._now = now
+        self._since: dict[str, tuple[object, float]] = {}
+        """Run of a query → what it was seen doing, since when."""
+        self._seen = False
+
+    def look(self) -> list[Pending] | None:
+        """Return what is being done; None before the first query."""
+        active = self._spark.streams.active
+        self._seen = self._seen or bool(active)
+        if not self._seen:
+            return None
+        before, self._since = self._since, {}
+        return [found for each in active if (found := self._pending(each, before))]
+
+    def _pending(
+        self, query: StreamingQuery, before: dict[str, tuple[object, float]]
+    ) -> Pending | None:
+        newest = query.lastProgress
+        status = query.status
+        busy = bool(status["isTriggerActive"]) and (
+            bool(status["isDataAvailable"]) or status["message"] == _CLEANING
+        )
+        if newest is not None and not busy:
+            return None
+        run = str(query.runId)
+        doing = (busy, newest.timestamp if newest else None)
+        then, since = before.get(run, (doing, self._now()))
+        if then != doing:
+            since = self._now()
+        self._since[run] = (doing, since)
+        tasks, tasks_done = self._tasks(run) if busy else (0, 0)
+        return Pending(_table(query.name), self._now() - since, not busy, tasks, tasks_done)
+
+    def _tasks(self, run: str) -> tuple[int, int]:
+        """Count the tasks of the jobs of a query that run now, and those of them that are done."""
+        if is_remote():
+            return 0, 0
+        # Spark puts all jobs of a query, also those of the sink, into a group of this name.
+        tracker = self._spark.sparkContext.statusTracker()
+        running = set(tracker.getActiveJobsIds()) & set(tracker.getJobIdsForGroup(run))
+        jobs = [job for each in running if (job := tracker.getJobInfo(each))]
+        stages = {stage for job in jobs for stage in job.stageIds}
+        infos = [info for each in stages if (info := tracker.getStageInfo(each))]
+        return sum(each.numTasks for each in infos), sum(each.numCompletedTasks for each in infos)
+
+
+def _table(name: str | None) -> str:
+    """Return the table of a query, which is named PIPELINE.TABLE.IDENTITY."""
+    return (name or "?").split(".")[-2:][0]
