@@ -17,6 +17,7 @@ from mainstem.cli.edges import EDGE, EDGE_HELP, check_edges, edges
 from mainstem.cli.exits import Exit, Refused, say
 from mainstem.cli.help import Group
 from mainstem.cli.pipeline_check import check
+from mainstem.cli.pipeline_options import file_argument, name_option, state_option
 from mainstem.cli.pipeline_steps import steps_of
 from mainstem.cli.progress import waiting
 from mainstem.cli.rows import Format, Row, chosen, format_option, print_json, print_rows
@@ -24,7 +25,7 @@ from mainstem.cli.spark import start_spark
 from mainstem.cli.stopping import leave_closed_terminal, stop_signals
 from mainstem.cli.target import at_option, is_address, target_of
 from mainstem.cli.units import parse_ms
-from mainstem.pipelines.standing import DEFAULT_STATE, Standing, pipeline_directory, standings
+from mainstem.pipelines.standing import Standing, pipeline_directory, standings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,16 +34,6 @@ if TYPE_CHECKING:
     from mainstem.pipelines.table_run import Report, Request
 
 _ANSWER_S = 5.0
-_file = click.argument("file", type=click.Path(path_type=Path))
-_name = click.option("--name", help="The pipeline's name.  [default: the file's]")
-_state = click.option(
-    "--state",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_STATE,
-    envvar="MAINSTEM_PIPELINES",
-    show_default=True,
-    help="Directory of checkpoints and figures.",
-)
 
 
 @click.group(
@@ -75,7 +66,7 @@ pipeline.add_command(check)
     mainstem pipeline run shop.py --stream --remote sc://host:15002
     """,
 )
-@_file
+@file_argument
 @click.option("--stream", "mode", flag_value="stream", help="Until stopped.")
 @click.option("--batch", "mode", flag_value="batch", help="From where it stands to --to, then end.")
 @click.option("--replay", "mode", flag_value="replay", help="From the first event, into copies.")
@@ -100,8 +91,8 @@ pipeline.add_command(check)
 @click.option(
     "--conf", metavar="NAME=VALUE", multiple=True, help="A setting of Spark's; as often as needed."
 )
-@_name
-@_state
+@name_option
+@state_option
 @at_option
 def run(
     *,
@@ -316,7 +307,7 @@ def _row(table: str, standing: Standing) -> Row:
 
 
 @pipeline.command("ls", epilog="mainstem pipeline ls")
-@_state
+@state_option
 @format_option
 def list_pipelines(state: Path, form: Format | None) -> None:
     """List the tables of all pipelines that ran: state, lag, watermark, what was bad or late."""
@@ -331,7 +322,7 @@ def list_pipelines(state: Path, form: Format | None) -> None:
 
 @pipeline.command(epilog="mainstem pipeline show shop")
 @click.argument("name")
-@_state
+@state_option
 @format_option
 def show(name: str, state: Path, form: Format | None) -> None:
     """Show the tables of a pipeline: offsets, state size, the last error and its event."""
@@ -382,9 +373,9 @@ def _moment(milliseconds: int) -> str:
 
 
 @pipeline.command(epilog="mainstem pipeline diff shop.py fixed")
-@_file
+@file_argument
 @click.argument("into", metavar="NAME")
-@_name
+@name_option
 @format_option
 @click.pass_context
 def diff(ctx: click.Context, file: Path, into: str, name: str | None, form: Format | None) -> None:
@@ -415,10 +406,10 @@ def diff(ctx: click.Context, file: Path, into: str, name: str | None, form: Form
 
 
 @pipeline.command(epilog="mainstem pipeline swap shop.py fixed --yes")
-@_file
+@file_argument
 @click.argument("into", metavar="NAME")
-@_name
-@_state
+@name_option
+@state_option
 @yes_option
 def swap(*, file: Path, into: str, name: str | None, state: Path, yes: bool) -> None:
     """Put the copies of a replay into the places of the tables, and go on from there.

@@ -7,10 +7,11 @@ import msgspec
 
 from mainstem.cli.exits import Exit, say
 from mainstem.cli.help import Command
+from mainstem.cli.pipeline_options import file_argument, name_option, state_option
 from mainstem.cli.rows import Format, Row, chosen, format_option, print_rows
 from mainstem.cli.spark import start_spark
 from mainstem.pipelines.needs import MissingJava, MissingSpark, find_java, find_spark
-from mainstem.pipelines.standing import DEFAULT_STATE, Place, pipeline_directory
+from mainstem.pipelines.standing import Place, pipeline_directory
 
 
 @click.command(
@@ -20,17 +21,10 @@ from mainstem.pipelines.standing import DEFAULT_STATE, Place, pipeline_directory
     mainstem pipeline check shop.py --no-spark --format json
     """,
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@file_argument
 @click.option("--no-spark", is_flag=True, help="Check only what can be told without Spark.")
-@click.option("--name", help="The pipeline's name.  [default: the file's]")
-@click.option(
-    "--state",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_STATE,
-    envvar="MAINSTEM_PIPELINES",
-    show_default=True,
-    help="Directory of checkpoints and figures.",
-)
+@name_option
+@state_option
 @format_option
 @click.pass_context
 def check(
