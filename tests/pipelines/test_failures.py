@@ -24,7 +24,7 @@ NUMBERS = """
     from pyspark.sql import functions as F
     from mainstem import pipelines as p
 
-    @p.table(source="numbers", schema="n int", sink=p.sqlite("base.db", "numbers"))
+    @p.table(source="numbers", schema="n int", bad="stop", sink=p.sqlite("base.db", "numbers"))
     def numbers(events):
         @F.udf("int")
         def broken(n):
@@ -81,6 +81,7 @@ def test_a_function_that_fails_is_told_on_one_screen_with_all_of_it_in_a_file(
     assert standing is not None
     assert standing.failure is not None
     assert standing.failure.reason.startswith(cause)
+    assert "topic numbers, partition 0, offset" in standing.failure.reason
 
 
 @pytest.mark.parametrize("sink", SINKS.values(), ids=SINKS)

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from mainstem.pipelines.burial import Burial
-from mainstem.pipelines.decoding import BAD, EVENT, decoded
+from mainstem.pipelines.decoding import BAD, EVENT, decoded, with_skipped
 from mainstem.pipelines.definitions import INFER, Source, Table
 from mainstem.pipelines.patience import patiently
 from mainstem.pipelines.plans import observation
@@ -84,8 +84,8 @@ class Audit:
             before, entry = offsets / str(number - 1), offsets / str(number)
             if not entry.exists():
                 continue
-            starts = _entry(before.read_text())[1] if before.exists() else {}
-            watermark_ms, ends = _entry(entry.read_text())
+            starts = batch_entry(before.read_text())[1] if before.exists() else {}
+            watermark_ms, ends = batch_entry(entry.read_text())
             found = self._looked_at(starts, ends, watermark_ms)
             read = sum(
                 offset - starts.get(topic, {}).get(partition, 0)
@@ -120,6 +120,7 @@ class Audit:
             if source.name not in ends:
                 continue
             rows = decoded(self._events(source, starts, ends), self._known(source))
+            rows = with_skipped(rows, self._place.skips().get(source.name, {}))
             if self._table.bad == "dead":
                 wrong = rows.where(f"{BAD} is not null").select(f"{EVENT}.*", BAD)
                 bad += self._burial.bury(wrong, source.name, ends[source.name])
@@ -142,7 +143,7 @@ class Audit:
         return msgspec.structs.replace(source, schema=self._place.schemas()[source.name])
 
 
-def _entry(text: str) -> tuple[int, Offsets]:
+def batch_entry(text: str) -> tuple[int, Offsets]:
     """Return the watermark and the offsets that Spark wrote down for a batch."""
     _, metadata, *sources = text.splitlines()
     offsets: Offsets = {}

@@ -11,7 +11,7 @@ from mainstem.pipelines.format.loss import ADVICE
 from mainstem.pipelines.standing import Place
 
 _MOST_CHARACTERS = 1000
-_CRASHED = "Python worker exited unexpectedly"
+CRASHED = "Python worker exited unexpectedly"
 _PYTHONS = re.compile(
     r"^\s*(?P<kind>[\w.]*(?:Error|Exception|Exit|Interrupt)|mainstem\.[\w.]+)(?:: (?P<said>.+))?$",
     re.MULTILINE,
@@ -43,7 +43,7 @@ def keep_all(error: BaseException, cause: str, place: Place) -> str:
 
 
 def _spark_cause(text: str) -> str:
-    if _CRASHED in text:
+    if CRASHED in text:
         return (
             "a Python function of the query ended its process: by os._exit, by a crash of a "
             "library, or killed by the system because memory ran out"

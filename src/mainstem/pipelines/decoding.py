@@ -5,6 +5,8 @@ event as it was). Bad events are told apart here and nowhere else, so that a run
 it agree on them.
 """
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.sql.types import StringType, StructField, StructType
@@ -51,6 +53,20 @@ def decoded(raw: DataFrame, source: Source) -> DataFrame:
         case "raw":
             rows = event.select(f"{EVENT}.*", F.lit(None).cast("string").alias(BAD), EVENT)
     return _checked_time(_with_event(rows, source), source)
+
+
+def with_skipped(rows: DataFrame, skips: Mapping[str, Mapping[str, str]]) -> DataFrame:
+    """Call events bad that are to be left out: partition → offset → why."""
+    if not skips:
+        return rows
+    at = F.col(f"{EVENT}.offset")
+    reason = F.lit(None).cast("string")
+    for number, events in skips.items():
+        here = F.lit(None).cast("string")
+        for offset, why in events.items():
+            here = F.when(at == int(offset), F.lit(why)).otherwise(here)
+        reason = F.when(F.col(f"{EVENT}.partition") == int(number), here).otherwise(reason)
+    return rows.withColumn(BAD, F.coalesce(F.col(BAD), reason))
 
 
 def good_rows(rows: DataFrame) -> DataFrame:

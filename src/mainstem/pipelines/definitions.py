@@ -67,7 +67,7 @@ class Table(msgspec.Struct, frozen=True):
     sink: Sink
     output: Literal["append", "update"]
     bad: Literal["dead", "stop"] = "dead"
-    """Whether events that cannot be decoded go to the dead letters, or stop the table."""
+    """Whether events that cannot be decoded, or on which the query fails, are buried or stop it."""
     line: int = 0
     file: str = ""
     """Where it is defined: in the pipeline's file, or in a module that this one imports."""
@@ -95,7 +95,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         return None
 
     def dead_topic(self, into: str | None = None) -> str:
-        """Return where events go that cannot be decoded; a replay has dead letters of its own."""
+        """Return where bad events go; a replay has dead letters of its own."""
         return ".".join(filter(None, (self.name, into, "dead")))
 
 

@@ -13,6 +13,7 @@ comes, as a checkpoint demands.
 """
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -24,11 +25,22 @@ from pyspark.sql.datasource import DataSource
 
 from mainstem.core.errors import MainstemError
 from mainstem.pipelines.causes import cause_of, keep_all
-from mainstem.pipelines.decoding import BAD, END_OF_TIME, decoded, good_rows, stopping_at_bad
+from mainstem.pipelines.decoding import (
+    BAD,
+    END_OF_TIME,
+    decoded,
+    good_rows,
+    stopping_at_bad,
+    with_skipped,
+)
 from mainstem.pipelines.definitions import INFER, Pipeline, Source, Table
 from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.format.options import source_options
+from mainstem.pipelines.format.planning import Range
 from mainstem.pipelines.format.source import MainstemSource
+from mainstem.pipelines.format.stream_reader import StreamReader
 from mainstem.pipelines.patience import patiently
+from mainstem.pipelines.progress import Offsets, topic_offsets
 from mainstem.pipelines.schemas import SAMPLE_EVENTS, inferred
 from mainstem.pipelines.standing import Place
 from mainstem.pipelines.tables import TableSource, followed, snapshot
@@ -61,6 +73,8 @@ class Planning:
         self._into = into
         self._bounds = bounds
         self._format_of = format_of
+        # Views have the names of sources, which several tables may share.
+        self._views = threading.Lock()
 
     def frame(self, table: Table, place: Place, *, complete: bool = False) -> DataFrame:
         """Return the streaming DataFrame of a table; raises InvalidDefinition.
@@ -107,10 +121,11 @@ class Planning:
 
     def _built(self, table: Table, place: Place, *, complete: bool) -> object:
         inputs = [
-            self._input(table, source, number, complete=complete)
+            self._input(table, source, number, place, complete=complete)
             for number, source in enumerate(self._known(table, place))
         ]
-        result = self.applied(table, inputs)
+        with self._views:
+            result = self.applied(table, inputs)
         if isinstance(result, DataFrame):
             # Over Spark Connect nothing is looked at, and so nothing wrong, before it is asked for.
             _ = result.schema
@@ -150,11 +165,13 @@ class Planning:
         )
         return raw.load().limit(SAMPLE_EVENTS).select(F.expr("string(value)").alias("value"))
 
-    def _input(self, table: Table, source: Source, number: int, *, complete: bool) -> DataFrame:
+    def _input(
+        self, table: Table, source: Source, number: int, place: Place, *, complete: bool
+    ) -> DataFrame:
         above = self._pipeline.above(table, source.name)
         complete = complete and source.watermark is not None
         if above is None:
-            rows = self._topic(table, source, number, complete=complete)
+            rows = self._topic(table, source, number, place, complete=complete)
         elif above.keeps_rows:
             end_in = source.watermark[0] if complete and source.watermark else None
             rows = followed(self._spark, self._target(above), end_in, self._format_of(TableSource))
@@ -177,21 +194,73 @@ class Planning:
             return table
         return msgspec.structs.replace(table, sink=table.sink.beside(self._into))
 
-    def _topic(self, table: Table, source: Source, number: int, *, complete: bool) -> DataFrame:
+    def _topic(
+        self, table: Table, source: Source, number: int, place: Place, *, complete: bool
+    ) -> DataFrame:
+        options = self._options(table, source) | {"markEnd": str(complete).lower()}
+        reader = self._spark.readStream.format(self._format_of(MainstemSource))
+        rows = decoded(reader.options(**options).load(), source)
+        if table.bad == "dead":
+            rows = with_skipped(rows, place.skips().get(source.name, {}))
+        rows = rows.observe(observation(number), *_figures(rows, source, bad=True))
+        return good_rows(stopping_at_bad(rows) if table.bad == "stop" else rows)
+
+    def _options(self, table: Table, source: Source) -> dict[str, str]:
         options = {
             "address": self._address,
             "subscribe": source.name,
             "group": group_of(self._pipeline, table, self._into),
-            "markEnd": str(complete).lower(),
             **_of_topic(self._bounds.starting, source.name),
             **_of_topic(self._bounds.ending, source.name),
         }
         if self._bounds.max_rows:
             options["maxRowsPerTrigger"] = str(self._bounds.max_rows)
-        reader = self._spark.readStream.format(self._format_of(MainstemSource))
-        rows = decoded(reader.options(**options).load(), source)
-        rows = rows.observe(observation(number), *_figures(rows, source, bad=True))
-        return good_rows(stopping_at_bad(rows) if table.bad == "stop" else rows)
+        return options
+
+    # A batch that failed
+
+    def reads_table(self, table: Table) -> bool:
+        """Tell whether a source of a table is a table."""
+        return any(self._pipeline.above(table, each.name) for each in table.sources)
+
+    def starts(self, table: Table) -> Offsets:
+        """Return where the first batch of a table begins in its topics."""
+        found: Offsets = {}
+        for source in table.sources:
+            if self._pipeline.above(table, source.name) is None:
+                reader = StreamReader(source_options(self._options(table, source)))
+                found |= topic_offsets(reader.initialOffset())
+                reader.stop()
+        return found
+
+    def bounded(self, table: Table, place: Place, ranges: Sequence[Range]) -> DataFrame:
+        """Return the rows that a table of one topic makes of some offsets."""
+        rows = self.decoded_range(table, place, ranges)
+        with self._views:
+            result = self.applied(table, [rows])
+        assert isinstance(result, DataFrame)
+        return result
+
+    def decoded_range(self, table: Table, place: Place, ranges: Sequence[Range]) -> DataFrame:
+        """Return the rows that the function of a table of one topic is given for some offsets."""
+        (source,) = self._known(table, place)
+        options = {
+            "address": self._address,
+            "subscribe": source.name,
+            "startingOffsets": _edge(ranges, lambda each: each.start),
+            "endingOffsets": _edge(ranges, lambda each: each.end),
+        }
+        raw = self._spark.read.format(MainstemSource.name()).options(**options).load()
+        # A partition that nobody names would be read whole.
+        raw = raw.where(F.col("partition").isin([each.partition for each in ranges]))
+        rows = decoded(raw, source)
+        if table.bad == "dead":
+            rows = with_skipped(rows, place.skips().get(source.name, {}))
+        return good_rows(rows)
+
+
+def _edge(ranges: Sequence[Range], offset: Callable[[Range], int]) -> str:
+    return json.dumps({ranges[0].topic: {str(each.partition): offset(each) for each in ranges}})
 
 
 def _of_topic(edge: dict[str, str], topic: str) -> dict[str, str]:

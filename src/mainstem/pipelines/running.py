@@ -229,7 +229,7 @@ def _watched(
             elif each.active:
                 each.look(tell)
             else:
-                again[each] = pool.submit(each.start_again, stop)
+                again[each] = pool.submit(each.start_again, tell, stop)
         for each in [each for each in started if each not in again]:
             if failures.concerns(each):
                 started.remove(each)

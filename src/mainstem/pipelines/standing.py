@@ -3,6 +3,7 @@
 STATE/PIPELINE/TABLE/checkpoint     Spark's own
                     /identity       names this checkpoint in the marks of sinks
                     /schemas.json   what was inferred, so that a restart infers nothing else
+                    /skips.json     events on which the function failed
                     /standing.json  the figures below
                     /stopping       is there while no batch shall begin
                     /error.txt      the last error, whole
@@ -53,7 +54,7 @@ class Standing(msgspec.Struct, frozen=True):
     state_rows: int = 0
     state_bytes: int = 0
     bad: int = 0
-    """Events that could not be decoded."""
+    """Events that could not be decoded, or on which the table's function failed."""
     late: int = 0
     """Events that came later than the watermark allows."""
     dropped_rows: int = 0
@@ -107,6 +108,15 @@ class Place:
     def keep_schemas(self, schemas: dict[str, str]) -> None:
         """Keep what was inferred."""
         _write(self.directory / "schemas.json", msgspec.json.encode(schemas))
+
+    def skips(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Return events that are left out: topic → partition → offset → why."""
+        file = self.directory / "skips.json"
+        return read_state(file, dict[str, dict[str, dict[str, str]]]) if file.exists() else {}
+
+    def keep_skips(self, skips: dict[str, dict[str, dict[str, str]]]) -> None:
+        """Keep which events are left out."""
+        _write(self.directory / "skips.json", msgspec.json.encode(skips))
 
     def standing(self) -> Standing | None:
         """Return how the table stands; None if it never ran. Raises DamagedState."""

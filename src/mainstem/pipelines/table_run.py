@@ -22,10 +22,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mainstem.core.errors import MainstemError
 from mainstem.pipelines.auditing import Audit
-from mainstem.pipelines.causes import cause_of, keep_all
+from mainstem.pipelines.causes import CRASHED, cause_of, keep_all
+from mainstem.pipelines.culprits import (
+    Search,
+    Undecided,
+    failed_range,
+    keep_skips,
+    may_be_an_event,
+    told,
+)
 from mainstem.pipelines.definitions import Pipeline, Table
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefused
 from mainstem.pipelines.fingerprint import changed, fingerprint, keep
+from mainstem.pipelines.format.planning import Range
 from mainstem.pipelines.patience import may_pass, patiently
 from mainstem.pipelines.plans import Bounds, Planning, group_of
 from mainstem.pipelines.progress import Batch, batch_of
@@ -99,6 +108,8 @@ class TableRun:
         self._frame: DataFrame | None = None
         self._mark = ""
         self._audit: Audit | None = None
+        self._known: tuple[str, str | None] | None = None
+        """Why it failed and at which event, if more is known than Spark says."""
 
     def is_complete(self) -> bool:
         """Tell whether an earlier run read all input of the table and closed its windows."""
@@ -172,17 +183,59 @@ class TableRun:
                 f"{self._pipeline.file.name}: table {self.table.name!r}: {self._fail(error)}"
             ) from error
 
-    def start_again(self, stop: threading.Event) -> bool:
+    def start_again(self, tell: Tell, stop: threading.Event) -> bool:
         """Start the query anew if what stopped it may pass; tells whether it did.
 
         The batch that failed is run again, and its sink knows whether it was written.
         """
         assert self._query is not None
+        # What was done before the failure is not told by another query.
+        self.look(tell)
         failure = f"{self._query.exception()} {self._error}"
-        if not may_pass(failure) or self._attempts >= _MOST_ATTEMPTS or stop.is_set():
+        if stop.is_set() or self._query.exception() is None or STOPPED in failure:
+            return False
+        if not may_pass(failure):
+            return self._left_out(failure, stop)
+        if self._attempts >= _MOST_ATTEMPTS:
             return False
         stop.wait(2.0**self._attempts)
         self._attempts += 1
+        self._error = None
+        self.start()
+        return True
+
+    def _left_out(self, failure: str, stop: threading.Event) -> bool:
+        """Leave out the events on which the batch failed, and run it again; tells whether it does.
+
+        If not, ``_known`` says at which event or range it failed.
+        """
+        assert self._frame is not None
+        assert self._query is not None
+        if _BAD_EVENT.search(failure) or not (may_be_an_event(failure) or CRASHED in failure):
+            return False
+        file = self._pipeline.file
+        ranges: list[Range] = []
+        try:
+            ranges = failed_range(self._planning, self.table, self._place)
+            if not ranges:
+                return False
+            if CRASHED in failure:
+                raise Undecided("any of its events may be the cause")
+            search = Search(self._planning, self.table, self._place, file, stop)
+            found = search.culprits(self._frame, ranges)
+        except MainstemError as undecided:
+            error = self._error or self._query.exception()
+            assert error is not None
+            first = undecided.first if isinstance(undecided, Undecided) else None
+            where = f"; the batch has {told(ranges)}" if ranges else ""
+            cause = f"{cause_of(error, file)}; {undecided}{where}"
+            self._known = cause, first.event if first else None
+            return False
+        if self.table.bad == "stop":
+            self._known = f"{found[0].reason} ({found[0].event})", found[0].event
+            return False
+        keep_skips(self._place, found, self.standing.offsets)
+        self._frame = self._planning.frame(self.table, self._place, complete=self._completing)
         self._error = None
         self.start()
         return True
@@ -224,8 +277,10 @@ class TableRun:
                 continue
             self._told = batch.number
             self._attempts = 0
-            self.standing = self._audit.counted(self.standing, batch)
-            self._keep()
+            # After a crash the last batch may be run again, and be counted already.
+            if batch.number > self.standing.audited:
+                self.standing = self._audit.counted(self.standing, batch)
+                self._keep()
             tell(Report(self.table.name, batch, self.standing))
 
     def finish(self, tell: Tell) -> MainstemError | None:
@@ -267,7 +322,7 @@ class TableRun:
     def until_done(self, tell: Tell, stop: threading.Event) -> None:
         """Run up to the end that was asked for."""
         self.start()
-        while self.active or self.start_again(stop):
+        while self.active or self.start_again(tell, stop):
             self.look(tell)
             if stop.is_set():
                 self.turn_away()
@@ -291,11 +346,10 @@ class TableRun:
 
     def _fail(self, error: BaseException) -> str:
         """Keep why the run failed; returns what a person is told of it."""
-        reason = cause_of(error, self._pipeline.file)
-        found = _BAD_EVENT.search(reason)
-        if found:
-            reason = f"{found['reason']} ({found['event']})"
-        failure = Failure(reason, time.time_ns() // 1_000_000, found["event"] if found else None)
+        reason, event = self._known or (cause_of(error, self._pipeline.file), None)
+        if self._known is None and (found := _BAD_EVENT.search(reason)):
+            reason, event = f"{found['reason']} ({found['event']})", found["event"]
+        failure = Failure(reason, time.time_ns() // 1_000_000, event)
         self._keep(state="failed", pid=0, failure=failure)
         return f"{reason}; {keep_all(error, reason, self._place)}"
 
