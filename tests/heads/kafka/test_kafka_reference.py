@@ -50,9 +50,15 @@ TAIL = """
   A group without members is there as long as it has a position in some topic; with Apache Kafka it
   stays until it is deleted. Who acknowledges what another has settled meanwhile is told so
   (`INVALID_RECORD_STATE`), which Apache Kafka does not always do.
+- OffsetCommit keeps offsets below 0, and OffsetFetch tells them, as with Apache Kafka: KafkaJS
+  commits -1 and -2 to reset a group. For lag and backlog such a group has not committed there, and
+  its consumers begin where their own settings say (`auto.offset.reset`).
 - OffsetFetch with `require_stable` answers `UNSTABLE_OFFSET_COMMIT` for a cursor that a transaction
   is going to move; OffsetDelete answers `GROUP_SUBSCRIBED_TO_TOPIC` for topics that the members of
   a live group read.
+- Classic groups, also those of Kafka Connect: members of a stable generation stay over a restart,
+  as with Apache Kafka. They go on with their member ids and generation; each has its session
+  timeout to come back. A generation that nobody had been assigned in yet is begun anew.
 - Consumer groups (`group.protocol=consumer`, KIP-848): the server assigns (`uniform`, or `range`),
   and writes members down, so that they stay over a restart. Regular expressions are the part of
   RE2's syntax that says something about topic names; flags, `\\b`, `\\pN`, `[:alpha:]`, references

@@ -197,12 +197,3 @@ def test_a_misspelled_option_is_refused(spark: SparkSession, make: Make) -> None
         spark.read.format("mainstem").options(address=topic.address, startingOffset="latest").load(
             topic.name
         ).count()
-
-
-def test_what_spark_sets_for_python_is_there_before_streams_that_share_it_set_it(
-    spark: SparkSession,
-) -> None:
-    named = spark.sparkContext.environment
-
-    # All streams put these into one map when they start, and must not make it grow together.
-    assert {"SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE"} <= named.keys()
