@@ -57,13 +57,18 @@ class Mainstem:
     """``mainstem serve`` on a directory, with topics of one durability; maybe another's server."""
 
     def __init__(
-        self, directory: Path, durability: str, *, served_by: "Mainstem | None" = None
+        self,
+        directory: Path,
+        durability: str,
+        *,
+        served_by: "Mainstem | None" = None,
+        command: Path = COMMAND,
     ) -> None:
         self.name = f"mainstem, {durability}"
         self._directory = directory
         self._durability = durability
         self._shares = served_by is not None
-        self.server: Server = served_by.server if served_by else _mainstem(directory)
+        self.server: Server = served_by.server if served_by else _mainstem(directory, command)
 
     @property
     def address(self) -> str:
@@ -108,10 +113,10 @@ class Mainstem:
         return [partitions_of / f"{topic_id}-{number}" for number in range(partitions)]
 
 
-def _mainstem(directory: Path) -> "Server":
+def _mainstem(directory: Path, command: Path) -> "Server":
     given = ["--kafka", ANY_PORT, "--admin", ANY_PORT]
     output = directory.with_suffix(".out")
-    return Server([str(COMMAND), "serve", str(directory), *given], output)
+    return Server([str(command), "serve", str(directory), *given], output)
 
 
 class Kafka:
