@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mainstem.broker.arrivals import Arrivals
 from mainstem.broker.arrived import Outcome
+from mainstem.broker.atomic_publish import AtomicPublish, PublishedAll
 from mainstem.broker.calls import Call, make
 from mainstem.broker.classic_groups import ClassicGroups
 from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.cursors import Cursor
+from mainstem.broker.following import Feed
 from mainstem.broker.group_configs import GroupConfigs
 from mainstem.broker.groups import HAND_OVER_MS
 from mainstem.broker.lags import GroupState, Lag, group_state, lag
@@ -27,7 +29,7 @@ from mainstem.broker.publishing import Published, Run, check_batch, runs
 from mainstem.broker.remaking import remade
 from mainstem.broker.share_groups import ShareGroups
 from mainstem.broker.state import OpenTopic, State
-from mainstem.broker.subscriptions import Subscriptions
+from mainstem.broker.subscriptions import QueueSettlements, Subscriptions
 from mainstem.broker.topic_changes import TopicChanges, TopicDone
 from mainstem.broker.topics import Topic
 from mainstem.broker.transactions import Transactions
@@ -104,6 +106,7 @@ class Broker:
             self._state, self.transactions, create_topic, now_ms, self._monotonic_ms
         )
         self._topic_changes.changed = self.subscriptions.topic_changed
+        self._atomic = AtomicPublish(self._state, self.subscriptions, self._open, now_ms)
         self.share = ShareGroups(
             self._state,
             self.subscriptions,
@@ -180,6 +183,20 @@ class Broker:
         batches = runs(opened.topic, events, partition, opened.turns, self._now_ms())
         return self._append_within_limit(opened, batches, held)
 
+    def publish_all(
+        self,
+        entries: Sequence[tuple[str, Sequence[Event]]],
+        settled: Sequence[QueueSettlements] = (),
+        held: Held | None = None,
+    ) -> PublishedAll | Held:
+        """Append events of several topics and settle deliveries, all or nothing; never waits.
+
+        If one of the topics is full and holds its producers, nothing is done: wait for ``room`` or
+        ``until_ms``, and try again with what was returned as ``held``. Raises what ``try_publish``
+        and ``subscriptions.settle`` would refuse, also StaleDelivery; nothing was done then.
+        """
+        return self._atomic.publish_all(entries, settled, held)
+
     def append_batch(
         self,
         topic: str,
@@ -249,6 +266,13 @@ class Broker:
             return self._log.offset_at(self._at(topic, partition), timestamp_ms)
         except UnknownPartition as error:
             raise self._gone(topic, error) from None
+
+    def follow(self, topic: str, partition: int, offset: int, *, committed: bool = True) -> Feed:
+        """Return a feed of a partition's events from an offset on, which never waits.
+
+        ``committed``: only events of transactions that have committed, and those outside of any.
+        """
+        return Feed(self._state, self.transactions, topic, partition, offset, committed=committed)
 
     def watch(self, topic: str, partition: int, offset: int, wake: Call) -> Call:
         """Call ``wake`` once the tail is past ``offset``, or the topic is deleted.

@@ -7,13 +7,14 @@ under the lock, and done without it.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 import msgspec
 
 from mainstem.broker.calls import Call, make
-from mainstem.broker.journal import SUBSCRIPTIONS, Journal
+from mainstem.broker.journal import SUBSCRIPTIONS, Journal, Written
 from mainstem.broker.live_subscription import LiveSubscription
 from mainstem.broker.settling import CreateTopic, Plan, Settling
 from mainstem.broker.state import State
@@ -38,6 +39,9 @@ from mainstem.core.errors import StorageFull, UnknownSubscription
 from mainstem.log.port import Durable, PartitionId
 
 Overlay = Callable[[str, SubscriptionSettings], SubscriptionSettings]
+Planned = tuple[LiveSubscription, Plan]
+Answer = TypeVar("Answer")
+Append = Callable[[Written], tuple[Answer, bool]]
 
 
 class OpenSubscriptions:
@@ -140,17 +144,30 @@ class OpenSubscriptions:
 
     def carry_out(self, live: LiveSubscription, plan: Plan) -> Durable:
         """Append what was planned, make it true, and wake whom it may bring something."""
-        frees = live.settings.order is Order.KEY or any(
-            len(live.windows[number].entries) >= live.settings.max_unsettled
-            or any(change is not None for change in changes.values())
-            for number, changes in plan.changes.items()
-        )
+        frees = _frees(live, plan)
         durable = self.settling.carry_out(live, plan)
+        self._carried_out(live, plan, frees)
+        return durable
+
+    def carry_out_with(self, plans: Sequence[Planned], append: Append[Answer]) -> Answer:
+        """Carry out several plans in an append that ``append`` makes with other batches.
+
+        It is given their batches, and returns its answer and whether it has appended anything.
+        """
+        prepared = [self.settling.prepare(live, plan) for live, plan in plans if plan.changes]
+        frees = [_frees(live, plan) for live, plan in plans]
+        answer, is_appended = append(self.settling.batches(prepared))
+        if is_appended:
+            self.settling.appended(prepared)
+            for (live, plan), each in zip(plans, frees, strict=True):
+                self._carried_out(live, plan, each)
+        return answer
+
+    def _carried_out(self, live: LiveSubscription, plan: Plan, frees: bool) -> None:
         until_ms = self.monotonic_ms() + live.settings.lock_ms
         for number, offset in plan.renewed:
             live.windows[number].keep(offset, until_ms)
         self.settling.calls += live.take_waiting() if frees else []
-        return durable
 
     # Time, and topics that change
 
@@ -231,3 +248,12 @@ class OpenSubscriptions:
                 if live is not None and at.number in live.windows:
                     # What was read ahead may be what was taken back.
                     live.begin(at.number)
+
+
+def _frees(live: LiveSubscription, plan: Plan) -> bool:
+    """Tell whether a plan may give something to those who wait."""
+    return live.settings.order is Order.KEY or any(
+        len(live.windows[number].entries) >= live.settings.max_unsettled
+        or any(change is not None for change in changes.values())
+        for number, changes in plan.changes.items()
+    )

@@ -67,14 +67,30 @@ class Gate:
             return None
         full = next((at for at in counts if not self._has_room(at, counts[at], now_ms)), None)
         if full is None:
-            self._let_go(held, now_ms)
+            self.let_go(held, now_ms)
             return None
         wait = self.topic.settings.overload is Overload.BACKPRESSURE
         if wait and not last and (held is None or now_ms < held.until_ms):
             return self._hold(held, now_ms)
-        self._let_go(held, now_ms)
+        self.let_go(held, now_ms)
         self.counters["refused"] += sum(counts.values())
         raise self._overloaded(full, held is not None)
+
+    def has_room(self, counts: Mapping[int, int], now_ms: int) -> bool:
+        """Tell whether events would be let in now; nothing is counted."""
+        if self.topic.settings.overload is Overload.DROP_OLDEST:
+            return True
+        return all(self._has_room(at, count, now_ms) for at, count in counts.items())
+
+    def let_go(self, held: Held | None, now_ms: int) -> None:
+        """Count for how long a producer was held, as it is held no longer."""
+        if held is not None:
+            self._waiting.discard(held.room)
+            self.counters["held_ms"] += max(0, now_ms - held.since_ms)
+
+    def forget(self, held: Held) -> None:
+        """Let go of a producer that is held no longer, or elsewhere."""
+        self._waiting.discard(held.room)
 
     def shed(self, partitions: Iterable[int], now_ms: int) -> None:
         """Drop the oldest events of partitions that have just grown, if they are over the limit."""
@@ -153,11 +169,6 @@ class Gate:
             return Held(room, now_ms, now_ms + self.topic.settings.hold_ms)
         self._waiting.discard(held.room)
         return Held(room, held.since_ms, held.until_ms)
-
-    def _let_go(self, held: Held | None, now_ms: int) -> None:
-        if held is not None:
-            self._waiting.discard(held.room)
-            self.counters["held_ms"] += max(0, now_ms - held.since_ms)
 
     def _drop(self, partition: PartitionId, old: int, start: int, slowest: int) -> None:
         self._before_cut(partition, start)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from mainstem.broker.calls import Call
 from mainstem.broker.cursors import Cursor
@@ -70,6 +71,17 @@ class Plan:
         self.reasons |= other.reasons
         self.dead |= other.dead
         self.renewed += other.renewed
+
+
+class Prepared(NamedTuple):
+    """What is appended to carry out a plan."""
+
+    live: LiveSubscription
+    plan: Plan
+    records: list[SubscriptionChange]
+    letters: list[tuple[PartitionId, WritableBatch]]
+    missed: dict[int, int]
+    """By partition, how many events were deleted before they could become dead letters."""
 
 
 class Settling:
@@ -168,6 +180,13 @@ class Settling:
         """
         if not plan.changes:
             return AT_ONCE
+        prepared = self.prepare(live, plan)
+        durable = self.write(prepared.records, prepared.letters)
+        self._make_true(prepared)
+        return durable
+
+    def prepare(self, live: LiveSubscription, plan: Plan) -> Prepared:
+        """Return what has to be appended for a plan; nothing has changed so far."""
         dead: list[Event] = []
         missed: dict[int, int] = {}
         if live.settings.dead_letters:
@@ -178,14 +197,31 @@ class Settling:
             self._record(live, number, changes, missed.get(number, 0))
             for number, changes in plan.changes.items()
         ]
-        durable = self.write(records, self._letters(live.topic, dead))
+        return Prepared(live, plan, records, self._letters(live.topic, dead), missed)
+
+    def batches(self, prepared: Iterable[Prepared]) -> list[tuple[PartitionId, WritableBatch]]:
+        """Return what was prepared as it is appended, so that other things go with it."""
+        letters, changes = list[tuple[PartitionId, WritableBatch]](), list[SubscriptionChange]()
+        for each in prepared:
+            letters += each.letters
+            changes += each.records
+        return [*letters, *self._journal.batches(changes, self._now_ms())]
+
+    def appended(self, prepared: Iterable[Prepared]) -> None:
+        """Make true what was appended."""
+        for each in prepared:
+            self._fold.apply(each.records)
+            self.tell_gates(each.records)
+            self._make_true(each)
+
+    def _make_true(self, prepared: Prepared) -> None:
+        live, plan = prepared.live, prepared.plan
         for number, changes in plan.changes.items():
-            live.windows[number].missed += missed.get(number, 0)
+            live.windows[number].missed += prepared.missed.get(number, 0)
             live.windows[number].apply(changes, plan.reasons[number])
             live.windows[number].written()
         self._tell_gate(live, plan.changes)
-        live.dead += len(dead)
-        return durable
+        live.dead += len(prepared.letters)
 
     def note(self, live: LiveSubscription, numbers: Iterable[int]) -> None:
         """Write down how partitions stand, where what was out before a crash comes again.

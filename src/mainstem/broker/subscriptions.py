@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mainstem.broker.calls import Call
 from mainstem.broker.live_subscription import Unsettled
-from mainstem.broker.open_subscriptions import OpenSubscriptions, Overlay
+from mainstem.broker.open_subscriptions import Answer, Append, OpenSubscriptions, Overlay, Planned
 from mainstem.broker.settling import CreateTopic, Plan
 from mainstem.broker.state import State
 from mainstem.broker.subscription import (
@@ -56,6 +56,15 @@ class Settled(NamedTuple):
 
     durable: Durable
     refused: dict[int, MainstemError]
+
+
+class QueueSettlements(NamedTuple):
+    """What an owner says of its deliveries of one queue."""
+
+    topic: str
+    queue: str
+    owner: str
+    settlements: Sequence[Settlement]
 
 
 class Subscriptions:
@@ -335,6 +344,23 @@ class Subscriptions:
                     plan.add(part)
             durable = self._open.carry_out(live, plan)
         return Settled(durable, refused)
+
+    def settle_with(self, settled: Sequence[QueueSettlements], append: Append[Answer]) -> Answer:
+        """Settle deliveries of several queues, all or none, in an append with other things.
+
+        ``append``: see ``OpenSubscriptions.carry_out_with``. Raises StaleDelivery, UnknownTopic,
+        UnknownSubscription, UnknownPartition; nothing was changed then.
+        """
+        with self._open.turn():
+            plans: dict[SubscriptionKey, Planned] = {}
+            for topic, name, owner, settlements in settled:
+                live = self._open.opened(topic, name)
+                plan = plans.setdefault(live.key, (live, Plan()))[1]
+                if any(each.outcome is Outcome.RENEW for each in settlements):
+                    self._open.expire(live)
+                for each in settlements:
+                    self._open.settling.decide(live, owner, each, plan)
+            return self._open.carry_out_with(list(plans.values()), append)
 
     def undelivered(
         self, topic: str, name: str, lasts: Mapping[int, int]
