@@ -247,7 +247,11 @@ class OpenSubscriptions:
                     self.settling.write([SubscriptionChange(change, window.record())])
                 if live is not None and at.number in live.windows:
                     # What was read ahead may be what was taken back.
+                    live.windows[at.number].seen = None
                     live.begin(at.number)
+            if live := self.live.get(key):
+                # Who waits for the end to grow waits behind the new one.
+                self.settling.calls += live.take_waiting()
 
 
 def _frees(live: LiveSubscription, plan: Plan) -> bool:
