@@ -9,11 +9,12 @@ so that a server that stops answers everybody.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem.core.event import Position
 from mainstem.core.policies import TopicSettings
+from mainstem.heads.dispatcher import Call, Dispatcher
 from mainstem.heads.listen import Address
 
 if TYPE_CHECKING:
@@ -78,10 +79,18 @@ class HeadContext:
         self._waits: set[Callable[[], None]] = set()
         self._calls: deque[Callable[[], None]] = deque()
         self._woken = False
+        self.dispatcher = Dispatcher(
+            self._watch_queue,
+            soon=self.on_loop,
+            later=self._after_others,
+            clock=self._loop.time,
+        )
+        """Hands events of queues to whoever consumes them, in whatever head."""
 
     def drain(self) -> None:
         """Answer everybody who waits for something other than the disk."""
         self.draining = True
+        self.dispatcher.stop()
         for end in list(self._waits):
             end()
 
@@ -108,6 +117,14 @@ class HeadContext:
             except RuntimeError:
                 # The loop is closed, and with it everybody who waits.
                 self._calls.clear()
+
+    def _watch_queue(
+        self, topic: str, name: str, wake: Call, partitions: Collection[int] | None
+    ) -> Call:
+        return self.broker.subscriptions.watch(topic, name, wake, partitions)
+
+    def _after_others(self, call: Callable[[], None]) -> None:
+        self._loop.call_soon(call)
 
     def _make_calls(self) -> None:
         self._woken = False
