@@ -50,7 +50,7 @@ from mainstem.heads.kafka.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from mainstem.heads.transport.connection import MAX_UNANSWERED
+from mainstem.heads.transport.answers import MAX_UNANSWERED
 from mainstem.node.config import Config
 from mainstem.node.node import open_node
 

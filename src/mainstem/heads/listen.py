@@ -1,4 +1,4 @@
-"""Where a head listens: ``HOST:PORT``, or ``off``."""
+"""Where a head listens: ``HOST:PORT``, or ``off``; and who has connected."""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,7 @@ import msgspec
 from mainstem.core.errors import InvalidSetting
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
 
 OFF = "off"
@@ -42,3 +43,9 @@ def address_of(listener: "socket.socket") -> Address:
     """Return where a socket listens."""
     host, port, *_ = listener.getsockname()
     return Address(str(host), int(port))
+
+
+def peer_of(transport: "asyncio.BaseTransport") -> str:
+    """Return who is at the other side, as the log names it."""
+    host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+    return f"{host}:{port}"

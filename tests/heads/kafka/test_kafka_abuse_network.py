@@ -38,7 +38,7 @@ from mainstem.heads.kafka.messages.connection import (
 )
 from mainstem.heads.kafka.messages.fetch import FETCH
 from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataResponse
-from mainstem.heads.transport.connection import MAX_UNANSWERED
+from mainstem.heads.transport.answers import MAX_UNANSWERED
 
 LARGE = "large"
 LARGE_ANSWER = 50_000_000

@@ -1,155 +1,32 @@
 """The loop that drives heads: the same on both event loops, however the stream is cut."""
 
 import asyncio
-import errno
 import logging
 import socket
 import struct
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import IO
 
 import pytest
-import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.descriptors import all_taken
+from tests.heads.transport.echo import (
+    RUN,
+    Served,
+    Unreadable,
+    each_loop,
+    framed,
+    rest,
+    run,
+    until,
+)
 
-from mainstem.heads.conversation import Answer, Later, ProtocolError
-from mainstem.heads.transport import connection as transport
-from mainstem.heads.transport import send_queue, server
-from mainstem.heads.transport.connection import Connection
-from mainstem.heads.transport.server import Server, bind, serve
-
-LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
-    "asyncio": asyncio.new_event_loop,
-    "uvloop": uvloop.new_event_loop,
-}
-PATIENCE_S = 20
-RUN = b"\0\x03run"
-"""Frames that are handled together, however many there are."""
-
-
-class Echo:
-    """A made-up protocol: a length in two bytes, then a word that says what to do."""
-
-    def __init__(self, later: dict[bytes, Later], file: IO[bytes] | None = None) -> None:
-        self.later = later
-        self.file = file
-        self.closed = 0
-        self.heard: list[bytes] = []
-
-    def frame_size(self, view: memoryview) -> int | None:
-        if len(view) < 2:
-            return None
-        (length,) = struct.unpack_from(">H", view)
-        if length > 50_000:
-            raise ProtocolError(f"{length} is too long", b"too long")
-        return 2 + int(length)
-
-    def handle(self, frame: memoryview) -> Answer | Later:
-        word = bytes(frame[2:])
-        self.heard.append(word)
-        if word == b"bug":
-            raise KeyError("a bug")
-        if word.startswith(b"wait"):
-            return self.later.setdefault(word, Later())
-        if word == b"unspeakable":
-            later = Later()
-            later.fail(ValueError("it cannot be said"))
-            return later
-        if word.startswith(b"file"):
-            assert self.file is not None
-            return [struct.pack(">I", int(word[4:])), Piece(self.file, 0, int(word[4:]))]
-        return [struct.pack(">H", len(word)), word]
-
-    def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        words = bytes(view)
-        if not words.startswith(RUN):
-            return None
-        count = 1
-        while words.startswith(RUN * (count + 1)):
-            count += 1
-        self.heard += [RUN[2:]] * count
-        return [RUN * count], len(RUN) * count
-
-    def close(self) -> None:
-        self.closed += 1
-
-
-class Piece:
-    """A stretch of a file."""
-
-    def __init__(self, file: IO[bytes], position: int, length: int) -> None:
-        self._file = file
-        self.position, self.length = position, length
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def tobytes(self) -> bytes:
-        self._file.seek(self.position)
-        return self._file.read(self.length)
-
-
-class Unreadable(Piece):
-    """A stretch of a file on a disk that fails."""
-
-    def tobytes(self) -> bytes:
-        raise OSError(errno.EIO, "the disk is broken")
-
-
-def framed(*words: bytes) -> bytes:
-    return b"".join(struct.pack(">H", len(word)) + word for word in words)
-
-
-class Served:
-    """A server of that protocol, and what its conversations were."""
-
-    def __init__(self, file: IO[bytes] | None = None) -> None:
-        self.later: dict[bytes, Later] = {}
-        self.file = file
-        self.conversations: list[Echo] = []
-        self.server: Server
-
-    async def start(self, max_connections: int = 10) -> None:
-        def converse(connection: Connection) -> Echo:
-            self.conversations.append(Echo(self.later, self.file))
-            return self.conversations[-1]
-
-        listener = bind("127.0.0.1", 0)
-        self.server = serve(listener, converse, max_connections=max_connections)
-
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(*self.server.address.pair)
-
-
-def run(loop: str, scenario: Callable[[], Awaitable[None]]) -> None:
-    """Run a scenario on one of the event loops."""
-
-    async def main() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await scenario()
-
-    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        runner.run(main())
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Let others run until something is true."""
-    while not true():  # noqa: ASYNC110 - it is the others' turn that is waited for
-        await asyncio.sleep(0)
-
-
-async def rest(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.read()
-    except ConnectionResetError:
-        return b""
-
-
-each_loop = pytest.mark.parametrize("loop", list(LOOPS))
+from mainstem.heads.conversation import Answer
+from mainstem.heads.transport import connection, receiver, send_queue, server
+from mainstem.heads.transport.answers import MAX_UNANSWERED
 
 
 @each_loop
@@ -400,12 +277,12 @@ def test_too_many_requests_unanswered_are_not_read(loop: str) -> None:
         served = Served()
         await served.start()
         reader, writer = await served.connect()
-        words = [b"wait%d" % number for number in range(3 * transport.MAX_UNANSWERED)]
+        words = [b"wait%d" % number for number in range(3 * MAX_UNANSWERED)]
         writer.write(framed(*words))
-        await until(lambda: len(served.later) >= transport.MAX_UNANSWERED)
+        await until(lambda: len(served.later) >= MAX_UNANSWERED)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert len(served.later) == transport.MAX_UNANSWERED
+        assert len(served.later) == MAX_UNANSWERED
 
         for word in words:
             await until(lambda word=word: word in served.later)  # type: ignore[misc]
@@ -497,7 +374,7 @@ def test_closing_the_server_sends_what_was_answered_and_waits_for_nobody(loop: s
 def test_closing_the_server_cuts_off_a_peer_that_never_reads(
     loop: str, large: IO[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (transport, server):
+    for module in (connection, server):
         monkeypatch.setattr(module, "LINGER_S", 0.01)
 
     async def scenario() -> None:
@@ -520,7 +397,7 @@ def test_closing_the_server_cuts_off_a_peer_that_never_reads(
 def test_whoever_began_first_may_finish_and_the_others_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (transport, server):
+    for module in (receiver, server):
         monkeypatch.setattr(module, "UNFINISHED_BYTES", 20_000)
         monkeypatch.setattr(module, "READ_BYTES", 16_384)
     words = [bytes([65 + number]) * 40_000 for number in range(8)]

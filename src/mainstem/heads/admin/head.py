@@ -9,9 +9,9 @@ from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.admin.session import PIECE_BYTES, HttpAnswer, HttpSession
 from mainstem.heads.admin.settings import AdminSettings
 from mainstem.heads.context import HeadContext
-from mainstem.heads.conversation import Answer, Later
-from mainstem.heads.transport.connection import Connection
+from mainstem.heads.conversation import Answer, Later, Outbox, ProtocolError
 from mainstem.heads.transport.server import Server, serve
+from mainstem.heads.transport.timer import now_ms
 
 _logger = logging.getLogger("mainstem.heads.admin")
 
@@ -24,25 +24,24 @@ class AdminConversation:
 
     def __init__(
         self,
-        connection: Connection,
+        outbox: Outbox,
         making: "_Making",
         settings: AdminSettings,
         waiting: "dict[AdminConversation, None]",
     ) -> None:
-        self._connection = connection
+        self._outbox = outbox
         self._making = making
         self._waiting = waiting
         """Those whose request has not come, the oldest first."""
         self._session = HttpSession()
         self._asked = False
-        self._loop = asyncio.get_running_loop()
-        reason = f"no whole request came within {settings.request_s:g} s"
-        self._timer = self._loop.call_later(settings.request_s, connection.give_way, reason)
+        self._request_s = settings.request_s
+        self._until_ms = now_ms() + int(settings.request_s * 1000)
 
     def give_way(self) -> None:
         """End, as others come who may have more to say."""
         self._waiting.pop(self, None)
-        self._connection.give_way("it said nothing, and others came")
+        self._outbox.close("it said nothing, and others came")
 
     def frame_size(self, view: memoryview) -> int | None:
         """Take whatever came, a little at a time."""
@@ -57,24 +56,27 @@ class AdminConversation:
             return ()
         self._asked = True
         self._waiting.pop(self, None)
-        self._timer.cancel()
         later = Later()
 
         def reply(answer: HttpAnswer) -> None:
             later.settle((self._session.send(answer),))
             # After the answer was sent, which the loop does next.
-            self._loop.call_soon(self._connection.close)
+            asyncio.get_running_loop().call_soon(self._outbox.close)
 
         self._making.make(path, reply)
         return later if later.answer is None else later.take()
 
-    def handle_run(self, view: memoryview) -> None:
-        """Have nothing that is quicker together."""
+    def deadline(self) -> int | None:
+        """Return until when the request must be whole."""
+        return None if self._asked else self._until_ms
+
+    def tick(self, now_ms: int) -> Answer:
+        """Give up a request that does not come."""
+        raise ProtocolError(f"no whole request came within {self._request_s:g} s")
 
     def close(self) -> None:
         """Wait no longer for a peer that has gone."""
         self._waiting.pop(self, None)
-        self._timer.cancel()
 
 
 class _Making:
@@ -116,11 +118,11 @@ def listen(pages: Pages, listener: socket.socket, settings: AdminSettings | None
 
     waiting: dict[AdminConversation, None] = {}
 
-    def converse(connection: Connection) -> AdminConversation:
+    def converse(outbox: Outbox) -> AdminConversation:
         # Whoever connects and says nothing must not shut out health checks.
         if len(waiting) >= chosen.max_connections:
             next(iter(waiting)).give_way()
-        conversation = AdminConversation(connection, making, chosen, waiting)
+        conversation = AdminConversation(outbox, making, chosen, waiting)
         waiting[conversation] = None
         return conversation
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from mainstem.broker.overload import Held
 from mainstem.heads.context import HeadContext
-from mainstem.heads.conversation import Answer, Later, ProtocolError
+from mainstem.heads.conversation import Answer, Later, Outbox, ProtocolError
 from mainstem.heads.kafka.adapter import api_versions, groups, produce
 from mainstem.heads.kafka.adapter.produce_alike import ProduceAlike
 from mainstem.heads.kafka.adapter.service import Asked, Service
@@ -19,7 +19,6 @@ from mainstem.heads.kafka.metrics import samples
 from mainstem.heads.kafka.session import Session
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.heads.metric import Metric, Sample
-from mainstem.heads.transport.connection import Connection
 from mainstem.heads.transport.server import Server, serve
 
 
@@ -78,6 +77,10 @@ class KafkaConversation:
         """Carry out the produce requests that begin here, if they are like those before them."""
         return None if self._service.draining else self._produce_alike.take(view)
 
+    def stop_waiting(self) -> None:
+        """Answer what waits: the client sends nothing more."""
+        self.close()
+
     def close(self) -> None:
         """Stop waiting on behalf of a client that has gone."""
         for give_up in list(self._waiting):
@@ -109,8 +112,8 @@ async def start(
     service.broker.classic.read_assignment = groups.owned
     service.broker.consumers.guests.words = ConsumerWords()
 
-    def converse(connection: Connection) -> KafkaConversation:
-        return KafkaConversation(service, connection.peer)
+    def converse(outbox: Outbox) -> KafkaConversation:
+        return KafkaConversation(service, outbox.peer)
 
     server = serve(listener, converse, max_connections=settings.max_connections)
     service.host, service.port = server.address.host, server.address.port

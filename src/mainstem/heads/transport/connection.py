@@ -1,10 +1,9 @@
 """One connection: drives a conversation over a socket, with bounded memory.
 
-How this works: bytes are read into one buffer that all connections of the loop share, so an idle
-connection holds no memory; only a frame that is not whole yet is kept by its own connection. The
-frames of one read are handled before anything is written, and their answers leave in one write.
-Answers leave in the order of the requests, also those that come later (an append that waits for
-the disk, a read that waits for events).
+How this works: an idle connection holds no memory; only a frame that is not whole yet is kept by
+its own connection (``receiver.py``). The frames of one read are handled before anything is
+written, and their answers leave in one write, in the order of the requests (``answers.py``). So do
+the pushes of one turn of the loop, which come from elsewhere (``Outbox``).
 
 A turn ends early when it has taken long or its answers are many: what was read and not handled is
 kept (``backlog``), and nothing more is read until it is done. It goes on after everybody else had
@@ -14,73 +13,65 @@ caught up. That is all the backpressure there is, and all the memory that a peer
 
 import asyncio
 import logging
-import socket
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from mainstem.heads.conversation import Answer, Conversation, Later, ProtocolError
+from mainstem.heads.conversation import (
+    Answer,
+    Conversation,
+    Converse,
+    DrainedConversation,
+    Later,
+    ProtocolError,
+    RunConversation,
+    TimedConversation,
+    WaitingConversation,
+)
+from mainstem.heads.listen import peer_of
+from mainstem.heads.transport.answers import Answers
+from mainstem.heads.transport.reading import Reading
 from mainstem.heads.transport.receive_budget import ReceiveBudget
-from mainstem.heads.transport.send_queue import SendQueue
+from mainstem.heads.transport.receiver import Receiver
+from mainstem.heads.transport.timer import Timer
 from mainstem.heads.transport.traffic import Traffic
 
 _logger = logging.getLogger("mainstem.heads")
 
-READ_BYTES = 256 * 1024
-KEPT_BYTES = 32 * 1024
-"""Of a frame up to this size what came is put before the next read, which may bring many more."""
-AHEAD_BYTES = 1280 * 1024
-"""Room for a frame of which little has come: the largest batches of most clients are 1 MB."""
-LEAST_READ_BYTES = 4096
-"""While there is no room for frames that are not whole."""
-UNFINISHED_BYTES = 32 * 1024 * 1024
-"""Frames that are not whole, of all connections; one of them may be larger."""
 TURN_S = 0.005
 """After this the others have their turn."""
-TURN_BYTES = 1024 * 1024
-"""Answers in memory, or requests unanswered, after which a peer has to catch up."""
-MAX_UNANSWERED = 512
 LINGER_S = 2.0
 """How long a peer that is cut off may take to read what it was told last."""
-GONE_S = 1.0
-"""How often a peer that nothing is read from is looked at."""
-_CLOSED, _CLOSED_BY_PEER = 7, 8
-"""States of a connection, as the kernel numbers them."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Drives one conversation over one socket."""
+    """Drives one conversation over one socket; the conversation's ``Outbox``."""
 
     __slots__ = (
+        "_answers",
         "_backlog",
-        "_budget",
         "_connections",
         "_conversation",
         "_converse",
         "_ending",
-        "_filled",
-        "_has_room",
-        "_held_by",
-        "_is_looked_at",
+        "_half_closes",
+        "_handle_run",
+        "_heard",
         "_loop",
-        "_out",
-        "_owed",
-        "_owed_bytes",
-        "_partial",
         "_reading",
+        "_receiver",
+        "_room_calls",
         "_scheduled",
-        "_scratch",
+        "_timer",
         "_traffic",
         "_transport",
-        "_wanted",
         "peer",
         "since",
     )
 
     def __init__(
         self,
-        converse: Callable[["Connection"], Conversation],
+        converse: Converse,
         scratch: memoryview,
         budget: ReceiveBudget,
         connections: set["Connection"],
@@ -89,26 +80,20 @@ class Connection(asyncio.BufferedProtocol):
         traffic.accepted += 1
         self._traffic = traffic
         self._converse = converse
-        self._scratch = scratch
-        self._budget = budget
         self._connections = connections
-        self._partial: bytearray | None = None
-        self._filled = 0
-        self._wanted = 0
-        self._has_room = True
+        self._receiver = Receiver(scratch, budget, self)
         self._backlog: memoryview | None = None
-        self._owed: deque[tuple[Later, int]] | None = None
-        """Requests that are not answered, and their sizes; None while there are none."""
-        self._owed_bytes = 0
-        self._held_by: Later | None = None
-        """A request before whose answer nothing more is taken from the peer."""
-        self._reading = True
+        self._room_calls: list[Callable[[], None]] | None = None
+        """Who waits for the peer to read; None while nobody does."""
         self._scheduled = False
-        self._is_looked_at = False
         self._ending = False
+        self._half_closes = False
+        """Whether the end waits for the peer to close, too, once everything has been sent."""
         self._conversation: Conversation | None = None
+        self._handle_run: Callable[[memoryview], tuple[Answer | Later, int] | None] | None = None
+        self._timer: Timer | None = None
         self.peer = "?"
-        self.since = time.monotonic()
+        self.since = self._heard = time.monotonic()
         """When the peer connected."""
 
     # Called by the event loop.
@@ -117,10 +102,16 @@ class Connection(asyncio.BufferedProtocol):
         """Begin the conversation."""
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
-        self._out = SendQueue(self._transport, self._traffic)
+        self._answers = Answers(self._transport, self._traffic, self._settle, self._settle_soon)
+        self._reading = Reading(self._transport, self._peer_sent_all)
         self.peer = peer_of(transport)
         self._connections.add(self)
-        self._conversation = self._converse(self)
+        conversation = self._conversation = self._converse(self)
+        if isinstance(conversation, RunConversation):
+            self._handle_run = conversation.handle_run
+        if isinstance(conversation, TimedConversation):
+            self._timer = Timer(conversation, self._tick)
+            self._timer.ask()
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the conversation."""
@@ -129,79 +120,97 @@ class Connection(asyncio.BufferedProtocol):
         self._traffic.closed += 1
         self._connections.discard(self)
         self._stop_listening()
-        self._out.clear()
+        self._answers.queue.clear()
 
     def eof_received(self) -> bool:
         """Close once everything that the peer asked for is answered, except what may never be."""
         self._ending = True
         self._let_go()
-        return bool(self._owed or self._out)
+        return bool(self._answers)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where to read into: the rest of a large frame, or the shared buffer."""
-        filled = 0
-        if self._partial is not None:
-            filled = self._filled
-            if filled < len(self._partial):
-                return memoryview(self._partial)[filled:]
-            self._scratch[:filled] = self._partial
-        if self._budget.is_tight:
-            return self._scratch[filled : filled + LEAST_READ_BYTES]
-        return self._scratch[filled:]
+        """Return where to read into."""
+        return self._receiver.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle the frames that are whole now, and keep the rest."""
         self._traffic.bytes_in += nbytes
+        self._heard = time.monotonic()
         if self._ending:
             return
-        if self._partial is None:
-            self._turn(self._scratch[:nbytes])
-            return
-        if self._filled == len(self._partial):
-            self._partial = None
-            self._budget.release(self)
-            self._turn(self._scratch[: self._filled + nbytes])
-            return
-        self._filled += nbytes
-        if self._filled >= self._wanted:
-            data, self._partial = memoryview(self._partial)[: self._filled], None
-            self._budget.release(self)
-            self._turn(data)
-        elif self._filled == len(self._partial):
-            self.room_again()
+        try:
+            assert self._conversation is not None
+            came = self._receiver.received(nbytes, self._conversation.frame_size)
+            if came is None:
+                self._reading.want(self._receiver.has_room)
+                return
+            self._take(self._conversation, came)
+        except Exception as error:
+            self._cut_off(error)
+        else:
+            self._flush()
 
     def pause_writing(self) -> None:
         """Send nothing more until the peer has read."""
-        self._out.blocked = True
+        self._answers.queue.blocked = True
 
     def resume_writing(self) -> None:
         """Go on once it has."""
-        self._out.blocked = False
+        self._answers.queue.blocked = False
         self._go_on()
 
     # Called by the budget.
 
     def room_again(self) -> None:
         """Make room for more of a frame, or wait until there is."""
-        if self._ending or self._partial is None:
+        if not self._ending:
+            self._receiver.grow()
+            self._flush()
+
+    # Called by the conversation, and by whoever pushes on its behalf: see ``Outbox``.
+
+    @property
+    def heard_ms(self) -> int:
+        """When bytes last came from the peer."""
+        return int(self._heard * 1000)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the peer must read first."""
+        return self._answers.is_full
+
+    def send(self, pieces: Answer) -> None:
+        """Queue pieces behind what was queued before; they leave soon."""
+        if not self._ending:
+            self._answers.queue.add(pieces)
+            self._settle_soon()
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call once, soon after the outbox is not full any more."""
+        if self._ending:
             return
-        self._grow(memoryview(self._partial)[: self._filled])
-        self._flush()
+        if self._room_calls is None:
+            self._room_calls = []
+        self._room_calls.append(call)
+        self._settle_soon()
 
-    def give_way(self, reason: str) -> None:
-        """Close, because others need the room."""
-        _logger.warning("closing %s: %s", self.peer, reason)
-        self._traffic.cut_off += 1
-        self.close()
-
-    # Ours.
-
-    def close(self) -> None:
+    def close(self, reason: str = "") -> None:
         """Take no more requests, and close once what was answered has been sent."""
+        self._tell(reason)
         self._stop_listening()
         self._flush()
-        if self._out and not self._transport.is_closing():
+        if self._answers and not self._transport.is_closing():
             self._loop.call_later(LINGER_S, self.abort)
+
+    def end(self, farewell: Answer = (), reason: str = "") -> None:
+        """Answer what was asked, say the last words, and close."""
+        if self._ending:
+            return
+        self._tell(reason)
+        self._finish(farewell)
+        self._loop.call_later(LINGER_S, self._end_at_last)
+
+    # Called by the server.
 
     @property
     def is_ending(self) -> bool:
@@ -211,130 +220,68 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_owed(self) -> bool:
         """Whether the peer waits for an answer, or for the rest of one."""
-        return bool(self._owed or self._out or self._backlog is not None)
+        return bool(self._answers) or self._backlog is not None
 
     def say_goodbye(self) -> None:
         """Take no more requests, and close when the peer does, who has all its answers."""
-        if self._ending or self._transport.is_closing():
-            return
-        self._ending = True
-        self._partial = None
-        self._budget.release(self)
-        self._let_go()
-        self._read(True)
-        # Closing with requests unread would reset the connection, and answers may be lost by that.
-        try:
-            self._transport.write_eof()
-        except OSError:
-            # The peer has gone already, and we have not been told yet.
-            self.abort()
+        if not self._ending and not self._transport.is_closing():
+            self._finish(self._last_words())
+
+    def close_with_last_words(self) -> None:
+        """Close at once, requests unanswered."""
+        if not self._ending:
+            self._answers.queue.add(self._last_words())
+        self.close()
 
     def abort(self) -> None:
         """Close at once."""
         self._transport.abort()
 
-    def _turn(self, view: memoryview) -> None:
-        try:
-            assert self._conversation is not None
-            self._take(self._conversation, view)
-        except Exception as error:
-            self._cut_off(error)
-        else:
-            self._flush()
-
     def _cut_off(self, error: Exception) -> None:
         """Close: a bug of ours costs one connection, not the server; the log says where it is."""
         if isinstance(error, ProtocolError):
-            _logger.warning("closing %s: %s", self.peer, error)
-            self._out.add([error.farewell])
+            self._answers.queue.add([error.farewell])
+            self.close(str(error))
         else:
             problem = "the request could not be carried out"
             _logger.error("closing %s: %s", self.peer, problem, exc_info=error)
-        self._traffic.cut_off += 1
-        self.close()
+            self._traffic.cut_off += 1
+            self.close()
+
+    def _tell(self, reason: str) -> None:
+        if reason:
+            _logger.warning("closing %s: %s", self.peer, reason)
+            self._traffic.cut_off += 1
 
     def _take(self, conversation: Conversation, view: memoryview) -> None:
+        """Carry out the requests that came, as far as there is time."""
         until = time.monotonic() + TURN_S
+        handle_run = self._handle_run
+        answers = self._answers
         while not self._ending:
             size = conversation.frame_size(view)
             if size is None or size > len(view):
-                self._keep(view, size or len(view) + 1)
+                self._receiver.keep(view, size)
                 return
-            run = conversation.handle_run(view) if size < len(view) else None
+            run = handle_run(view) if handle_run is not None and size < len(view) else None
             if run is None:
-                self._answer(conversation.handle(view[:size]), size)
+                answers.add(conversation.handle(view[:size]), size)
             else:
                 size = run[1]
-                self._answer(*run)
+                answers.add(*run)
             view = view[size:]
             if not len(view):
                 return
-            if self._has_to_catch_up() or time.monotonic() > until:
+            if answers.must_catch_up() or time.monotonic() > until:
                 # Writable, as the log writes offsets into what it appends.
                 self._backlog = memoryview(bytearray(view))
                 return
 
-    def _keep(self, rest: memoryview, wanted: int) -> None:
-        self._budget.hold(self, len(rest), must=True)
-        self._wanted = wanted
-        if wanted <= KEPT_BYTES and self._budget.hold(self, wanted):
-            self._has_room = True
-            self._partial = bytearray(rest)
-            self._filled = len(rest)
-        else:
-            self._grow(rest)
-
-    def _grow(self, came: memoryview) -> None:
-        """Keep what came of a frame, with room for more if there is any."""
-        # A peer's word is not enough for more than twice what came; but a batch of the usual size
-        # is given its place at once, as moving it costs more than all the rest of its way.
-        ahead = AHEAD_BYTES if len(came) >= KEPT_BYTES else READ_BYTES
-        size = min(max(2 * len(came), ahead), self._wanted)
-        self._has_room = self._budget.hold(self, size)
-        self._partial = bytearray(size if self._has_room else len(came))
-        self._partial[: len(came)] = came
-        self._filled = len(came)
-
-    def _can_send_more(self) -> bool:
-        """Tell whether the next answer is there, and the peer has read enough of those before."""
-        next_is_there = self._owed and self._owed[0][0].answer is not None
-        return bool(next_is_there) and not self._is_full()
-
-    def _is_full(self) -> bool:
-        return self._out.blocked or self._out.held_bytes >= TURN_BYTES
-
-    def _has_to_catch_up(self) -> bool:
-        return (
-            self._is_full()
-            or self._held_by is not None
-            or self._owed_bytes >= TURN_BYTES
-            or (self._owed is not None and len(self._owed) >= MAX_UNANSWERED)
-        )
-
-    def _answer(self, answer: Answer | Later, size: int) -> None:
-        if isinstance(answer, Later):
-            if answer.answer is None:
-                answer.then(self._settle)
-            else:
-                self._settle_soon()
-            if answer.holds:
-                self._held_by = answer
-        elif self._owed:
-            ready = Later()
-            ready.settle(answer)
-            size = max(size, sum(len(each) for each in answer if isinstance(each, bytes)))
-            answer = ready
-        else:
-            self._out.add(answer)
-            return
-        if self._owed is None:
-            self._owed = deque()
-        self._owed.append((answer, size))
-        self._owed_bytes += size
-
     def _settle(self) -> None:
         """Send what can be sent, soon if there may be more: much is settled in one turn."""
-        if self._owed and len(self._owed) == 1 and self._backlog is None and not self._ending:
+        unanswered = self._answers.unanswered
+        only_one = unanswered is not None and len(unanswered) == 1
+        if only_one and self._backlog is None and not self._ending:
             # Nothing more can be: another turn of the loop would only let others go first.
             self._go_on()
         else:
@@ -350,26 +297,14 @@ class Connection(asyncio.BufferedProtocol):
         self._scheduled = False
         if self._transport.is_closing():
             return
-        owed = self._owed
-        while owed and self._can_send_more():
-            later, size = owed.popleft()
-            self._owed_bytes -= size
-            if later is self._held_by:
-                self._held_by = None
-            try:
-                self._out.add(later.take())
-            except Exception as error:
-                self._cut_off(error)
-                return
-            if later.failed is not None:
-                self._cut_off(later.failed)
-                return
-        if not owed:
-            self._owed = None
-        backlog = self._backlog
-        if backlog is not None and not self._has_to_catch_up():
-            self._backlog = None
-            self._turn(backlog)
+        try:
+            self._answers.take_settled()
+            backlog, conversation = self._backlog, self._conversation
+            if backlog is not None and conversation and not self._answers.must_catch_up():
+                self._backlog = None
+                self._take(conversation, backlog)
+        except Exception as error:
+            self._cut_off(error)
         else:
             self._flush()
 
@@ -378,65 +313,91 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         try:
-            self._out.push()
+            self._answers.queue.push()
         except OSError as error:
             _logger.error("closing %s: %s", self.peer, error)
             self._transport.abort()
             return
-        if self._can_send_more():
+        if self._answers.has_next():
             self._settle_soon()
         if self._ending:
-            if not (self._owed or self._out):
-                self._transport.close()
+            if not self._answers:
+                self._close_transport()
             return
-        waits = self._has_to_catch_up()
+        if self._room_calls is not None and not self.is_full:
+            calls, self._room_calls = self._room_calls, None
+            for call in calls:
+                self._loop.call_soon(call)
+        if self._timer is not None:
+            self._timer.ask()
+        waits = self._answers.must_catch_up()
         if self._backlog is not None and not waits:
             self._settle()
-        self._read(self._backlog is None and self._has_room and not waits)
+        self._reading.want(self._backlog is None and self._receiver.has_room and not waits)
 
-    def _read(self, wanted: bool) -> None:
-        if wanted and not self._reading:
-            self._reading = True
-            self._transport.resume_reading()
-        elif not wanted and self._reading:
-            self._reading = False
-            self._transport.pause_reading()
-            if not self._is_looked_at and not self._ending:
-                self._is_looked_at = True
-                self._loop.call_later(GONE_S, self._look_whether_gone)
+    def _tick(self, now_ms: int) -> None:
+        try:
+            assert isinstance(self._conversation, TimedConversation)
+            self._answers.queue.add(self._conversation.tick(now_ms))
+        except Exception as error:
+            self._cut_off(error)
+        else:
+            self._flush()
 
-    def _look_whether_gone(self) -> None:
-        """Notice that a peer has gone: the loop does not tell while nothing is read from it."""
-        self._is_looked_at = False
-        if self._reading or self._ending or self._transport.is_closing():
-            return
-        known = self._transport.get_extra_info("socket")
-        (state,) = known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
-        if state == _CLOSED:
-            self.abort()
-            return
-        if state == _CLOSED_BY_PEER and self._conversation is not None:
+    def _peer_sent_all(self) -> None:
+        if isinstance(self._conversation, WaitingConversation):
             # What it sent before is still to be read, once nothing waits on its behalf.
-            self._conversation.close()
-        self._is_looked_at = True
-        self._loop.call_later(GONE_S, self._look_whether_gone)
+            self._conversation.stop_waiting()
+
+    # The end.
+
+    def _last_words(self) -> Answer:
+        conversation = self._conversation
+        return conversation.drain() if isinstance(conversation, DrainedConversation) else ()
+
+    def _finish(self, farewell: Answer) -> None:
+        """Close once everything is answered and said, and the peer has closed, too."""
+        self._ending = self._half_closes = True
+        self._backlog = None
+        self._receiver.release()
+        self._answers.add(farewell, 0)
+        self._let_go()
+        self._reading.want(True)
+        self._settle_soon()
+
+    def _close_transport(self) -> None:
+        if not self._half_closes or not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        # Closing with requests unread would reset the connection, and answers may be lost by that.
+        try:
+            self._transport.write_eof()
+        except OSError:
+            # The peer has gone already, and we have not been told yet.
+            self.abort()
+
+    def _end_at_last(self) -> None:
+        """Wait for nobody who does not read; but for what is still to be answered."""
+        if self._answers.unanswered:
+            self._loop.call_later(LINGER_S, self._end_at_last)
+        else:
+            self.abort()
 
     def _stop_listening(self) -> None:
         self._ending = True
-        self._owed = self._backlog = self._partial = None
-        self._owed_bytes = 0
-        self._budget.release(self)
+        self._half_closes = False
+        self._backlog = None
+        self._answers.give_up()
+        self._receiver.release()
         if not self._transport.is_closing():
-            self._read(False)
+            self._reading.want(False)
         self._let_go()
 
     def _let_go(self) -> None:
+        self._room_calls = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._conversation is not None:
-            self._conversation.close()
-            self._conversation = None
-
-
-def peer_of(transport: asyncio.BaseTransport) -> str:
-    """Return who is at the other side, as the log names it."""
-    host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
-    return f"{host}:{port}"
+            conversation, self._conversation = self._conversation, None
+            conversation.close()

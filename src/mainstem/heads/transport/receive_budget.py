@@ -17,7 +17,7 @@ class Holder(Protocol):
     def room_again(self) -> None:
         """Go on: there may be room now."""
 
-    def give_way(self, reason: str) -> None:
+    def close(self, reason: str) -> None:
         """Close: others wait for the room."""
 
 
@@ -79,7 +79,7 @@ class ReceiveBudget:
             return
         first, held = next(iter(self._held.items()))
         if self._looked_at == (first, held):
-            first.give_way(
+            first.close(
                 f"the rest of its request did not come within {STALL_S:.0f} s, "
                 "and others wait for the memory that it takes"
             )

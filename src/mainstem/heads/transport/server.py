@@ -5,19 +5,14 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable
 
-from mainstem.heads.conversation import Conversation
+from mainstem.heads.conversation import Converse
+from mainstem.heads.listen import peer_of
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.acceptor import Acceptor
-from mainstem.heads.transport.connection import (
-    LINGER_S,
-    READ_BYTES,
-    UNFINISHED_BYTES,
-    Connection,
-    peer_of,
-)
+from mainstem.heads.transport.connection import LINGER_S, Connection
 from mainstem.heads.transport.receive_budget import ReceiveBudget
+from mainstem.heads.transport.receiver import READ_BYTES, UNFINISHED_BYTES
 from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
 
 _logger = logging.getLogger("mainstem.heads")
@@ -70,7 +65,7 @@ class Server:
         """Stop listening and close every connection; peers that do not read are not waited for."""
         self._acceptor.close()
         for connection in list(self._connections):
-            connection.close()
+            connection.close_with_last_words()
         until = time.monotonic() + LINGER_S
         while self._connections and time.monotonic() < until:  # noqa: ASYNC110 - it is rare
             await asyncio.sleep(0.001)
@@ -97,7 +92,7 @@ def bind(host: str, port: int, silence_ms: int = SILENCE_MS) -> socket.socket:
 
 def serve(
     listener: socket.socket,
-    converse: Callable[[Connection], Conversation],
+    converse: Converse,
     *,
     max_connections: int,
 ) -> Server:

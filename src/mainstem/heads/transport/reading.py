@@ -1,0 +1,52 @@
+"""Whether a peer is read from; and noticing that it has gone while it is not."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+GONE_S = 1.0
+"""How often a peer that nothing is read from is looked at."""
+_CLOSED, _CLOSED_BY_PEER = 7, 8
+"""States of a connection, as the kernel numbers them."""
+
+
+class Reading:
+    """Reads from a peer or not, as its connection wants."""
+
+    __slots__ = ("_is_looked_at", "_is_on", "_peer_sent_all", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, peer_sent_all: Callable[[], None]) -> None:
+        self._transport = transport
+        self._peer_sent_all = peer_sent_all
+        """Told while nothing is read; may be told again."""
+        self._is_on = True
+        self._is_looked_at = False
+
+    def want(self, wanted: bool) -> None:
+        """Read, or do not; the peer is looked at meanwhile."""
+        if wanted and not self._is_on:
+            self._is_on = True
+            self._transport.resume_reading()
+        elif not wanted and self._is_on:
+            self._is_on = False
+            self._transport.pause_reading()
+            if not self._is_looked_at:
+                self._look_again()
+
+    def _look_again(self) -> None:
+        self._is_looked_at = True
+        asyncio.get_running_loop().call_later(GONE_S, self._look_whether_gone)
+
+    def _look_whether_gone(self) -> None:
+        """Notice that a peer has gone: the loop does not tell while nothing is read from it."""
+        self._is_looked_at = False
+        if self._is_on or self._transport.is_closing():
+            return
+        known = self._transport.get_extra_info("socket")
+        (state,) = known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+        if state == _CLOSED:
+            self._transport.abort()
+            return
+        if state == _CLOSED_BY_PEER:
+            self._peer_sent_all()
+        self._look_again()
