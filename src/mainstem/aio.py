@@ -13,7 +13,7 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypeVar
 
-from mainstem.broker.overload import Held
+from mainstem.broker.door import Held
 from mainstem.client.async_administration import AsyncGroups, AsyncTopics
 from mainstem.client.async_queue import AsyncDelivery, AsyncQueue
 from mainstem.client.async_subscription import AsyncSubscription

@@ -10,7 +10,7 @@ from mainstem.broker.consumer_group_description import ConsumerGroupDescription
 from mainstem.broker.consumer_group_fold import NOTHING, Partitions
 from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.consumer_heartbeat import Heard, Heartbeat
-from mainstem.broker.guests import Words
+from mainstem.broker.guests import ConsumerProtocol
 from mainstem.core.policies import TopicSettings
 from mainstem.log.memory import MemoryLog
 
@@ -125,7 +125,7 @@ class Hall:
         self.clock = Clock()
         self.log = MemoryLog()
         self._ids = iter(range(1, 1_000_000))
-        self.words: Words | None = None
+        self.protocol: ConsumerProtocol | None = None
         """How members of the classic protocol speak, if there are any."""
         self.restart()
         for name, count in partitions.items():
@@ -165,7 +165,7 @@ class Hall:
     def restart(self) -> None:
         """Open the broker anew, on what was written down."""
         self.broker = Broker(self.log, self.clock, new_id=lambda: f"{next(self._ids):032x}")
-        self.groups.guests.words = self.words
+        self.groups.guests.protocol = self.protocol
 
     def pass_time(self, ms: int) -> None:
         self.clock.now_ms += ms

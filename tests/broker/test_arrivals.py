@@ -13,7 +13,7 @@ from tests.faults.disks import killed, opened, refuse
 from tests.faults.lives import OPTIONS
 from tests.faults.simdisk import SimFiles
 
-from mainstem.broker.arrived import Arrived, Outcome
+from mainstem.broker.arrived import AppendOutcome, Arrived
 from mainstem.broker.broker import Broker
 from mainstem.broker.journal import IDS, PRODUCERS
 from mainstem.broker.overload import Held
@@ -82,7 +82,7 @@ class Dock:
                 "t", TopicSettings(partitions=partitions, durability=durability)
             )
 
-    def arrive(self, *given: tuple[int, WritableBatch]) -> list[Outcome]:
+    def arrive(self, *given: tuple[int, WritableBatch]) -> list[AppendOutcome]:
         """Let batches arrive together."""
         self.log.given.clear()
         outcomes = self.broker.append_arrived("t", given)
@@ -125,7 +125,7 @@ def contents(broker: Broker, number: int) -> list[tuple[int, int, int, int, int]
     return found
 
 
-def offsets(outcomes: Sequence[Outcome]) -> list[int | type[MainstemError]]:
+def offsets(outcomes: Sequence[AppendOutcome]) -> list[int | type[MainstemError]]:
     """Return where batches are, or how they were refused."""
     return [each.offset if isinstance(each, Arrived) else type(each) for each in outcomes]
 

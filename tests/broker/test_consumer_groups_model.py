@@ -33,7 +33,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.hall = Hall(t=4, u=2)
-        self.hall.words = self.hall.groups.guests.words = PlainWords()
+        self.hall.protocol = self.hall.groups.guests.protocol = PlainWords()
         self.members: list[Member | EagerMember] = []
         self.ids = iter(range(1_000_000))
 

@@ -95,7 +95,7 @@ class Mixed:
         self.files = SimFiles()
         self.log = opened(self.files)
         self.broker = Broker(self.log, Clock())
-        self.broker.consumers.guests.words = PlainWords()
+        self.broker.consumers.guests.protocol = PlainWords()
         self.broker.create_topic("t", TopicSettings(partitions=2))
         self.broker.consumers.heartbeat(FIRST_BEAT)
         self.generation = self.join().generation

@@ -98,9 +98,9 @@ class OldMember:
         assert self._hall.broker.classic.leave("g", [(self.id, self._instance_id)]) == [None]
 
 
-def hall_with_words() -> Hall:
+def hall_with_protocol() -> Hall:
     hall = Hall(t=4)
-    hall.words = hall.groups.guests.words = PlainWords()
+    hall.protocol = hall.groups.guests.protocol = PlainWords()
     return hall
 
 
@@ -130,7 +130,7 @@ EVERYTHING = [("t", number) for number in range(4)]
 
 
 def test_a_live_classic_group_takes_in_a_member_of_the_other_protocol() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     first, second = old_pair(hall)
     new = hall.member("new")
 
@@ -146,7 +146,7 @@ def test_a_live_classic_group_takes_in_a_member_of_the_other_protocol() -> None:
 
 
 def test_nobody_reads_what_another_reads_on_the_way() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     first, second = old_pair(hall)
     new = hall.member("new")
     new.join()
@@ -159,7 +159,7 @@ def test_nobody_reads_what_another_reads_on_the_way() -> None:
 
 
 def test_members_are_exchanged_one_by_one_until_all_speak_the_other_protocol() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     first, second = old_pair(hall)
     one, two = hall.member("one"), hall.member("two")
 
@@ -176,7 +176,7 @@ def test_members_are_exchanged_one_by_one_until_all_speak_the_other_protocol() -
 
 
 def test_when_the_last_of_the_other_protocol_leaves_the_group_is_classic_again() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     first, second = old_pair(hall)
     new = hall.member("new")
     new.join()
@@ -197,7 +197,7 @@ def test_when_the_last_of_the_other_protocol_leaves_the_group_is_classic_again()
 
 
 def test_an_old_member_can_join_a_group_of_the_other_protocol() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     (new,) = hall.joined("new")
     old = OldMember(hall, "old")
 
@@ -211,7 +211,7 @@ def test_an_old_member_can_join_a_group_of_the_other_protocol() -> None:
 
 
 def test_an_old_member_that_knows_how_is_given_its_id_first() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     hall.joined("new")
     asked = Asked[Joined]()
     metadata = json.dumps([["t"], []]).encode()
@@ -235,7 +235,7 @@ def test_an_old_member_that_knows_how_is_given_its_id_first() -> None:
 
 
 def test_an_old_member_that_is_silent_or_does_not_join_again_is_taken_out() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     first, second = old_pair(hall)
     new = hall.member("new")
     new.join()
@@ -255,7 +255,7 @@ def test_an_old_member_that_is_silent_or_does_not_join_again_is_taken_out() -> N
 
 
 def test_old_members_commit_in_their_generation() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     first, second = old_pair(hall)
     new = hall.member("new")
     new.join()
@@ -271,7 +271,7 @@ def test_old_members_commit_in_their_generation() -> None:
 
 
 def test_a_static_member_changes_its_protocol_and_keeps_its_partitions() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     old = OldMember(hall, "old", "one")
     old.take(old.join().answer)
     old.own(old.sync({old.id: EVERYTHING}).answer)
@@ -285,7 +285,7 @@ def test_a_static_member_changes_its_protocol_and_keeps_its_partitions() -> None
 
 
 def test_guests_are_there_after_a_restart() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     first, second = old_pair(hall)
     new = hall.member("new")
     new.join()
@@ -300,7 +300,7 @@ def test_guests_are_there_after_a_restart() -> None:
 
 
 def test_a_classic_group_that_was_taken_over_is_not_there_after_a_restart() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     first, second = old_pair(hall)
     new = hall.member("new")
     new.join()
@@ -313,7 +313,7 @@ def test_a_classic_group_that_was_taken_over_is_not_there_after_a_restart() -> N
 
 
 def test_a_classic_group_is_taken_over_after_a_restart() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     first, second = old_pair(hall)
     hall.restart()
     new = hall.member("new")
@@ -325,7 +325,7 @@ def test_a_classic_group_is_taken_over_after_a_restart() -> None:
 
 
 def test_members_of_a_group_that_was_given_back_are_known_after_a_restart() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     first, second = old_pair(hall)
     new = hall.member("new")
     new.join()
@@ -345,7 +345,7 @@ def test_members_of_a_group_that_was_given_back_are_known_after_a_restart() -> N
 
 
 def test_what_cannot_be_understood_is_refused() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     hall.joined("new")
     asked = Asked[Joined]()
     wish = Join(
@@ -365,7 +365,7 @@ def test_what_cannot_be_understood_is_refused() -> None:
 
 
 def test_a_classic_group_of_other_programs_is_not_taken_over() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     asked = Asked[Joined]()
     hall.broker.classic.join(
         Join(
@@ -383,7 +383,7 @@ def test_a_classic_group_of_other_programs_is_not_taken_over() -> None:
 
 
 def test_who_waits_for_others_when_the_group_is_taken_over_is_told_to_join_again() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     first, _ = old_pair(hall)
     waiting = first.join()
     assert not waiting.is_answered or waiting.error is None
@@ -397,7 +397,7 @@ def test_who_waits_for_others_when_the_group_is_taken_over_is_told_to_join_again
 
 
 def test_partitions_that_are_gone_are_nobodys() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     guests = hall.groups.guests
 
     assert guests.partitions([("t", 0), ("t", 9), ("x", 0)]) == {
@@ -406,7 +406,7 @@ def test_partitions_that_are_gone_are_nobodys() -> None:
 
 
 def test_the_protocols_of_a_guest_are_not_gone_through_for_every_other_guest() -> None:
-    hall = hall_with_words()
+    hall = hall_with_protocol()
     hall.member("new").join()
     guests, names = 200, 50
     for number in range(guests):

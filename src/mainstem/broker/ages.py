@@ -1,12 +1,16 @@
 """How old an event is that a group has not read yet."""
 
-from mainstem.broker.broker import Broker
+from typing import TYPE_CHECKING
+
 from mainstem.core.batch import batches, read_header
 from mainstem.core.errors import OffsetOutOfRange
 from mainstem.core.records import events
 
+if TYPE_CHECKING:
+    from mainstem.broker.broker import Broker
 
-def time_at(broker: Broker, topic: str, partition: int, offset: int) -> int | None:
+
+def time_at(broker: "Broker", topic: str, partition: int, offset: int) -> int | None:
     """Return the timestamp of the first event at or after an offset, None if there is none yet."""
     offset = max(offset, broker.bounds(topic, partition).start)
     while True:

@@ -9,7 +9,7 @@ what follows is the next run.
 from collections.abc import Sequence
 from operator import itemgetter
 
-from mainstem.broker.arrived import Arrived, Given, Outcome, those_appended
+from mainstem.broker.arrived import AppendOutcome, Arrived, Given, those_appended
 from mainstem.broker.producing import Producing
 from mainstem.broker.state import OpenTopic
 from mainstem.broker.topics import Topic
@@ -29,12 +29,12 @@ class Arrivals:
 
     def append(
         self, opened: OpenTopic, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool
-    ) -> list[Outcome]:
+    ) -> list[AppendOutcome]:
         """Append batches to partitions by number; return what became of each."""
         topic = opened.topic
         if len(batches) == 1:
             return [self._append_one(topic, *batches[0], joins)]
-        outcomes: list[Outcome] = []
+        outcomes: list[AppendOutcome] = []
         given: list[Given] = []
         for number, batch in batches:
             try:
@@ -57,7 +57,9 @@ class Arrivals:
                 at += 1
         return outcomes
 
-    def _append_one(self, topic: Topic, number: int, batch: WritableBatch, joins: bool) -> Outcome:
+    def _append_one(
+        self, topic: Topic, number: int, batch: WritableBatch, joins: bool
+    ) -> AppendOutcome:
         """Append a batch that came alone: the shortest way there is."""
         try:
             header = _checked(topic, number, batch)
@@ -69,7 +71,9 @@ class Arrivals:
             return _named(topic, error)
         return Arrived(appended.offsets[0], appended.durable, header.count, appended.starts[0])
 
-    def _append_some(self, topic: Topic, given: Sequence[Given], joins: bool) -> Sequence[Outcome]:
+    def _append_some(
+        self, topic: Topic, given: Sequence[Given], joins: bool
+    ) -> Sequence[AppendOutcome]:
         """Append the first batches; return what became of them, at least of one."""
         partitions = topic.partitions
         plain: list[tuple[PartitionId, WritableBatch]] = []
@@ -88,7 +92,7 @@ def _checked(topic: Topic, number: int, batch: WritableBatch) -> BatchHeader:
     return check_header(batch, max_bytes=topic.settings.max_batch_bytes, topic=topic.name)
 
 
-def _named(topic: Topic, outcome: Outcome) -> Outcome:
+def _named(topic: Topic, outcome: AppendOutcome) -> AppendOutcome:
     if isinstance(outcome, UnknownPartition) and outcome.topic != topic.name:
         # The log knows ids only: the topic was deleted meanwhile.
         return UnknownTopic(topic.name)

@@ -30,10 +30,10 @@ class Arrived(NamedTuple):
     """The time that its topic gave to it, -1 if it keeps its own."""
 
 
-Outcome = Arrived | MainstemError
+AppendOutcome = Arrived | MainstemError
 
 
-def those_appended(given: Sequence[Given], appended: Appended) -> list[Outcome]:
+def those_appended(given: Sequence[Given], appended: Appended) -> list[AppendOutcome]:
     """Return what became of batches: of the first ones, if not all were appended."""
     durable = appended.durable
     return [

@@ -9,8 +9,9 @@ made without the lock.
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
+from mainstem.broker.ages import time_at
 from mainstem.broker.arrivals import Arrivals
-from mainstem.broker.arrived import Outcome
+from mainstem.broker.arrived import AppendOutcome
 from mainstem.broker.atomic_publish import AtomicPublish, PublishedAll
 from mainstem.broker.calls import Call, make
 from mainstem.broker.classic_groups import ClassicGroups
@@ -19,6 +20,7 @@ from mainstem.broker.cursors import Cursor
 from mainstem.broker.following import Feed
 from mainstem.broker.group_configs import GroupConfigs
 from mainstem.broker.groups import HAND_OVER_MS
+from mainstem.broker.journal import IDS, TOPICS
 from mainstem.broker.lags import GroupState, Lag, group_state, lag
 from mainstem.broker.limits import Limits
 from mainstem.broker.member import Member
@@ -144,6 +146,11 @@ class Broker:
         with self._state.lock:
             return self._state.topics.matching(pattern, internal=internal)
 
+    def watch_topics(self, wake: Call) -> Call:
+        """Call ``wake`` once topics have changed; returns a function that takes the watch back."""
+        at = PartitionId(IDS[TOPICS], 0)
+        return self._log.watch(at, self._log.bounds(at).tail, wake)
+
     def counters(self, topic: str) -> dict[str, int]:
         """Return what overload did to a topic since the process started."""
         with self._state.lock:
@@ -225,7 +232,7 @@ class Broker:
 
     def append_arrived(
         self, topic: str, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool = False
-    ) -> list[Outcome] | None:
+    ) -> list[AppendOutcome] | None:
         """Append record batches to partitions, each as ``append_batch`` would, and tell of each.
 
         None, and nothing is done, unless the topic takes every batch at once and as it is.
@@ -273,6 +280,10 @@ class Broker:
         ``committed``: only events of transactions that have committed, and those outside of any.
         """
         return Feed(self._state, self.transactions, topic, partition, offset, committed=committed)
+
+    def time_at(self, topic: str, partition: int, offset: int) -> int | None:
+        """Return the time of the first event at or after an offset, None if there is none yet."""
+        return time_at(self, topic, partition, offset)
 
     def watch(self, topic: str, partition: int, offset: int, wake: Call) -> Call:
         """Call ``wake`` once the tail is past ``offset``, or the topic is deleted.

@@ -118,8 +118,6 @@ class ClassicGroups:
         self._consumers = consumers
         self._now_ms = now_ms
         self._monotonic_ms = monotonic_ms or now_ms
-        self.read_assignment: Callable[[str, bytes], Iterable[Place]] = lambda *_: ()
-        """Tells what a member owns, by the type of its protocol: set by whoever knows its form."""
         self.journal = ClassicJournal(state.log, now_ms)
         self.generations = self.journal.generations
         self._rebalances = Rebalances(
@@ -280,8 +278,11 @@ class ClassicGroups:
         found = self._rebalances.groups.get(name)
         if found is None:
             return {}
+        protocol = self._consumers.guests.protocol
+        if protocol is None or found.protocol_type != PROTOCOL_TYPE:
+            return dict.fromkeys(found.members, ())
         return {
-            member.id: tuple(self.read_assignment(found.protocol_type, member.assignment))
+            member.id: tuple(protocol.owned(member.assignment)) if member.assignment else ()
             for member in found.members.values()
         }
 
@@ -329,7 +330,7 @@ class ClassicGroups:
         group, guests = self._rebalances.groups.get(name), self._consumers.guests
         if group is None or group.phase is Phase.EMPTY:
             return None
-        if group.protocol_type != PROTOCOL_TYPE or guests.words is None:
+        if group.protocol_type != PROTOCOL_TYPE or guests.protocol is None:
             deed = "joined by consumers of another protocol"
             raise GroupIsLive(name, f"{len(group.members)} members", deed)
         # Who has had no answer yet is not a member in its own eyes, and comes again.

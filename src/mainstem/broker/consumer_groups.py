@@ -30,7 +30,7 @@ from mainstem.broker.consumer_group_fold import (
 from mainstem.broker.consumer_heartbeat import Heard, Heartbeat, check, known, sender, updated
 from mainstem.broker.group_configs import GroupConfigs
 from mainstem.broker.group_limits import GroupLimits
-from mainstem.broker.guests import Guests
+from mainstem.broker.guests import ConsumerProtocol, Guests
 from mainstem.broker.journal import Written
 from mainstem.broker.state import State
 from mainstem.core.errors import (
@@ -64,6 +64,10 @@ class ConsumerGroups:
         self.assignments = Assignments(state, configs, now_ms, monotonic_ms or now_ms, limits)
         self.guests = Guests(state, self.assignments, new_id)
         """Members that speak the classic protocol."""
+
+    def use_protocol(self, protocol: ConsumerProtocol) -> None:
+        """Read and write with it what classic members say; without one none joins such a group."""
+        self.guests.protocol = protocol
 
     @property
     def fold(self) -> ConsumerGroupFold:

@@ -7,7 +7,7 @@ generation is its epoch; when it syncs, it is told what to own. Nobody waits for
 these is answered at once, and there is no leader.
 
 What a guest says of its wishes, and how it is told what to own, is in a form that the broker does
-not know: whoever speaks the protocol gives it the words (``Words``).
+not know: whoever speaks the protocol gives it that (``ConsumerProtocol``).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -52,7 +52,7 @@ class Said(NamedTuple):
     rack: str = ""
 
 
-class Words(Protocol):
+class ConsumerProtocol(Protocol):
     """The form in which members of the classic protocol speak of topics and partitions."""
 
     def subscription(self, metadata: bytes) -> Said | None:
@@ -72,7 +72,7 @@ class Guests:
         self._state = state
         self._assignments = assignments
         self._new_id = new_id
-        self.words: Words | None = None
+        self.protocol: ConsumerProtocol | None = None
         """Set by whoever speaks the protocol; without, nobody is taken in."""
 
     def join(self, join: Join) -> tuple[Joined, Durable]:
@@ -162,11 +162,11 @@ class Guests:
         taken: set[PartitionId] = set()
         for member in members:
             metadata = member.metadata(protocol) or member.protocols[0][1]
-            said = None if self.words is None else self.words.subscription(metadata)
-            if self.words is None or said is None:
+            said = None if self.protocol is None else self.protocol.subscription(metadata)
+            if self.protocol is None or said is None:
                 # It comes again, and is told then what is wrong with it.
                 continue
-            owned = self.partitions(self.words.owned(member.assignment)) - taken
+            owned = self.partitions(self.protocol.owned(member.assignment)) - taken
             taken |= owned
             current = Current(generation, generation, Stage.STABLE, owned)
             found.append(ConsumerMember(member.id, _profile(member, said), owned, current))
@@ -210,15 +210,15 @@ class Guests:
             for at in sorted(partitions)
             if (topic := self._state.topics.by_id(at.topic_id)) is not None
         ]
-        return b"" if self.words is None else self.words.assignment(places, metadata)
+        return b"" if self.protocol is None else self.protocol.assignment(places, metadata)
 
     def _said(self, group: ConsumerGroup, join: Join) -> Said:
         """Return what a member says, if it can be among those who are there."""
-        if self.words is None:
+        if self.protocol is None:
             raise GroupIsLive(group.name, "consumers of the other protocol", "joined")
         names = dict(join.protocols)
         sides = (group.members[each].profile.classic for each in group.guests)
-        said = self.words.subscription(join.protocols[0][1]) if join.protocols else None
+        said = self.protocol.subscription(join.protocols[0][1]) if join.protocols else None
         if join.protocol_type != PROTOCOL_TYPE or not all(
             any(name in names for name, _ in side.protocols) for side in sides if side is not None
         ):

@@ -13,7 +13,7 @@ partition, and before one that needs something written down with it, which is an
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from mainstem.broker.arrived import Arrived, Given, Outcome, those_appended
+from mainstem.broker.arrived import AppendOutcome, Arrived, Given, those_appended
 from mainstem.broker.ledger import LedgerChange
 from mainstem.broker.overload import Held
 from mainstem.broker.producers import Producers, ProducersChange
@@ -78,13 +78,13 @@ class Producing:
                 opened.gate.shed(counts, now_ms)
         return Published([run], appended.offsets, appended.durable)
 
-    def append_run(self, topic: str, given: Sequence[Given], *, joins: bool) -> list[Outcome]:
+    def append_run(self, topic: str, given: Sequence[Given], *, joins: bool) -> list[AppendOutcome]:
         """Append batches to a topic without a backlog limit, as many as can be at once.
 
         Those of one partition follow one another. Returns what became of the first ones, at least
         of one; those beyond are to be given again.
         """
-        outcomes: list[Outcome | None] = []
+        outcomes: list[AppendOutcome | None] = []
         new: list[Given] = []
         beside = _NOTHING
         with self._state.lock:
@@ -113,7 +113,7 @@ class Producing:
 
     def _decided(
         self, topic: Topic, number: int, header: BatchHeader, joins: bool
-    ) -> Outcome | _Beside:
+    ) -> AppendOutcome | _Beside:
         try:
             return self._decide(topic, number, header, joins)
         except MainstemError as error:
@@ -133,7 +133,9 @@ class Producing:
         begun = self._producers.begin(topic, number)
         return _Beside(begun, touched) if begun or touched else _NOTHING
 
-    def _append_new(self, topic: Topic, new: Sequence[Given], beside: _Beside) -> list[Outcome]:
+    def _append_new(
+        self, topic: Topic, new: Sequence[Given], beside: _Beside
+    ) -> list[AppendOutcome]:
         """Append what was decided; return what became of the first ones."""
         try:
             return those_appended(new, self._append(topic, new, beside))
@@ -169,10 +171,12 @@ class Producing:
         return opened
 
 
-def _filled(outcomes: Iterable[Outcome | None], new: Iterable[Outcome]) -> list[Outcome]:
+def _filled(
+    outcomes: Iterable[AppendOutcome | None], new: Iterable[AppendOutcome]
+) -> list[AppendOutcome]:
     """Put what became of new batches among the rest, up to the first one that was not appended."""
     left = iter(new)
-    filled: list[Outcome] = []
+    filled: list[AppendOutcome] = []
     for outcome in outcomes:
         each = next(left, None) if outcome is None else outcome
         if each is None:

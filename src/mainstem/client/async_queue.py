@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Self
 
-from mainstem.broker import subscription as broker_side
-from mainstem.broker.subscription import Outcome
+from mainstem.broker.door import Delivery as BrokerDelivery
+from mainstem.broker.door import Outcome
 from mainstem.client.loops import Bell, until_durable
 from mainstem.client.seat import Held, Seat, check_limit, held_of
 from mainstem.core.event import Event
@@ -146,7 +146,7 @@ class AsyncQueue:
             )
         return [AsyncDelivery(Held(self._seat, each)) for each in given]
 
-    async def _wait(self, limit: int, until: float | None) -> list[broker_side.Delivery]:
+    async def _wait(self, limit: int, until: float | None) -> list[BrokerDelivery]:
         while True:
             rung = self._bell.arm()
             unwatch = self._seat.watch(self._bell.ring)

@@ -7,7 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
-from mainstem.broker.broker import Broker
+from mainstem.broker.door import Door
 from mainstem.client.abandoned import Abandoned
 from mainstem.client.feed import Feed
 from mainstem.client.loops import Bell, until_durable
@@ -25,7 +25,7 @@ class AsyncSubscription:
     """Events as they come, for one task at a time; the rules are those of ``Subscription``."""
 
     def __init__(
-        self, broker: Broker, wish: Wish, now_ms: Callable[[], int], abandoned: Abandoned
+        self, broker: Door, wish: Wish, now_ms: Callable[[], int], abandoned: Abandoned
     ) -> None:
         # Set first, as __del__ also comes after a constructor that raised.
         self._feed: Feed | None = None

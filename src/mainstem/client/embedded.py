@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Literal, NoReturn, Protocol, Self
 from weakref import WeakSet
 
-from mainstem.broker.overload import Held
-from mainstem.broker.publishing import Published
+from mainstem.broker.door import Held, Published
 from mainstem.client.abandoned import Abandoned
 from mainstem.client.embedded_queue import EmbeddedQueue
 from mainstem.client.embedded_queues import EmbeddedQueues
@@ -25,9 +24,8 @@ from mainstem.client.values import make_event
 from mainstem.client.wish import Wish
 from mainstem.core.errors import Closed, MainstemError, TopicExists, UnknownTopic
 from mainstem.core.event import Event, Position
-from mainstem.log.recovery import Report
 from mainstem.node.config import Config, load_config
-from mainstem.node.node import Node, open_node, open_view
+from mainstem.node.node import Node, Report, open_node, open_view
 
 IN_MEMORY = ":memory:"
 

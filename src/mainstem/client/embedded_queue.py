@@ -7,8 +7,8 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self
 
-from mainstem.broker import subscription as broker_side
-from mainstem.broker.subscription import Outcome
+from mainstem.broker.door import Delivery as BrokerDelivery
+from mainstem.broker.door import Outcome
 from mainstem.client.queues import Delivery
 from mainstem.client.seat import Held, Seat, check_limit, held_of
 from mainstem.core.event import Event
@@ -140,7 +140,7 @@ class EmbeddedQueue:
             given = self._wait(limit, None if timeout is None else time.monotonic() + timeout)
         return [EmbeddedDelivery(Held(self._seat, each)) for each in given]
 
-    def _wait(self, limit: int, until: float | None) -> list[broker_side.Delivery]:
+    def _wait(self, limit: int, until: float | None) -> list[BrokerDelivery]:
         signals: SimpleQueue[None] = SimpleQueue()
         while True:
             unwatch = self._seat.watch(lambda: signals.put(None))

@@ -5,9 +5,13 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from mainstem.broker.broker import Broker
-from mainstem.broker.subscription import MAX_DELIVERIES, MAX_LOCK_MS, SubscriptionSettings
-from mainstem.broker.subscription_states import SubscriptionState
+from mainstem.broker.door import (
+    MAX_DELIVERIES,
+    MAX_LOCK_MS,
+    Door,
+    SubscriptionSettings,
+    SubscriptionState,
+)
 from mainstem.client.queues import Order, QueuedEvent, QueueInfo, QueuePartition
 from mainstem.client.seat import Seat, check_limit, milliseconds
 from mainstem.client.starts import check_start, offset_of
@@ -19,9 +23,7 @@ from mainstem.core.event import Position
 class EmbeddedQueues:
     """Implements ``Queues`` on the broker of this process."""
 
-    def __init__(
-        self, broker: Broker, check_open: Callable[[], None], *, after_crash: bool
-    ) -> None:
+    def __init__(self, broker: Door, check_open: Callable[[], None], *, after_crash: bool) -> None:
         self._broker = broker
         self._check_open = check_open
         self._after_crash = after_crash

@@ -18,9 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from mainstem.broker.broker import Broker
-from mainstem.broker.groups import Share
-from mainstem.broker.journal import TOPICS
+from mainstem.broker.door import AT_ONCE, Door, Durable, Share
 from mainstem.client.source import Source
 from mainstem.client.wish import Beginning, Wish, places
 from mainstem.core.errors import (
@@ -33,8 +31,6 @@ from mainstem.core.errors import (
     UnknownTopic,
 )
 from mainstem.core.event import Event
-from mainstem.log.durable import AT_ONCE
-from mainstem.log.port import Durable
 
 _NOTHING: Iterator[Event] = iter(())
 
@@ -44,7 +40,7 @@ class Feed:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Door,
         wish: Wish,
         signal: Callable[[], None],
         now_ms: Callable[[], int],
@@ -335,8 +331,7 @@ class Feed:
             self._unwatch_topics()
         if self._wish.follow:
             # Watched before it is looked at, or a topic in between would be overlooked.
-            tail = self._broker.bounds(TOPICS, 0).tail
-            self._unwatch_topics = self._broker.watch(TOPICS, 0, tail, self._on_change)
+            self._unwatch_topics = self._broker.watch_topics(self._on_change)
         chosen = self._wish.partitions
         for topic, partition in places(self._broker, self._wish.topics):
             if (topic, partition) not in self._sources and (chosen is None or partition in chosen):

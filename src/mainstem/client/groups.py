@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from mainstem.broker import lags
-from mainstem.broker.ages import time_at
-from mainstem.broker.broker import Broker
+from mainstem.broker.door import Door, GroupState
+from mainstem.broker.door import Lag as BrokerLag
 from mainstem.client.starts import check_start, offset_of
 from mainstem.client.stem import GroupInfo, Lag, Start
 from mainstem.core.errors import GroupIsLive, MainstemError, UnknownGroup
@@ -14,7 +13,7 @@ from mainstem.core.names import check_group
 class EmbeddedGroups:
     """Implements ``Groups`` on the broker of this process."""
 
-    def __init__(self, broker: Broker, check_open: Callable[[], None]) -> None:
+    def __init__(self, broker: Door, check_open: Callable[[], None]) -> None:
         self._broker = broker
         self._check_open = check_open
 
@@ -67,11 +66,11 @@ class EmbeddedGroups:
         if members:
             raise GroupIsLive(name, f"{members} members", "moved")
 
-    def _info(self, state: lags.GroupState) -> GroupInfo:
+    def _info(self, state: GroupState) -> GroupInfo:
         found = tuple(self._lag(each) for each in state.lags)
         return GroupInfo(state.name, state.state, state.members, found)
 
-    def _lag(self, lag: lags.Lag) -> Lag:
+    def _lag(self, lag: BrokerLag) -> Lag:
         return Lag(
             lag.group,
             lag.topic,
@@ -84,11 +83,11 @@ class EmbeddedGroups:
             unread_since_ms=self._unread_since_ms(lag),
         )
 
-    def _unread_since_ms(self, lag: lags.Lag) -> int | None:
+    def _unread_since_ms(self, lag: BrokerLag) -> int | None:
         if not lag.lag:
             return None
         try:
-            return time_at(self._broker, lag.topic, lag.partition, lag.cursor or 0)
+            return self._broker.time_at(lag.topic, lag.partition, lag.cursor or 0)
         except MainstemError:
             # Deleted meanwhile, or damaged: who reads it is told, who asks for the lag need not be.
             return None

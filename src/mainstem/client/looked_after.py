@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from mainstem.broker.subscription_states import SubscriptionState
+from mainstem.broker.door import SubscriptionState
 from mainstem.client.embedded_queues import queue_info
 from mainstem.client.queues import QueuedEvent, QueueInfo
 from mainstem.core.errors import Unreachable

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from mainstem.log.port import Durable
+from mainstem.broker.door import Durable
 
 
 async def until_durable(durable: Durable, timeout_s: float | None = None) -> None:

@@ -9,13 +9,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mainstem.broker.broker import Broker
-from mainstem.broker.overload import Held
+from mainstem.broker.door import Door, Durable, Held
 from mainstem.client.stem import Value
 from mainstem.client.values import value_bytes
 from mainstem.core.event import Event
 from mainstem.core.partitioner import partition_for
-from mainstem.log.port import Durable
 
 _EVENT_BYTES = 150
 """What an event takes in memory beside its bytes, and in the batch: a fair guess."""
@@ -38,7 +36,7 @@ class Bulk:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Door,
         topic: str,
         partition: int | None,
         *,

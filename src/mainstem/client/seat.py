@@ -4,9 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from traceback import TracebackException
 
-from mainstem.broker.broker import Broker
-from mainstem.broker.subscription import Delivery, Outcome, Settlement
-from mainstem.broker.subscriptions import Settled
+from mainstem.broker.door import AT_ONCE, Delivery, Door, Durable, Outcome, Settled, Settlement
 from mainstem.core.errors import (
     Closed,
     InvalidSetting,
@@ -14,8 +12,6 @@ from mainstem.core.errors import (
     UnknownSubscription,
     UnknownTopic,
 )
-from mainstem.log.durable import AT_ONCE
-from mainstem.log.port import Durable
 
 Call = Callable[[], None]
 
@@ -39,7 +35,7 @@ class Seat:
     """Takes and settles deliveries for one consumer; safe to use from several threads."""
 
     def __init__(
-        self, broker: Broker, topic: str, name: str, consumer: str, *, after_crash: bool
+        self, broker: Door, topic: str, name: str, consumer: str, *, after_crash: bool
     ) -> None:
         self._subscriptions = broker.subscriptions
         self._after_crash = after_crash

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from mainstem.broker.broker import Broker
-from mainstem.broker.groups import Share
+from mainstem.broker.door import Door, Share
 from mainstem.core.errors import OffsetOutOfRange
 from mainstem.core.event import Event
 
@@ -25,7 +24,7 @@ class Source:
     )
 
     def __init__(
-        self, broker: Broker, topic: str, partition: int, offset: int, limit: int | None
+        self, broker: Door, topic: str, partition: int, offset: int, limit: int | None
     ) -> None:
         self._feed = broker.follow(topic, partition, offset)
         self.topic = topic

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from mainstem.broker.broker import Broker
+from mainstem.broker.door import Door
 from mainstem.client.stem import Start
 from mainstem.core.errors import InvalidSetting, OffsetOutOfRange
 
@@ -25,7 +25,7 @@ def check_start(start: Start) -> None:
             raise InvalidSetting(f"cannot begin at offset {number}; offsets begin at 0")
 
 
-def offset_of(broker: Broker, topic: str, partition: int, start: Start) -> int:
+def offset_of(broker: Door, topic: str, partition: int, start: Start) -> int:
     """Return the offset that a start means in a partition now.
 
     A time means the first event at or after it, or the tail. A partition that a mapping leaves

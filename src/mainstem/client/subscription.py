@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self, TypeVar
 
-from mainstem.broker.broker import Broker
+from mainstem.broker.door import Door
 from mainstem.client.abandoned import Abandoned
 from mainstem.client.feed import Feed
 from mainstem.client.wish import Wish
@@ -29,7 +29,7 @@ class EmbeddedSubscription:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Door,
         wish: Wish,
         now_ms: Callable[[], int],
         abandoned: Abandoned,

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from mainstem.broker.broker import Broker
-from mainstem.broker.topics import Topic
+from mainstem.broker.door import Door, Topic
 from mainstem.client.starts import check_start, offset_of
 from mainstem.client.stem import PartitionInfo, Start, TopicInfo
 from mainstem.core.errors import TopicExists
@@ -14,7 +13,7 @@ class EmbeddedTopics:
     """Implements ``Topics`` on the broker of this process."""
 
     def __init__(
-        self, broker: Broker, defaults: TopicSettings, check_open: Callable[[], None]
+        self, broker: Door, defaults: TopicSettings, check_open: Callable[[], None]
     ) -> None:
         self._broker = broker
         self._defaults = defaults

@@ -5,13 +5,12 @@ from typing import Literal
 
 import msgspec
 
-from mainstem.broker.broker import Broker
+from mainstem.broker.door import Door, PartitionId
 from mainstem.client.source import Source
 from mainstem.client.starts import check_start, offset_of
 from mainstem.client.stem import Start
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.names import is_pattern
-from mainstem.log.port import PartitionId
 
 Place = tuple[str, int]
 """A partition: topic and number."""
@@ -42,7 +41,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-def places(broker: Broker, topics: tuple[str, ...]) -> list[Place]:
+def places(broker: Door, topics: tuple[str, ...]) -> list[Place]:
     """Return the partitions that names and patterns mean now; an unknown name is refused."""
     found: dict[Place, None] = {}
     for wanted in topics:
@@ -56,7 +55,7 @@ def places(broker: Broker, topics: tuple[str, ...]) -> list[Place]:
 class Beginning:
     """The moment a subscription began: ``latest`` means that, and so does the end of reading."""
 
-    def __init__(self, broker: Broker, wish: Wish) -> None:
+    def __init__(self, broker: Door, wish: Wish) -> None:
         self._broker = broker
         self._wish = wish
         # By id: another topic of the same name has offsets of its own.

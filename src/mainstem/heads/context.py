@@ -18,7 +18,7 @@ from mainstem.heads.dispatcher import Call, Dispatcher
 from mainstem.heads.listen import Address
 
 if TYPE_CHECKING:
-    from mainstem.broker.broker import Broker
+    from mainstem.broker.door import Door
 
 DEFAULTS = TopicSettings()
 
@@ -45,7 +45,7 @@ class Operations(Protocol):
 class HeadContext:
     """Shared by all heads of a node; used in the thread of the event loop unless said otherwise."""
 
-    broker: "Broker"
+    broker: "Door"
     """Absent until the log is open; only heads that start first see that."""
 
     def __init__(
@@ -56,7 +56,7 @@ class HeadContext:
         defaults: TopicSettings = DEFAULTS,
         auto_create: bool = True,
         run_id: str = "",
-        broker: "Broker | None" = None,
+        broker: "Door | None" = None,
     ) -> None:
         if broker is not None:
             self.broker = broker

@@ -24,6 +24,8 @@ from mainstem.log.recovery import Report
 from mainstem.node.config import Config
 from mainstem.node.limits import raise_open_files
 
+__all__ = ["Node", "Report", "monotonic_ms", "open_node", "open_view", "time_of_day_ms"]
+
 
 def time_of_day_ms() -> int:
     """Return the time of day in milliseconds since 1970."""

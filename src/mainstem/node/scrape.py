@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.broker.ages import time_at
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError
 from mainstem.heads.admin.codec import encode, encode_histogram
@@ -182,7 +181,7 @@ class Scrape:
         moment = (broker.topic(topic).id, partition, offset)
         when = known.get(moment)
         if when is None:
-            when = time_at(broker, topic, partition, offset)
+            when = broker.time_at(topic, partition, offset)
         self._times[moment] = when
         return when
 

@@ -2,10 +2,11 @@
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from tests.broker.consumers import Room
 from tests.heads.kafka.attack import until
 from tests.serving import server
 
-from mainstem.heads.kafka.adapter.groups import owned
+from mainstem.heads.kafka.adapter.consumer_protocol import ConsumerProtocol
 from mainstem.heads.kafka.codec import encode_blob
 from mainstem.heads.kafka.messages.consumer_protocol import (
     ConsumerPartitions,
@@ -20,18 +21,32 @@ BLOB = encode_blob(
 )
 
 
+def members_of(protocol_type: str, assignment: bytes) -> dict[str, tuple[tuple[str, int], ...]]:
+    room = Room()
+    room.broker.consumers.use_protocol(ConsumerProtocol())
+    joined = room.join(protocol_type=protocol_type).answer
+    room.sync(joined, {joined.member_id: assignment})
+    return room.broker.classic.members("g")
+
+
 def test_the_assignment_of_a_consumer_is_read() -> None:
-    assert owned("consumer", BLOB) == [("a", 0), ("a", 2), ("b", 1)]
+    (owned,) = members_of("consumer", BLOB).values()
+
+    assert owned == (("a", 0), ("a", 2), ("b", 1))
 
 
-@pytest.mark.parametrize("protocol_type", ["connect", "sr", ""])
+@pytest.mark.parametrize("protocol_type", ["connect", "sr"])
 def test_what_other_members_agree_on_is_their_own_affair(protocol_type: str) -> None:
-    assert owned(protocol_type, BLOB) == []
+    (owned,) = members_of(protocol_type, BLOB).values()
+
+    assert owned == ()
 
 
 @pytest.mark.parametrize("blob", [b"", b"\0", b"\xff\xff", BLOB[:-1], BLOB + b"\0", b"x" * 100])
 def test_what_cannot_be_read_is_nothing(blob: bytes) -> None:
-    assert owned("consumer", blob) == []
+    (owned,) = members_of("consumer", blob).values()
+
+    assert owned == ()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -4,14 +4,14 @@ import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from mainstem.broker.overload import Held
+from mainstem.broker.door import Held
 from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Answer, Later, Outbox, ProtocolError
-from mainstem.heads.kafka.adapter import api_versions, groups, produce
+from mainstem.heads.kafka.adapter import api_versions, produce
+from mainstem.heads.kafka.adapter.consumer_protocol import ConsumerProtocol
 from mainstem.heads.kafka.adapter.produce_alike import ProduceAlike
 from mainstem.heads.kafka.adapter.service import Asked, Service
 from mainstem.heads.kafka.adapter.table import SERVED
-from mainstem.heads.kafka.adapter.words import ConsumerWords
 from mainstem.heads.kafka.codec import UnsupportedVersion, encode_response
 from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.messages.produce import ProduceRequest
@@ -109,8 +109,7 @@ async def start(
 ) -> KafkaHead:
     """Serve Kafka clients at an address that was taken."""
     service = Service(context, settings)
-    service.broker.classic.read_assignment = groups.owned
-    service.broker.consumers.guests.words = ConsumerWords()
+    service.broker.consumers.use_protocol(ConsumerProtocol())
 
     def converse(outbox: Outbox) -> KafkaConversation:
         return KafkaConversation(service, outbox.peer)

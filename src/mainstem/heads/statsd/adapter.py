@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from mainstem.broker.overload import Held
+from mainstem.broker.door import Held
 from mainstem.core.errors import MainstemError, TopicExists
 from mainstem.core.event import NO_TIMESTAMP, Event
 from mainstem.core.policies import Durability

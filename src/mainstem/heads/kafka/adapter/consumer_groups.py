@@ -7,10 +7,16 @@
 | topic partitions | what it says it has |
 """
 
-from mainstem.broker.classic_group import Phase
-from mainstem.broker.consumer_group_description import ConsumerGroupDescription
-from mainstem.broker.consumer_group_fold import ConsumerMember, Partitions, partitions_of, written
-from mainstem.broker.consumer_heartbeat import Heard, Heartbeat
+from mainstem.broker.door import (
+    ConsumerGroupDescription,
+    ConsumerMember,
+    Heard,
+    Heartbeat,
+    Partitions,
+    Phase,
+    partitions_of,
+    written,
+)
 from mainstem.core.errors import (
     GroupIsLive,
     InvalidSetting,

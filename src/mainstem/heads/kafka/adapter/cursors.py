@@ -4,9 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from mainstem.broker.classic_group import Phase
-from mainstem.broker.classic_groups import GroupDescription, Membership
-from mainstem.broker.cursors import Cursor
+from mainstem.broker.door import Cursor, GroupDescription, Membership, Phase
 from mainstem.core.errors import GroupIsLive, MainstemError
 from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.errors import Code, code_in

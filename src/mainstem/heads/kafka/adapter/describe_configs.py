@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from mainstem.broker.group_configs import KNOWN as OF_GROUPS
+from mainstem.broker.door import AT_ONCE, GROUP_CONFIGS, Durable
 from mainstem.core.errors import InvalidName, InvalidSetting, MainstemError
 from mainstem.core.names import check_topic
 from mainstem.core.policies import TopicSettings
@@ -28,8 +28,6 @@ from mainstem.heads.kafka.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from mainstem.log.durable import AT_ONCE
-from mainstem.log.port import Durable
 
 DESCRIBE_FIRST, DESCRIBE_LAST = 1, 4
 ALTER_FIRST, ALTER_LAST = 0, 2
@@ -96,8 +94,8 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
                 value,
                 False,
                 Source.DEFAULT if default else Source.GROUP,
-                config_type=_TYPES[OF_GROUPS[key].kind],
-                documentation=OF_GROUPS[key].about,
+                config_type=_TYPES[GROUP_CONFIGS[key].kind],
+                documentation=GROUP_CONFIGS[key].about,
             )
             for key, value, default in service.broker.group_configs.shown(name)
         ]

@@ -4,7 +4,7 @@ How this works: every stored batch carries the epoch it was written in, and epoc
 the first batch of a later epoch is found by halving, one batch header at a time.
 """
 
-from mainstem.broker.broker import Broker
+from mainstem.broker.door import Door
 from mainstem.core.batch import BatchHeader, read_header
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import Code, code_of
@@ -56,7 +56,7 @@ def compare(asked: int, epoch: int) -> Code:
     return Code.FENCED_LEADER_EPOCH if asked < epoch else Code.UNKNOWN_LEADER_EPOCH
 
 
-def end_of(broker: Broker, topic: str, number: int, epoch: int) -> tuple[int, int]:
+def end_of(broker: Door, topic: str, number: int, epoch: int) -> tuple[int, int]:
     """Return the last epoch up to the one given, and the offset at which a later one began."""
     bounds = broker.bounds(topic, number)
     low, high = bounds.start, bounds.tail
@@ -70,6 +70,6 @@ def end_of(broker: Broker, topic: str, number: int, epoch: int) -> tuple[int, in
     return found, low
 
 
-def _header(broker: Broker, topic: str, number: int, offset: int) -> BatchHeader | None:
+def _header(broker: Door, topic: str, number: int, offset: int) -> BatchHeader | None:
     data = broker.read(topic, number, offset, 1)
     return read_header(data.tobytes()) if data.length else None

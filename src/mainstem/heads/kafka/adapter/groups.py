@@ -3,17 +3,14 @@
 from collections.abc import Iterator
 from functools import partial
 
-from mainstem.broker.classic_group import Phase
+from mainstem.broker.door import Durable, Phase
 from mainstem.core.errors import MainstemError, UnknownGroup
-from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter import share_groups
 from mainstem.heads.kafka.adapter.allowed import on_group
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.codec import decode_blob
-from mainstem.heads.kafka.messages.consumer_protocol import ConsumerProtocolAssignment
 from mainstem.heads.kafka.messages.groups import (
     DeletedGroup,
     DeleteGroupsRequest,
@@ -26,7 +23,6 @@ from mainstem.heads.kafka.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from mainstem.log.port import Durable
 
 CONSUMERS = "consumer"
 """The protocol of groups whose members tell in a known form what they own."""
@@ -35,17 +31,6 @@ LIST_FIRST, LIST_LAST = 0, 5
 DELETE_FIRST, DELETE_LAST = 0, 2
 
 _SAYS_NOT_FOUND = 6
-
-
-def owned(protocol_type: str, assignment: bytes) -> list[tuple[str, int]]:
-    """Return the partitions that a member was assigned, none if it cannot be told."""
-    if protocol_type != CONSUMERS or not assignment:
-        return []
-    try:
-        found = decode_blob(ConsumerProtocolAssignment, assignment)
-    except ProtocolError:
-        return []
-    return [(it.topic, number) for it in found.assigned_partitions for number in it.partitions]
 
 
 def describe(asked: Asked, request: DescribeGroupsRequest, reply: Reply) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 
-from mainstem.broker.broker import Broker
+from mainstem.broker.door import Door, TimedOffset
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.epochs import compare
 from mainstem.heads.kafka.adapter.errors import Code, code_of
@@ -20,7 +20,6 @@ from mainstem.heads.kafka.messages.offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from mainstem.log.port import TimedOffset
 
 FIRST, LAST = 1, 11
 DELETE_FIRST, DELETE_LAST = 0, 2
@@ -61,7 +60,7 @@ def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
 
 
 def _listed(
-    broker: Broker,
+    broker: Door,
     topic: str,
     asked: ListOffsetsPartition,
     committed: bool,
@@ -87,7 +86,7 @@ def _listed(
     return ListedOffset(number, 0, found.timestamp_ms, found.offset, bounds.epoch)
 
 
-def _latest_time(broker: Broker, topic: str, number: int) -> int:
+def _latest_time(broker: Door, topic: str, number: int) -> int:
     """Find the latest time of any event, which need not be the last one's, by halving."""
     latest, none_from = -1, _END_OF_TIME
     while latest + 1 < none_from:

@@ -1,6 +1,6 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: being a member of a classic group."""
 
-from mainstem.broker.classic_group import Join, Joined, Sync, Synced
+from mainstem.broker.door import Join, Joined, Sync, Synced
 from mainstem.core.errors import Closed, GroupIsLive, MainstemError, MemberIdRequired
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.names import limited

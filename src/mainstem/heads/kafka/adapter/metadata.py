@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from mainstem.broker.topic_changes import TopicDone
-from mainstem.broker.topics import Topic
+from mainstem.broker.door import AT_ONCE, Topic, TopicDone
 from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.names import check_topic, is_internal
 from mainstem.heads.kafka.adapter.allowed import ON_TOPIC, on_cluster
@@ -22,7 +21,6 @@ from mainstem.heads.kafka.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
-from mainstem.log.durable import AT_ONCE
 
 FIRST, LAST = 0, 13
 CLUSTER_FIRST, CLUSTER_LAST = 0, 2

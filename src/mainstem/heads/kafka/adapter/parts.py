@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from mainstem.broker.door import Durable
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.service import Service
-from mainstem.log.port import Durable
 
 Part = TypeVar("Part")
 

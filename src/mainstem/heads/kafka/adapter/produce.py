@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from mainstem.broker.arrived import Arrived
-from mainstem.broker.overload import Held
+from mainstem.broker.door import AT_ONCE, Arrived, Durable, Held
 from mainstem.core.errors import InvalidBatch, InvalidEvent, MainstemError, Overloaded
 from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.errors import Code, code_in
@@ -21,8 +20,6 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
     RecordError,
 )
-from mainstem.log.durable import AT_ONCE
-from mainstem.log.port import Durable
 
 FIRST, LAST = 3, 13
 

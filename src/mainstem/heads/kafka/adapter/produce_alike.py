@@ -12,8 +12,7 @@ way, through ``produce``.
 from collections.abc import Sequence
 from struct import Struct
 
-from mainstem.broker.arrived import Arrived, Outcome
-from mainstem.broker.overload import Held
+from mainstem.broker.door import AppendOutcome, Arrived, Durable, Held
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.heads.conversation import Answer, Later, ProtocolError
 from mainstem.heads.kafka.adapter import produce
@@ -28,7 +27,6 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
 )
 from mainstem.heads.kafka.primitives import read_uvarint
-from mainstem.log.port import Durable
 
 MOST_TOGETHER = 128
 """Others have their turn after so many."""
@@ -143,7 +141,9 @@ class _Pending:
 
     __slots__ = ("asked", "later", "outcomes", "shape")
 
-    def __init__(self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[Outcome]) -> None:
+    def __init__(
+        self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[AppendOutcome]
+    ) -> None:
         self.later = Later()
         self.shape = shape
         self.asked = asked
@@ -230,7 +230,7 @@ class ProduceAlike:
     ) -> Answer | Later | Held | None:
         """Append one batch to a topic that may have no room, or stores it in another way."""
         broker, (partition, records) = self._service.broker, batches[0]
-        outcome: Outcome
+        outcome: AppendOutcome
         try:
             topic = shape.topic or self._name(shape.topic_id)
             published = broker.append_batch(topic, partition, records, joins=shape.joins)
@@ -257,7 +257,7 @@ class ProduceAlike:
         shape: _Shape,
         asked: Sequence[_Asked],
         batches: Sequence[_Batch],
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[AppendOutcome],
     ) -> Answer | Later:
         """Answer when everything is durable, with all others that become so at the same time."""
         counts = self._service.counts
@@ -315,7 +315,7 @@ class ProduceAlike:
                     pending.later.settle(answer)
 
     def _encoded(
-        self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[Outcome]
+        self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[AppendOutcome]
     ) -> Answer:
         """Return the answers; raises ProtocolError if none is wanted, and there is a refusal."""
         answers: list[bytes] = []

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable
 
-from mainstem.broker.ledger import TransactionPhase
-from mainstem.broker.topic_regex import BUDGET, TopicRegex
-from mainstem.broker.transactions import TransactionDescription
+from mainstem.broker.door import BUDGET, TopicRegex, TransactionDescription, TransactionPhase
 from mainstem.core.errors import InvalidExpression, MainstemError, UnknownTransaction
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.names import limited

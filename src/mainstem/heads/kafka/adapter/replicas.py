@@ -1,6 +1,6 @@
 """Elections, reassignments, directories, the quorum: of everything there is one, and it is here."""
 
-from mainstem.broker.journal import TOPICS
+from mainstem.broker.door import TOPIC_JOURNAL
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter import log_dirs
 from mainstem.heads.kafka.adapter.errors import Code, code_of
@@ -133,7 +133,7 @@ def quorum(asked: Asked, request: DescribeQuorumRequest, reply: Reply) -> None:
 
 
 def _metadata(service: Service) -> QuorumPartition:
-    node, bounds = service.settings.node_id, service.broker.bounds(TOPICS, 0)
+    node, bounds = service.settings.node_id, service.broker.bounds(TOPIC_JOURNAL, 0)
     voter = Voter(node, log_end_offset=bounds.tail, last_caught_up_timestamp=service.now_ms())
     return QuorumPartition(
         leader_id=node,

@@ -14,8 +14,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mainstem.broker.subscription import Outcome, Settlement
-from mainstem.broker.subscriptions import Settled
+from mainstem.broker.door import Outcome, Settled, Settlement
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked

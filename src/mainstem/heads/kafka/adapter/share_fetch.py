@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from mainstem.broker.share_settings import ACQUIRE, STRICTLY
+from mainstem.broker.door import ACQUIRE, STRICTLY
 from mainstem.core.errors import MainstemError
 from mainstem.core.names import MAX_GROUP_LENGTH
 from mainstem.heads.kafka.adapter.errors import Code, code_of

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from mainstem.broker.share_group import Places, ShareBeat
-from mainstem.broker.share_groups import ShareGroupState
+from mainstem.broker.door import Places, ShareBeat, ShareGroupState
 from mainstem.core.errors import GroupIsLive, MainstemError
 from mainstem.core.names import check_group
 from mainstem.heads.kafka.adapter.allowed import on_group

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from mainstem.broker.subscription_states import SubscriptionState
+from mainstem.broker.door import SubscriptionState
 from mainstem.core.errors import GroupIsLive, InvalidName, MainstemError, UnknownGroup
 from mainstem.core.names import check_group
 from mainstem.heads.kafka.adapter.errors import Code, code_of

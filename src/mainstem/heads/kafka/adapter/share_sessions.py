@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
 
-from mainstem.broker.subscriptions import Subscriptions
+from mainstem.broker.door import Queues
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import Code
 
@@ -71,7 +71,7 @@ class ShareSessions:
 
     def __init__(
         self,
-        subscriptions: Subscriptions,
+        subscriptions: Queues,
         topic_name: Callable[[bytes], str | None],
         is_stopping: Callable[[], bool],
         *,

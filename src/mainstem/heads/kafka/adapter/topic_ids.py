@@ -1,6 +1,6 @@
 """Topics by their ids, as the later versions of many requests name them."""
 
-from mainstem.broker.topics import Topic
+from mainstem.broker.door import Topic
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.fields import NO_ID
 

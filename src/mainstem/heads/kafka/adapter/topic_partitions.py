@@ -1,6 +1,6 @@
 """DescribeTopicPartitions: partitions of topics, page by page."""
 
-from mainstem.broker.topics import Topic
+from mainstem.broker.door import Topic
 from mainstem.core.errors import MainstemError
 from mainstem.core.names import check_topic
 from mainstem.heads.kafka.adapter.allowed import ON_TOPIC

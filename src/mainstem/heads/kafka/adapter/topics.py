@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from mainstem.broker.door import AT_ONCE, Durable
 from mainstem.core.errors import InvalidSetting, MainstemError, TopicExists
 from mainstem.core.names import check_topic
 from mainstem.heads.kafka.adapter import configs
@@ -28,8 +29,6 @@ from mainstem.heads.kafka.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from mainstem.log.durable import AT_ONCE
-from mainstem.log.port import Durable
 
 CREATE_FIRST, CREATE_LAST = 2, 7
 DELETE_FIRST, DELETE_LAST = 1, 6

@@ -7,8 +7,7 @@ joins the transaction, and each end gives it another epoch.
 
 from collections.abc import Callable, Iterable
 
-from mainstem.broker.classic_groups import Membership
-from mainstem.broker.epochs import Speaker
+from mainstem.broker.door import Membership, Speaker
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.cursors import Place, wanted
 from mainstem.heads.kafka.adapter.errors import Code, code_in

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mainstem.broker.guests import Place, Said
+from mainstem.broker.door import Place, Said
 from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.codec import decode_blob, encode_blob
 from mainstem.heads.kafka.messages.consumer_protocol import (
@@ -13,7 +13,7 @@ from mainstem.heads.kafka.messages.consumer_protocol import (
 )
 
 
-class ConsumerWords:
+class ConsumerProtocol:
     """Reads and writes for the broker what consumers otherwise say to one another."""
 
     def subscription(self, metadata: bytes) -> Said | None:

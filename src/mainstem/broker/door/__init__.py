@@ -1,0 +1,229 @@
+"""The door: everything that heads, connectors, the client and admin may know of the broker.
+
+One small Protocol per port, each in its own module with the values that it speaks of:
+
+| port | |
+|---|---|
+| ``topics`` | create, alter, delete, find |
+| ``publishing`` | events and record batches into topics, several at once, held while one is full |
+| ``following`` | events of a partition from an offset on |
+| ``queues`` | deliveries: events shared one by one, each settled once |
+| ``groups`` | consumers that own partitions, and cursors; ``kafka_groups`` for Kafka's own kinds |
+| ``transactions`` | transactions, idempotent producers, what readers of committed events see |
+| ``definitions`` | a head's own state, by kind and key |
+| ``duties`` | work that one node does at a time |
+
+Errors are those of ``mainstem.core.errors``. Three rules let a Kafka cluster stand behind the same
+door. Offsets, ids and refusals are read only after ``durable``. Reading never blocks. Nothing
+assumes that this is the only node, except whoever holds a duty. ``Broker`` is the one
+implementation; mypy proves it where a node gives it to its heads.
+"""
+
+from typing import Protocol
+
+from mainstem.broker.calls import Call
+from mainstem.broker.door.following import Bounds, Feed, Following, Slice, TimedOffset
+from mainstem.broker.door.groups import (
+    Assignment,
+    Cursor,
+    Groups,
+    GroupState,
+    Lag,
+    Member,
+    Place,
+    Share,
+)
+from mainstem.broker.door.kafka_groups import (
+    ACQUIRE,
+    GROUP_CONFIGS,
+    STRICTLY,
+    ClassicGroups,
+    ConsumerGroupDescription,
+    ConsumerGroups,
+    ConsumerMember,
+    ConsumerProtocol,
+    GroupConfigs,
+    GroupDescription,
+    Heard,
+    Heartbeat,
+    Join,
+    Joined,
+    Membership,
+    Moved,
+    Partitions,
+    Phase,
+    Places,
+    Said,
+    ShareBeat,
+    ShareGroups,
+    ShareGroupState,
+    ShareSettings,
+    Sync,
+    Synced,
+    partitions_of,
+    written,
+)
+from mainstem.broker.door.publishing import (
+    AppendOutcome,
+    Arrived,
+    Held,
+    Published,
+    PublishedAll,
+    Publishing,
+    QueueSettlements,
+)
+from mainstem.broker.door.queues import (
+    MAX_DELIVERIES,
+    MAX_LOCK_MS,
+    Delivery,
+    Lent,
+    Order,
+    Outcome,
+    Queues,
+    Run,
+    Settled,
+    Settlement,
+    SubscriptionSettings,
+    SubscriptionState,
+    Unsettled,
+)
+from mainstem.broker.door.topics import (
+    BUDGET,
+    TOPIC_JOURNAL,
+    Limits,
+    Topic,
+    TopicDone,
+    TopicRegex,
+    Topics,
+)
+from mainstem.broker.door.transactions import (
+    Begun,
+    Committed,
+    NewProducer,
+    Producers,
+    ProducerState,
+    Speaker,
+    TransactionDescription,
+    TransactionPhase,
+    Transactions,
+)
+from mainstem.log.durable import AT_ONCE, Commit
+from mainstem.log.port import Durable, PartitionId
+
+__all__ = [
+    "ACQUIRE",
+    "AT_ONCE",
+    "BUDGET",
+    "GROUP_CONFIGS",
+    "MAX_DELIVERIES",
+    "MAX_LOCK_MS",
+    "STRICTLY",
+    "TOPIC_JOURNAL",
+    "AppendOutcome",
+    "Arrived",
+    "Assignment",
+    "Begun",
+    "Bounds",
+    "Call",
+    "ClassicGroups",
+    "Commit",
+    "Committed",
+    "ConsumerGroupDescription",
+    "ConsumerGroups",
+    "ConsumerMember",
+    "ConsumerProtocol",
+    "Cursor",
+    "Delivery",
+    "Door",
+    "Durable",
+    "Feed",
+    "Following",
+    "GroupConfigs",
+    "GroupDescription",
+    "GroupState",
+    "Groups",
+    "Heard",
+    "Heartbeat",
+    "Held",
+    "Join",
+    "Joined",
+    "Lag",
+    "Lent",
+    "Limits",
+    "Member",
+    "Membership",
+    "Moved",
+    "NewProducer",
+    "Order",
+    "Outcome",
+    "PartitionId",
+    "Partitions",
+    "Phase",
+    "Place",
+    "Places",
+    "ProducerState",
+    "Producers",
+    "Published",
+    "PublishedAll",
+    "Publishing",
+    "QueueSettlements",
+    "Queues",
+    "Run",
+    "Said",
+    "Settled",
+    "Settlement",
+    "Share",
+    "ShareBeat",
+    "ShareGroupState",
+    "ShareGroups",
+    "ShareSettings",
+    "Slice",
+    "Speaker",
+    "SubscriptionSettings",
+    "SubscriptionState",
+    "Sync",
+    "Synced",
+    "TimedOffset",
+    "Topic",
+    "TopicDone",
+    "TopicRegex",
+    "Topics",
+    "TransactionDescription",
+    "TransactionPhase",
+    "Transactions",
+    "Unsettled",
+    "partitions_of",
+    "written",
+]
+
+
+class Door(Topics, Publishing, Following, Groups, Protocol):
+    """The broker as everybody above it sees it; synchronous and thread-safe."""
+
+    @property
+    def subscriptions(self) -> Queues:
+        """Queues."""
+
+    @property
+    def transactions(self) -> Transactions:
+        """Transactions."""
+
+    @property
+    def producers(self) -> Producers:
+        """Idempotent producers."""
+
+    @property
+    def classic(self) -> ClassicGroups:
+        """Groups of Kafka's classic protocol."""
+
+    @property
+    def consumers(self) -> ConsumerGroups:
+        """Kafka's consumer groups."""
+
+    @property
+    def share(self) -> ShareGroups:
+        """Kafka's share groups."""
+
+    @property
+    def group_configs(self) -> GroupConfigs:
+        """What is set for groups."""

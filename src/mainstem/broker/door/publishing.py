@@ -1,0 +1,82 @@
+"""Publishing: events or record batches into topics, at once or held while a topic is full."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from mainstem.broker.arrived import AppendOutcome, Arrived
+from mainstem.broker.atomic_publish import PublishedAll
+from mainstem.broker.overload import Held
+from mainstem.broker.publishing import Published
+from mainstem.broker.subscriptions import QueueSettlements
+from mainstem.core.event import Event
+from mainstem.log.port import WritableBatch
+
+__all__ = [
+    "AppendOutcome",
+    "Arrived",
+    "Held",
+    "Published",
+    "PublishedAll",
+    "Publishing",
+    "QueueSettlements",
+]
+
+
+class Publishing(Protocol):
+    """Appends events; where they stand is read only once they are durable.
+
+    Whoever waits for ``durable`` gets an error there, too. Only ``publish`` ever waits by itself.
+    """
+
+    def publish(
+        self, topic: str, events: Sequence[Event], partition: int | None = None
+    ) -> Published:
+        """Append events, all or nothing; held while the topic is full, if it says so.
+
+        By key, by the partition given, or else in turn. Raises Overloaded, EventTooLarge,
+        InvalidEvent, StorageFull; nothing was appended then.
+        """
+
+    def try_publish(
+        self,
+        topic: str,
+        events: Sequence[Event],
+        partition: int | None = None,
+        held: Held | None = None,
+    ) -> Published | Held:
+        """Publish without waiting: if held, wait for ``room`` or ``until_ms`` and try again."""
+
+    def publish_all(
+        self,
+        entries: Sequence[tuple[str, Sequence[Event]]],
+        settled: Sequence[QueueSettlements] = (),
+        held: Held | None = None,
+    ) -> PublishedAll | Held:
+        """Append events of several topics and settle deliveries, all or nothing; never waits.
+
+        If one of the topics is full and holds its producers, nothing is done: wait for ``room`` or
+        ``until_ms``, and try again with what was returned as ``held``. Raises what ``try_publish``
+        and ``subscriptions.settle`` would refuse, also StaleDelivery; nothing was done then.
+        """
+
+    def append_batch(
+        self,
+        topic: str,
+        partition: int,
+        batch: WritableBatch,
+        held: Held | None = None,
+        *,
+        joins: bool = False,
+    ) -> Published | Held:
+        """Append a record batch as a producer built it, checked as the topic asks; never waits.
+
+        ``joins``: a partition that its transaction has not touched yet is added by that.
+        """
+
+    def append_arrived(
+        self, topic: str, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool = False
+    ) -> list[AppendOutcome] | None:
+        """Append record batches to partitions, each as ``append_batch`` would, and tell of each.
+
+        None, and nothing is done, unless the topic takes every batch at once and as it is.
+        """

@@ -1,0 +1,52 @@
+"""Topics: created, altered, deleted, found by name or id."""
+
+from typing import Protocol
+
+from mainstem.broker.calls import Call
+from mainstem.broker.journal import TOPICS as TOPIC_JOURNAL
+from mainstem.broker.limits import Limits
+from mainstem.broker.topic_changes import TopicDone
+from mainstem.broker.topic_regex import BUDGET, TopicRegex
+from mainstem.broker.topics import Topic
+from mainstem.core.policies import TopicSettings
+from mainstem.log.port import Durable
+
+__all__ = ["BUDGET", "TOPIC_JOURNAL", "Limits", "Topic", "TopicDone", "TopicRegex", "Topics"]
+
+DEFAULTS = TopicSettings()
+
+
+class Topics(Protocol):
+    """What can be done with topics; a change is certain once it is durable."""
+
+    @property
+    def limits(self) -> Limits:
+        """What members, producers and transactions may do."""
+
+    def create_topic(self, name: str, settings: TopicSettings = DEFAULTS) -> TopicDone:
+        """Create a topic; raises TopicExists, InvalidName, InvalidSetting, StorageFull."""
+
+    def alter_topic(self, name: str, **changes: object) -> TopicDone:
+        """Change some settings of a topic; partitions only grow."""
+
+    def delete_topic(self, name: str) -> Durable:
+        """Delete a topic, all it holds, and every group's cursors in it."""
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic; raises UnknownTopic."""
+
+    def topic_by_id(self, topic_id: str) -> Topic | None:
+        """Return a topic by its id, None if there is none."""
+
+    def topics(self, pattern: str = "*", *, internal: bool = False) -> list[Topic]:
+        """Return the topics that a name or pattern means, by name."""
+
+    def watch_topics(self, wake: Call) -> Call:
+        """Call ``wake`` once topics have changed; returns a function that takes the watch back."""
+
+    def counters(self, topic: str) -> dict[str, int]:
+        """Return what overload did to a topic since the process started."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the disk had no room yet for what was decided; ``tick`` tries again."""
