@@ -2,8 +2,8 @@
 
 How this works: a head is called by its sockets and by what it waits for, all in the thread of the
 event loop. Others (the log's commit thread, programs that embed a node) reach it by ``on_loop``.
-Whatever waits for something other than the disk names a call that ends the wait (``wait_with``),
-so that a server that stops answers everybody.
+Whatever waits for something other than the disk is parked (``park``), or names a call that ends
+the wait (``wait_with``), so that a server that stops answers everybody.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from mainstem.core.event import Position
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.dispatcher import Call, Dispatcher
 from mainstem.heads.listen import Address
+from mainstem.heads.parked import Over, Parked
 
 if TYPE_CHECKING:
     from mainstem.broker.door import Door
@@ -76,6 +77,8 @@ class HeadContext:
         """Whether the server stops: what waits is answered, and what is new is to come again."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
+        self.parked: set[Parked] = set()
+        """Requests that wait; each adds and removes itself."""
         self._waits: set[Callable[[], None]] = set()
         self._calls: deque[Callable[[], None]] = deque()
         self._woken = False
@@ -91,6 +94,8 @@ class HeadContext:
         """Answer everybody who waits for something other than the disk."""
         self.draining = True
         self.dispatcher.stop()
+        for parked in list(self.parked):
+            parked.drain()
         for end in list(self._waits):
             end()
 
@@ -98,6 +103,12 @@ class HeadContext:
         """Name a call that ends a wait when the server stops; returns how to take it back."""
         self._waits.add(end)
         return lambda: self._waits.discard(end)
+
+    def park(
+        self, peer: set[Call], wait_ms: int, over: Callable[[Over], None], look: Call | None = None
+    ) -> Parked:
+        """Let a request wait: it looks when it is woken, until it ends that or it is over."""
+        return Parked(self, peer, wait_ms, over, look or _nothing)
 
     def after(self, delay_ms: int, call: Callable[[], None]) -> asyncio.TimerHandle:
         """Make a call after a while, unless it is cancelled."""

@@ -5,7 +5,6 @@ comes in between, and looks again at those that have grown. The others had nothi
 """
 
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 
 from mainstem.core.errors import MainstemError
@@ -24,6 +23,7 @@ from mainstem.heads.kafka.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
+from mainstem.heads.parked import Over, Parked
 
 FIRST, LAST = 4, 18
 
@@ -90,20 +90,18 @@ class _Fetch:
         """Topic, number and tail of each partition when it was looked at."""
         self._quiet: dict[int, FetchedPartition] = {}
         """Those that had nothing then, and have not grown since."""
-        self._watches: dict[int, Callable[[], None]] = {}
-        """How to stop watching each partition; those that were told of are watched anew."""
         self._grown: deque[int] = deque()
         """Those that were told of, from any thread, since the last look."""
-        self._timer: Callable[[], None] | None = None
-        self._ended = self._woken = False
+        self._parked: Parked | None = None
 
     def look(self, *, last: bool = False) -> None:
         """Read what is there; answer if it is enough, or if this is the last look."""
-        self._woken = False
-        while self._grown:
+        parked = self._parked
+        while parked is not None and self._grown:
             key = self._grown.popleft()
             self._quiet.pop(key, None)
-            self._watches.pop(key, None)
+            # It was told of, and is watched anew.
+            parked.watches.pop(key, None)
         self._length = 0
         self._failed = False
         if last:
@@ -111,7 +109,8 @@ class _Fetch:
         topics = [self._topic(topic) for topic in self._topics]
         enough = self._length >= self._enough or self._failed
         if enough or last or self._service.draining:
-            self._end()
+            if parked is not None:
+                parked.end()
             self._service.counts.fetched_bytes += self._length
             session = self._session
             if session is None:
@@ -185,46 +184,30 @@ class _Fetch:
         return answer
 
     def _wait(self) -> None:
-        if self._timer is None:
+        parked = self._parked
+        if parked is None:
             wait_ms = min(self._request.max_wait_ms, self._service.settings.max_wait_ms)
-            self._timer = self._service.after(wait_ms, lambda: self._look_again(last=True)).cancel
-            self._waiting.add(self._give_up)
-            self._end_wait = self._service.wait_with(self._look_again)
-        for key in self._seen.keys() - self._watches.keys():
+            parked = self._service.park(self._waiting, wait_ms, self._over, self.look)
+            self._parked = parked
+        watches = parked.watches
+        for key in self._seen.keys() - watches.keys():
             wake = partial(self._wake, key)
             try:
-                self._watches[key] = self._service.broker.watch(*self._seen[key], wake)
+                watches[key] = self._service.broker.watch(*self._seen[key], wake)
             except MainstemError:
                 wake()
 
     def _wake(self, key: int) -> None:
         """Be told from any thread that a partition has grown."""
         self._grown.append(key)
-        if not self._woken:
-            self._woken = True
-            self._service.on_loop(self._look_again)
+        if self._parked is not None:
+            self._parked.wake()
 
-    def _look_again(self, *, last: bool = False) -> None:
-        if not self._ended:
-            self.look(last=last)
-
-    def _end(self) -> None:
-        self._ended = True
-        self._take_back()
-        if self._timer is not None:
-            self._timer()
-            self._end_wait()
-            self._waiting.discard(self._give_up)
-
-    def _give_up(self) -> None:
-        """Wait no longer for a peer that has gone."""
-        self._end()
-        self._reply(None)
-
-    def _take_back(self) -> None:
-        for take_back in self._watches.values():
-            take_back()
-        self._watches.clear()
+    def _over(self, why: Over) -> None:
+        if why is Over.PEER:
+            self._reply(None)
+        else:
+            self.look(last=True)
 
 
 def _refused(partition: int, code: Code) -> FetchedPartition:

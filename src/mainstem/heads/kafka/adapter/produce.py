@@ -20,6 +20,7 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
     RecordError,
 )
+from mainstem.heads.parked import Over
 
 FIRST, LAST = 3, 13
 
@@ -198,43 +199,28 @@ class _Production:
         patience_ms = self._timeout_ms // 2
         held = held._replace(until_ms=min(held.until_ms, held.since_ms + patience_ms))
         # A view is of the frame, of which nothing is there when this returns.
-        kept = [bytearray(batch) if isinstance(batch, memoryview) else batch]
-        """Empty once that is over: whoever still knows of it then must not keep the batch."""
+        kept = bytearray(batch) if isinstance(batch, memoryview) else batch
 
         def again(held: Held = held) -> None:
-            if not kept:
-                return
-            batch = kept.pop()
-            forget()
+            parked.end()
             try:
-                self._append(place, batch, held)
+                self._append(place, kept, held)
             except MainstemError as error:
                 self._fail(place, error)
             self._done()
 
-        def give_up() -> None:
-            """Try for the last time: the peer has gone."""
-            again(held._replace(until_ms=0))
-
-        def stop() -> None:
-            if not kept:
-                return
-            kept.clear()
-            forget()
-            stopped = ProducedPartition(place.number, Code.NOT_LEADER_OR_FOLLOWER, -1)
-            self._results[place.slot] = stopped
-            self._done()
-
-        def forget() -> None:
-            timer.cancel()
-            waited()
-            self._gone.discard(give_up)
+        def over(why: Over) -> None:
+            if why is Over.DRAINING:
+                stopped = ProducedPartition(place.number, Code.NOT_LEADER_OR_FOLLOWER, -1)
+                self._results[place.slot] = stopped
+                self._done()
+            else:
+                # A peer that has gone is tried for once more, and waits no longer.
+                again(held._replace(until_ms=0) if why is Over.PEER else held)
 
         delay_ms = max(0, held.until_ms - self._service.now_ms())
-        timer = self._service.after(delay_ms, again)
-        waited = self._service.wait_with(stop)
-        self._gone.add(give_up)
-        held.room.then(lambda _: self._service.on_loop(again))
+        parked = self._service.park(self._gone, delay_ms, over, again)
+        held.room.then(lambda _: parked.wake())
 
     def _fail(self, place: "_Place", error: MainstemError) -> None:
         if isinstance(error, Overloaded):

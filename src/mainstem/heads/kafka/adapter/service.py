@@ -54,6 +54,8 @@ class Service:
         self.after = context.after
         self.on_loop = context.on_loop
         self.wait_with = context.wait_with
+        self.park = context.park
+        self.dispatcher = context.dispatcher
 
     @property
     def draining(self) -> bool:

@@ -1,4 +1,8 @@
-"""ShareFetch, ShareAcknowledge: taking records of a share group, and settling them."""
+"""ShareFetch, ShareAcknowledge: taking records of a share group, and settling them.
+
+How a fetch waits: as a consumer of each of its topics' queues, until it is its turn there and it
+takes something; it is answered then, and its next request waits behind all others.
+"""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -26,6 +30,7 @@ from mainstem.heads.kafka.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from mainstem.heads.parked import Over, Parked
 
 FETCH_FIRST, FETCH_LAST = 1, 2
 ACKNOWLEDGE_FIRST, ACKNOWLEDGE_LAST = 1, 2
@@ -33,7 +38,6 @@ ACKNOWLEDGE_FIRST, ACKNOWLEDGE_LAST = 1, 2
 _WHOLE_BATCHES, _STRICTLY = 0, 1
 """The acquire modes: the number of records is no strict limit, or it is."""
 _MOST_EVENTS = 100_000
-_LOOKS_AT_ONCE, _LATER_MS = 20, 10
 
 
 def fetch(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
@@ -51,7 +55,7 @@ def fetch(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
         fetching.end()
     else:
         # Whoever is content with nothing does not wait; all others with the first event there is.
-        fetching.look(last=request.max_wait_ms <= 0 or request.min_bytes <= 0)
+        fetching.begin(waits=request.max_wait_ms > 0 and request.min_bytes > 0)
 
 
 def acknowledge_only(asked: Asked, request: ShareAcknowledgeRequest, reply: Reply) -> None:
@@ -174,7 +178,7 @@ def _lock_ms(asked: Asked, session: ShareSession) -> int:
 
 
 class _ShareFetch:
-    """One request on its way: it looks again whenever there may be more to take."""
+    """One request on its way: it takes once, as soon as it is its turn and there is something."""
 
     def __init__(
         self,
@@ -194,35 +198,23 @@ class _ShareFetch:
         most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
         self._max_bytes = max(1, most) if most else 0
         self._found: dict[Place, SharedPartition] = {}
-        self._watches: list[Callable[[], None]] = []
-        self._timer: Callable[[], None] | None = None
-        self._ended = self._woken = False
-        self._looks = 0
+        self._count = 0
+        self._parked: Parked | None = None
 
-    def look(self, *, last: bool = False) -> None:
-        """Take what is there; answer if there is anything, or if this is the last look."""
-        self._woken = False
+    def begin(self, *, waits: bool) -> None:
+        """Take what those leave who wait already; wait for more if there is nothing."""
         if self._service.draining:
             self.end()
             return
-        if not self._service.share_sessions.is_open(self._session):
-            self._stop_waiting()
-            self._reply(ShareFetchResponse(error_code=Code.SHARE_SESSION_NOT_FOUND))
+        go_first, group = self._service.dispatcher.go_first, self._session.group
+        names = [name_of(self._service, topic_id) or "" for topic_id in self._session.by_topic()]
+        are_content = [go_first(name, group) for name in names]
+        if (all(are_content) or not waits) and not self._look():
             return
-        self._take()
-        if not self._found and not last:
-            self._take_back()
-            self._watch()
-            # Something may have come before it was watched for.
-            self._take()
-        if self._found or last:
+        if self._found or not waits:
             self.end()
-        elif self._timer is None:
-            wait_ms = min(self._request.max_wait_ms, self._service.settings.max_wait_ms)
-            self._timer = self._service.after(wait_ms, lambda: self._look_again(last=True)).cancel
-            self._asked.waiting.add(self._give_up)
-            self._session.waiting.add(self.end)
-            self._end_wait = self._service.wait_with(self._look_again)
+        else:
+            self._wait()
 
     def end(self) -> None:
         """Answer with what was taken, once what was settled is durable."""
@@ -244,6 +236,50 @@ class _ShareFetch:
                     acquisition_lock_timeout_ms=lock_ms, responses=self._responses(None)
                 )
             )
+
+    def _wait(self) -> None:
+        wait_ms = min(self._request.max_wait_ms, self._service.settings.max_wait_ms)
+        self._parked = self._service.park(self._asked.waiting, wait_ms, self._over)
+        self._session.waiting.add(self.end)
+        if not self._max_bytes:
+            return
+        for topic_id, numbers in self._session.by_topic().items():
+            consumer = self._service.dispatcher.consume(
+                name_of(self._service, topic_id) or "",
+                self._session.group,
+                self._take_in_turn,
+                gone=self._gone,
+                credit=None,
+                partitions=numbers,
+            )
+            self._parked.watches[topic_id] = consumer.close
+
+    def _take_in_turn(self, _limit: int) -> int:
+        """Take as much as was asked for: all of that is one answer, and comes in one turn."""
+        if self._look() and self._found:
+            self.end()
+        return self._count
+
+    def _gone(self, _: MainstemError) -> None:
+        """Be told that a queue has ended: the answer says why, as nothing can be taken there."""
+        if self._look():
+            self.end()
+
+    def _over(self, why: Over) -> None:
+        self._stop_waiting()
+        if why is Over.PEER:
+            self._reply(None)
+        elif why is Over.DRAINING or self._look():
+            self.end()
+
+    def _look(self) -> bool:
+        """Take what there is, unless the session has ended: then that is answered."""
+        if self._service.share_sessions.is_open(self._session):
+            self._take()
+            return True
+        self._stop_waiting()
+        self._reply(ShareFetchResponse(error_code=Code.SHARE_SESSION_NOT_FOUND))
+        return False
 
     def _take(self) -> None:
         left = min(self._request.max_records, _MOST_EVENTS)
@@ -289,7 +325,9 @@ class _ShareFetch:
                     each.partition, records=records, acquired_records=runs
                 )
                 room -= len(records)
-                left -= sum(run.last - run.first + 1 for run in each.runs)
+                count = sum(run.last - run.first + 1 for run in each.runs)
+                left -= count
+                self._count += count
                 self._service.counts.fetched_bytes += len(records)
 
     def _refuse(self, topic_id: bytes, numbers: Iterable[int], why: Refusal) -> None:
@@ -314,48 +352,7 @@ class _ShareFetch:
             topics.setdefault(topic_id, []).append(each)
         return [SharedTopic(topic_id, partitions) for topic_id, partitions in topics.items()]
 
-    def _watch(self) -> None:
-        group, watch = self._session.group, self._service.broker.subscriptions.watch
-        for topic_id, numbers in self._session.by_topic().items():
-            name = name_of(self._service, topic_id)
-            try:
-                self._watches.append(watch(name or "", group, self._wake, numbers))
-            except MainstemError:
-                self._wake()
-
-    def _wake(self) -> None:
-        """Be told from any thread that there may be more."""
-        if not self._woken:
-            self._woken = True
-            self._service.on_loop(self._look_soon)
-
-    def _look_soon(self) -> None:
-        # Who looks in vain again and again, as others are quicker, must not keep the loop busy.
-        self._looks += 1
-        if self._looks <= _LOOKS_AT_ONCE:
-            self._look_again()
-        else:
-            self._service.after(_LATER_MS, self._look_again)
-
-    def _look_again(self, *, last: bool = False) -> None:
-        if not self._ended:
-            self.look(last=last)
-
     def _stop_waiting(self) -> None:
-        self._ended = True
-        self._take_back()
-        if self._timer is not None:
-            self._timer()
-            self._end_wait()
-            self._asked.waiting.discard(self._give_up)
+        if self._parked is not None:
+            self._parked.end()
             self._session.waiting.discard(self.end)
-
-    def _give_up(self) -> None:
-        """Wait no longer for a peer that has gone."""
-        self._stop_waiting()
-        self._reply(None)
-
-    def _take_back(self) -> None:
-        for take_back in self._watches:
-            take_back()
-        self._watches.clear()
