@@ -5,9 +5,10 @@ from decimal import Decimal
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from mainstem import pipelines as p
-from mainstem.pipelines.decoding import decoded
+from mainstem.pipelines.decoding import decoded, decoded_once, good_rows
 from mainstem.pipelines.definitions import Source
 from mainstem.pipelines.format.schema import COLUMNS
 from mainstem.pipelines.schemas import json_columns
@@ -225,3 +226,22 @@ def test_columns_have_the_types_of_the_schema(spark: SparkSession) -> None:
     found = rows.drop("__bad", "__event").schema
 
     assert found == json_columns(p.events("orders"), SCHEMA)
+
+
+@pytest.mark.parametrize("schema", ["id int, name string, score double", "price decimal(12,2)"])
+def test_json_is_parsed_once_in_a_run_and_in_an_audit(spark: SparkSession, schema: str) -> None:
+    rows = decoded(events(spark, ["{}"]), p.events("orders", schema=schema))
+    run = good_rows(rows.observe("seen", F.count("__bad").alias("bad")))
+    audit = decoded_once(rows).where("__bad is not null").select("__event.*", "__bad")
+
+    for each in (run, audit):
+        plan: str = each._jdf.queryExecution().executedPlan().toString()
+        assert plan.count("from_json(") == 1
+
+
+def test_a_value_is_converted_once(spark: SparkSession) -> None:
+    rows = decoded(events(spark, ["{}"]), p.events("orders", schema="day date, ok boolean"))
+
+    plan: str = rows._jdf.queryExecution().executedPlan().toString()
+
+    assert plan.count(" as date)") == 1

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from mainstem.pipelines.burial import Burial
-from mainstem.pipelines.decoding import BAD, EVENT, decoded, with_skipped
+from mainstem.pipelines.decoding import BAD, EVENT, decoded, decoded_once, with_skipped
 from mainstem.pipelines.definitions import INFER, Source, Table
 from mainstem.pipelines.patience import patiently
 from mainstem.pipelines.plans import observation
@@ -119,7 +119,7 @@ class Audit:
         for source in self._table.sources:
             if source.name not in ends:
                 continue
-            rows = decoded(self._events(source, starts, ends), self._known(source))
+            rows = decoded_once(decoded(self._events(source, starts, ends), self._known(source)))
             rows = with_skipped(rows, self._place.skips().get(source.name, {}))
             if self._table.bad == "dead":
                 wrong = rows.where(f"{BAD} is not null").select(f"{EVENT}.*", BAD)

@@ -16,6 +16,7 @@ from mainstem.pipelines.definitions import INFER, Source
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.format.tasks import END_PARTITION
 from mainstem.pipelines.json_values import (
+    Pair,
     converted,
     is_absent,
     misread,
@@ -69,6 +70,17 @@ def with_skipped(rows: DataFrame, skips: Mapping[str, Mapping[str, str]]) -> Dat
     return rows.withColumn(BAD, F.coalesce(F.col(BAD), reason))
 
 
+def decoded_once(rows: DataFrame) -> DataFrame:
+    """Return rows of which filters do not parse the JSON again.
+
+    A run needs no such step: it counts its events, which is the same to Spark.
+    """
+    # Spark moves filters below projections and repeats from_json there, for each use of it; only
+    # regular expressions and UDFs are too expensive for that [SPARK-47672]. It moves none past an
+    # observation.
+    return rows.observe("decoded", F.count(F.lit(1)).alias("events"))
+
+
 def good_rows(rows: DataFrame) -> DataFrame:
     """Return what could be decoded, without what only we need."""
     return rows.where(f"{BAD} is null").drop(BAD, EVENT)
@@ -93,19 +105,30 @@ def _from_json(event: DataFrame, source: Source) -> DataFrame:
     read = read.select("__text", parsed(F.col("__text"), columns).alias("__parsed"), EVENT)
     text, whole = F.col("__text"), F.col("__parsed")
     value, unread = value_of(whole), misread(whole, text, columns)
+    # Converted in a step of their own, because the reasons look at the results, too.
+    fields = {f"__{number}": each for number, each in enumerate(columns)}
+    read = read.select(
+        *(
+            converted(value.getField(each.name), each.dataType, source.epoch).alias(name)
+            for name, each in fields.items()
+        ),
+        "__text",
+        "__parsed",
+        EVENT,
+    )
     bad = (
         F.when(text.isNull(), "no value")
         .when(~F.is_valid_utf8(text), "not UTF-8")
         .when(unread.condition, unread.reason)
     )
-    for wrong in wrong_values(value, columns, source.epoch):
-        bad = bad.when(wrong.condition, wrong.reason)
+    for name, each in fields.items():
+        pair = Pair(value.getField(each.name), F.col(name))
+        for wrong in wrong_values(pair, each.dataType, source.epoch, each.name):
+            bad = bad.when(wrong.condition, wrong.reason)
     bad = _missing(bad, columns, value, "")
-    fields = [
-        converted(value.getField(each.name), each.dataType, source.epoch).alias(each.name)
-        for each in columns
-    ]
-    return read.select(*fields, bad.alias(BAD), EVENT)
+    return read.select(
+        *(F.col(name).alias(each.name) for name, each in fields.items()), bad.alias(BAD), EVENT
+    )
 
 
 def _from_avro(event: DataFrame, source: Source) -> DataFrame:

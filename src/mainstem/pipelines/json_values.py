@@ -49,6 +49,17 @@ class Wrong(NamedTuple):
     reason: Column
 
 
+class Pair(NamedTuple):
+    """A value as it was read at first, and what it was converted to."""
+
+    carrier: Column
+    result: Column
+
+    def field(self, name: str) -> "Pair":
+        """Return the same of a field."""
+        return Pair(self.carrier.getField(name), self.result.getField(name))
+
+
 def parsed(text: Column, columns: StructType) -> Column:
     """Return what JSON text says, for ``value_of`` and ``misread``."""
     kind = StructType(
@@ -132,13 +143,15 @@ def _timestamp(carrier: Column, epoch: Epoch) -> Column:
     return F.when(carrier.rlike(_DATE), carrier.try_cast("timestamp")).when(is_time, moment)
 
 
-def wrong_values(carrier: Column, kind: DataType, epoch: Epoch, path: str = "") -> Iterator[Wrong]:
+def wrong_values(pair: Pair, kind: DataType, epoch: Epoch, path: str) -> Iterator[Wrong]:
     """Return for each place where a value can be wrong how that is seen, and said."""
+    carrier = pair.carrier
     match kind:
         case t.StructType():
             for each in kind:
-                inner = f"{path}.{each.name}".lstrip(".")
-                yield from wrong_values(carrier.getField(each.name), each.dataType, epoch, inner)
+                yield from wrong_values(
+                    pair.field(each.name), each.dataType, epoch, f"{path}.{each.name}"
+                )
         case t.ArrayType():
             yield from _any_wrong(carrier, kind.elementType, epoch, f"{path}[]")
         case t.MapType():
@@ -148,7 +161,7 @@ def wrong_values(carrier: Column, kind: DataType, epoch: Epoch, path: str = "") 
             is_infinite = F.abs(carrier) == F.lit(float("inf"))
             yield Wrong(is_infinite, F.lit(f"{path}: {_complaint(kind)}"))
         case _ if _is_carried(kind):
-            lost = ~is_absent(carrier, kind) & converted(carrier, kind, epoch).isNull()
+            lost = ~is_absent(carrier, kind) & pair.result.isNull()
             text = carrier.try_cast("string")
             if isinstance(kind, t.DecimalType) and _has_room(kind):
                 text = F.rtrim(F.rtrim(text, F.lit("0")), F.lit("."))
@@ -156,13 +169,16 @@ def wrong_values(carrier: Column, kind: DataType, epoch: Epoch, path: str = "") 
 
 
 def _any_wrong(carriers: Column, kind: DataType, epoch: Epoch, path: str) -> Iterator[Wrong]:
+    def found(each: Column) -> list[Column]:
+        pair = Pair(each, converted(each, kind, epoch))
+        return [wrong.condition for wrong in wrong_values(pair, kind, epoch, path)]
+
     # The conditions are made where the element is known, and whether there are any, is not before.
-    if not list(wrong_values(F.lit(None), kind, epoch, path)):
+    if not found(F.lit(None)):
         return
 
     def is_wrong(each: Column) -> Column:
-        found = [wrong.condition for wrong in wrong_values(each, kind, epoch, path)]
-        return F.coalesce(reduce(or_, found), F.lit(False))
+        return F.coalesce(reduce(or_, found(each)), F.lit(False))
 
     leaf = not isinstance(kind, (t.StructType, t.ArrayType, t.MapType))
     yield Wrong(

@@ -29,6 +29,7 @@ from mainstem.pipelines.decoding import (
     BAD,
     END_OF_TIME,
     decoded,
+    decoded_once,
     good_rows,
     stopping_at_bad,
     with_skipped,
@@ -253,7 +254,7 @@ class Planning:
         raw = self._spark.read.format(MainstemSource.name()).options(**options).load()
         # A partition that nobody names would be read whole.
         raw = raw.where(F.col("partition").isin([each.partition for each in ranges]))
-        rows = decoded(raw, source)
+        rows = decoded_once(decoded(raw, source))
         if table.bad == "dead":
             rows = with_skipped(rows, place.skips().get(source.name, {}))
         return good_rows(rows)
