@@ -17,6 +17,8 @@ from mainstem.broker.calls import Call, make
 from mainstem.broker.classic_groups import ClassicGroups
 from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.cursors import Cursor
+from mainstem.broker.definitions import Definitions
+from mainstem.broker.duties import Duties
 from mainstem.broker.following import Feed
 from mainstem.broker.group_configs import GroupConfigs
 from mainstem.broker.groups import HAND_OVER_MS
@@ -107,6 +109,8 @@ class Broker:
         self.subscriptions = Subscriptions(
             self._state, self.transactions, create_topic, now_ms, self._monotonic_ms
         )
+        self.definitions = Definitions(self._state, now_ms)
+        self.duties = Duties()
         self._topic_changes.changed = self.subscriptions.topic_changed
         self._atomic = AtomicPublish(self._state, self.subscriptions, self._open, now_ms)
         self.share = ShareGroups(

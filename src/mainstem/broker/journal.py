@@ -27,6 +27,7 @@ SUBSCRIPTIONS = "__mainstem_subscriptions"
 GROUP_CONFIGS = "__mainstem_group_configs"
 CONSUMER_GROUPS = "__mainstem_consumer_groups"
 CLASSIC_GROUPS = "__mainstem_classic_groups"
+DEFINITIONS = "__mainstem_definitions"
 IDS = {
     TOPICS: f"{0x10:032x}",
     CURSORS: f"{0x11:032x}",
@@ -37,6 +38,7 @@ IDS = {
     GROUP_CONFIGS: f"{0x16:032x}",
     CONSUMER_GROUPS: f"{0x17:032x}",
     CLASSIC_GROUPS: f"{0x18:032x}",
+    DEFINITIONS: f"{0x19:032x}",
 }
 """Fixed, so that the state can be found before anything is known."""
 SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)

@@ -22,6 +22,8 @@ implementation; mypy proves it where a node gives it to its heads.
 from typing import Protocol
 
 from mainstem.broker.calls import Call
+from mainstem.broker.door.definitions import Definitions, HeadDefinitions
+from mainstem.broker.door.duties import Duties, Duty
 from mainstem.broker.door.following import Bounds, Feed, Following, Slice, TimedOffset
 from mainstem.broker.door.groups import (
     Assignment,
@@ -133,15 +135,19 @@ __all__ = [
     "ConsumerMember",
     "ConsumerProtocol",
     "Cursor",
+    "Definitions",
     "Delivery",
     "Door",
     "Durable",
+    "Duties",
+    "Duty",
     "Feed",
     "Following",
     "GroupConfigs",
     "GroupDescription",
     "GroupState",
     "Groups",
+    "HeadDefinitions",
     "Heard",
     "Heartbeat",
     "Held",
@@ -227,3 +233,11 @@ class Door(Topics, Publishing, Following, Groups, Protocol):
     @property
     def group_configs(self) -> GroupConfigs:
         """What is set for groups."""
+
+    @property
+    def definitions(self) -> Definitions:
+        """What heads keep of their own."""
+
+    @property
+    def duties(self) -> Duties:
+        """Work that one node does at a time."""
