@@ -1,0 +1,151 @@
+"""Follows a topic on behalf of a peer: sends its events as they come, by credit.
+
+How this works: what a partition has is sent in portions, partitions take turns, and others on the
+loop go first after each portion. When all is sent, every partition is watched. A peer that does
+not read, or has no credit left, is waited for, so that a follower holds no events itself. Used in
+the thread of the event loop.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mainstem.core.errors import MainstemError, OffsetOutOfRange
+from mainstem.core.event import Event
+from mainstem.heads.context import HeadContext
+from mainstem.heads.conversation import Outbox
+
+if TYPE_CHECKING:
+    from mainstem.broker.door import Feed
+
+PORTION_EVENTS = 256
+PORTION_BYTES = 256 * 1024
+"""So much is sent before it is looked whether the peer reads."""
+
+Call = Callable[[], None]
+
+
+class Follower:
+    """The events of all partitions of a topic, each once."""
+
+    def __init__(
+        self,
+        context: HeadContext,
+        outbox: Outbox,
+        topic: str,
+        send: Callable[[list[Event]], None],
+        gone: Callable[[MainstemError], None],
+        *,
+        credit: int | None = None,
+        from_start: bool = False,
+    ) -> None:
+        """``credit``: how many events may be sent; None is no limit. ``gone``: it is over, why."""
+        self._context = context
+        self._outbox = outbox
+        self._topic = topic
+        self._send = send
+        self._gone = gone
+        self.credit = credit
+        self.missed = 0
+        """Offsets that retention deleted before they could be sent."""
+        self._feeds: list[tuple[int, Feed]] = []
+        """By partition, the one whose turn it is first."""
+        self._watches: dict[int, Call] = {}
+        self._is_due = self._waits_for_room = self._is_closed = False
+        self._follow(from_start=from_start)
+        self._soon()
+
+    def add_credit(self, count: int) -> None:
+        """Allow so many events more."""
+        if self.credit is not None and count > 0:
+            self.credit += count
+            self._soon()
+
+    def look(self) -> None:
+        """Take in the partitions that the topic has got since, with all that is in them."""
+        try:
+            self._follow(from_start=True)
+        except MainstemError as error:
+            self._end(error)
+        self._soon()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+        for end in self._watches.values():
+            end()
+        self._watches.clear()
+
+    def _follow(self, *, from_start: bool) -> None:
+        broker = self._context.broker
+        for number in range(len(self._feeds), len(broker.topic(self._topic).partitions)):
+            bounds = broker.bounds(self._topic, number)
+            first = bounds.start if from_start else bounds.tail
+            self._feeds.append((number, broker.follow(self._topic, number, first)))
+
+    def _soon(self) -> None:
+        if not self._is_due and not self._is_closed:
+            self._is_due = True
+            self._context.on_loop(self._turn)
+
+    def _turn(self) -> None:
+        self._is_due = False
+        if self._is_closed or self._waits_for_room or self.credit == 0:
+            return
+        try:
+            events = self._next()
+            if events:
+                self._send(events)
+            else:
+                self._watch()
+        except MainstemError as error:
+            self._end(error)
+            return
+        if self.credit is not None:
+            self.credit -= len(events)
+        if self._outbox.is_full:
+            self._waits_for_room = True
+            self._outbox.when_room(self._has_room)
+        elif events:
+            self._soon()
+
+    def _next(self) -> list[Event]:
+        limit = PORTION_EVENTS if self.credit is None else min(self.credit, PORTION_EVENTS)
+        for _ in self._feeds:
+            # None waits for ever behind the others.
+            self._feeds.append(self._feeds.pop(0))
+            if events := self._taken(self._feeds[-1][1], limit):
+                return events
+        return []
+
+    def _taken(self, feed: "Feed", limit: int) -> list[Event]:
+        try:
+            return feed.take(limit, PORTION_BYTES)
+        except OffsetOutOfRange as error:
+            if error.offset < error.start:
+                self.missed += error.start - error.offset
+                feed.seek(error.start)
+            else:
+                # The end was cut off, and begins anew there.
+                feed.seek(error.tail)
+            return feed.take(limit, PORTION_BYTES)
+
+    def _watch(self) -> None:
+        for partition, feed in self._feeds:
+            if partition not in self._watches:
+                self._watches[partition] = feed.watch(self._waker(partition))
+
+    def _waker(self, partition: int) -> Call:
+        def wake() -> None:
+            self._watches.pop(partition, None)
+            self._soon()
+
+        return lambda: self._context.on_loop(wake)
+
+    def _has_room(self) -> None:
+        self._waits_for_room = False
+        self._soon()
+
+    def _end(self, error: MainstemError) -> None:
+        if not self._is_closed:
+            self.close()
+            self._gone(error)
