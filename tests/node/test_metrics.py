@@ -16,6 +16,7 @@ from tests.serving import server
 
 from mainstem.core.event import Event
 from mainstem.core.policies import Overload, TopicSettings
+from mainstem.heads import HEADS
 from mainstem.node.config import Config
 from mainstem.node.metrics import METRICS
 from mainstem.node.node import Node, open_node
@@ -250,7 +251,8 @@ def test_the_process_and_what_runs_in_it_are_described(running: Running) -> None
 def test_every_metric_is_shown_by_a_server_in_use_with_the_kind_that_is_declared(
     tmp_path: Path,
 ) -> None:
-    with server(tmp_path, config=Config().listening(statsd="127.0.0.1:0")) as running:
+    everywhere = Config().listening(**{head.name: "127.0.0.1:0" for head in HEADS})
+    with server(tmp_path, config=everywhere) as running:
         use(running)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.sendto(b"no metric", running.addresses["statsd"].pair)
