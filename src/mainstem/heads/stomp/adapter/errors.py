@@ -1,0 +1,26 @@
+"""What STOMP clients are told of each class of failure: the ``message`` header of ERROR."""
+
+from mainstem.core.errors import Failure, MainstemError
+from mainstem.heads.stomp.session import Refused, Session
+
+SUMMARIES = {
+    Failure.NOT_FOUND: "not_found",
+    Failure.EXISTS: "resource_exists",
+    Failure.CONFLICT: "precondition_failed",
+    Failure.INVALID: "invalid_request",
+    Failure.DENIED: "access_refused",
+    Failure.UNAUTHENTICATED: "Bad CONNECT",
+    Failure.FENCED: "resource_locked",
+    Failure.STALE: "Message not found",
+    Failure.OVERLOADED: "resource_limit_exceeded",
+    Failure.TOO_LARGE: "content_too_large",
+    Failure.UNAVAILABLE: "resource_unavailable",
+    Failure.UNSUPPORTED: "not_implemented",
+    Failure.CORRUPT: "internal_error",
+}
+"""RabbitMQ's words where it has some."""
+
+
+def refusal(session: Session, error: MainstemError, receipt: str | None = None) -> Refused:
+    """Return an error of the broker as the client is told of it."""
+    return session.refused(SUMMARIES[error.failure], f"{error}\n", receipt)

@@ -1,0 +1,57 @@
+"""The STOMP head: every conversation with a STOMP client, over one broker."""
+
+import logging
+import socket
+import time
+from collections.abc import Iterator
+
+from mainstem.core.errors import MainstemError
+from mainstem.heads.context import HeadContext
+from mainstem.heads.conversation import Outbox
+from mainstem.heads.metric import Metric, Sample
+from mainstem.heads.stomp.adapter.conversation import StompConversation
+from mainstem.heads.stomp.adapter.destinations import TEMPORARY
+from mainstem.heads.stomp.adapter.service import Service
+from mainstem.heads.stomp.settings import StompSettings
+from mainstem.heads.transport.server import Server, serve
+
+_logger = logging.getLogger("mainstem.heads.stomp")
+
+
+class StompHead:
+    """The head while it serves."""
+
+    def __init__(self, service: Service, server: Server) -> None:
+        self.service = service
+        self.address = server.address
+        self.traffic = server.traffic
+        self.connections = server.connections
+        self.drain = server.drain
+        self.close = server.close
+
+    def samples(self) -> Iterator[tuple[Metric, Sample]]:
+        """Return what clients asked for, and what they were refused."""
+        return self.service.counts.samples()
+
+
+async def start(
+    context: HeadContext, settings: StompSettings, listener: socket.socket
+) -> StompHead:
+    """Serve STOMP clients at an address that was taken."""
+    service = Service(context, settings, lambda: int(time.monotonic() * 1000))
+    _forget_temporary(context)
+
+    def converse(outbox: Outbox) -> StompConversation:
+        return StompConversation(service, outbox)
+
+    server = serve(listener, converse, max_connections=settings.max_connections)
+    return StompHead(service, server)
+
+
+def _forget_temporary(context: HeadContext) -> None:
+    """Delete the temporary queues of sessions that ended with the server."""
+    for topic in context.broker.topics(f"{TEMPORARY}*"):
+        try:
+            context.broker.delete_topic(topic.name)
+        except MainstemError as error:
+            _logger.warning("temporary queue %s stays: %s", topic.name, error)

@@ -1,0 +1,82 @@
+"""Events and messages: which headers go which way."""
+
+from collections.abc import Iterator, Mapping
+
+from mainstem.core.event import Event
+from mainstem.heads.stomp.session import Send
+
+KEY = "mainstem-key"
+POSITION = "mainstem-position"
+
+_NOT_CARRIED = frozenset(("destination", "receipt", "transaction", "content-length", KEY))
+_OWN = frozenset(
+    ("subscription", "destination", "message-id", "ack", "redelivered", "content-length", POSITION)
+)
+"""Headers of MESSAGE that tell of the delivery: an event's own of the same name are left out."""
+
+_QUEUE_ARGUMENTS = (
+    "x-message-ttl",
+    "x-expires",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-overflow",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-max-priority",
+    "x-queue-type",
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+    "x-stream-filter-size-bytes",
+    "x-single-active-consumer",
+)
+_ON_SEND = (
+    *_QUEUE_ARGUMENTS,
+    "AMQ_SCHEDULED_DELAY",
+    "AMQ_SCHEDULED_PERIOD",
+    "AMQ_SCHEDULED_REPEAT",
+    "AMQ_SCHEDULED_CRON",
+)
+_ON_SUBSCRIBE = (*_QUEUE_ARGUMENTS, "selector", "x-stream-offset", "x-stream-filter")
+_ON_SUBSCRIBE_UNLESS_FALSE = (
+    "auto-delete",
+    "exclusive",
+    "activemq.exclusive",
+    "activemq.noLocal",
+    "activemq.retroactive",
+    "no-local",
+    "browser",
+)
+
+
+def event_of(send: Send) -> Event:
+    """Return what a SEND publishes."""
+    headers = send.headers
+    key = headers.get(KEY)
+    carried = tuple((k, v.encode()) for k, v in headers.items() if k not in _NOT_CARRIED)
+    return Event(send.body, None if key is None else key.encode(), carried)
+
+
+def carried(event: Event) -> Iterator[tuple[str, str]]:
+    """Return the headers of a MESSAGE that come from its event."""
+    if event.key is not None:
+        yield KEY, event.key.decode("utf-8", "replace")
+    yield POSITION, f"{event.partition}:{event.offset}"
+    has_time = False
+    for name, value in event.headers:
+        has_time = has_time or name == "timestamp"
+        if name not in _OWN:
+            yield name, (value or b"").decode("utf-8", "replace")
+    if not has_time and event.timestamp_ms >= 0:
+        yield "timestamp", str(event.timestamp_ms)
+
+
+def unsupported(command: str, headers: Mapping[str, str]) -> str | None:
+    """Return the header that asks for what is not done here, None if there is none."""
+    for name in _ON_SEND if command == "SEND" else _ON_SUBSCRIBE:
+        if name in headers:
+            return name
+    if command == "SUBSCRIBE":
+        for name in _ON_SUBSCRIBE_UNLESS_FALSE:
+            if headers.get(name, "false").lower() != "false":
+                return name
+    return None

@@ -1,0 +1,127 @@
+"""Topics and queues behind a client's destinations: found, or created if they may be."""
+
+from collections.abc import Callable
+
+from mainstem.broker.door import Durable
+from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
+from mainstem.core.names import check_group
+from mainstem.core.policies import Durability
+from mainstem.heads.context import HeadContext
+from mainstem.heads.stomp.adapter.destinations import (
+    TEMPORARY,
+    BadDestination,
+    Destination,
+    Kind,
+)
+
+
+class Places:
+    """What one client's destinations mean."""
+
+    def __init__(
+        self,
+        context: HeadContext,
+        session_id: str,
+        max_temporary: int,
+        not_before: Callable[[Durable], None],
+    ) -> None:
+        self._context = context
+        self._broker = context.broker
+        self._session_id = session_id
+        self._max_temporary = max_temporary
+        self._not_before = not_before
+        """Is told of what was created, and when it is durable."""
+        self.temporary: dict[str, str] = {}
+        """Topics of temporary queues, by the destinations that the client calls them."""
+
+    def to_send(self, destination: Destination) -> str:
+        """Return the topic that a SEND is for."""
+        if destination.kind is not Kind.TEMPORARY:
+            self._create(destination)
+            return destination.topic
+        if destination.shown not in self.temporary:
+            raise BadDestination(
+                "Invalid destination",
+                f"{destination.shown!r:.200} is not of this session; a reply goes to the reply-to "
+                "of its message",
+            )
+        return self.temporary[destination.shown]
+
+    def to_subscribe(self, destination: Destination, durable: str) -> Destination:
+        """Return the topic, or topic and queue, that a SUBSCRIBE is for.
+
+        ``durable``: the queue of a durable subscription, "" if it is none.
+        """
+        match destination.kind:
+            case Kind.REPLY:
+                text = f"{destination.shown!r:.200} is for SEND only"
+                raise BadDestination("Invalid destination", text)
+            case Kind.TEMPORARY:
+                topic = self._temporary_topic(destination.shown)
+                return Destination(Kind.TEMPORARY, destination.shown, topic)
+        self._create(destination)
+        if not durable or destination.kind is not Kind.TOPIC:
+            return destination
+        found = Destination(Kind.TOPIC, destination.shown, destination.topic, durable)
+        self._create_queue(found, at_end=True)
+        return found
+
+    def reply_queue(self, name: str) -> str:
+        """Return what others send replies to, of a temporary queue."""
+        return f"/{Kind.REPLY}/{self._temporary_topic(name).removeprefix(TEMPORARY)}"
+
+    def delete(self, destination: Destination) -> None:
+        """Delete the queue of a durable subscription."""
+        subscriptions = self._broker.subscriptions
+        self._not_before(subscriptions.delete(destination.topic, destination.queue))
+
+    def forget(self) -> list[MainstemError]:
+        """Delete the temporary queues; returns what went wrong."""
+        errors: list[MainstemError] = []
+        for topic in self.temporary.values():
+            try:
+                self._broker.delete_topic(topic)
+            except MainstemError as error:
+                errors.append(error)
+        return errors
+
+    def _create(self, destination: Destination) -> None:
+        try:
+            self._broker.topic(destination.topic)
+        except UnknownTopic:
+            may_create = destination.kind in (Kind.TOPIC, Kind.QUEUE)
+            if not (may_create and self._context.auto_create):
+                raise
+            try:
+                made = self._broker.create_topic(destination.topic, self._context.defaults)
+                self._not_before(made.durable)
+            except TopicExists:
+                pass
+        if destination.queue:
+            self._create_queue(destination)
+
+    def _create_queue(self, destination: Destination, *, at_end: bool = False) -> None:
+        topic, queue = destination.topic, destination.queue
+        if self._broker.subscriptions.created_with(topic, queue) is not None:
+            return
+        if destination.kind is Kind.EXISTING:
+            # Says that there is none.
+            self._broker.subscriptions.show(topic, queue)
+        check_group(queue, "queue")
+        starts = None
+        if at_end:
+            partitions = range(len(self._broker.topic(topic).partitions))
+            starts = {number: self._broker.bounds(topic, number).tail for number in partitions}
+        self._not_before(self._broker.subscriptions.create(topic, queue, starts=starts))
+
+    def _temporary_topic(self, name: str) -> str:
+        topic = self.temporary.get(name)
+        if topic is None:
+            if len(self.temporary) >= self._max_temporary:
+                text = "no more temporary queues (stomp.max_subscriptions)"
+                raise BadDestination("Too many subscriptions", text)
+            topic = f"{TEMPORARY}{self._session_id}-{len(self.temporary) + 1}"
+            settings = self._context.defaults.altered(durability=Durability.MEMORY, partitions=1)
+            self._broker.create_topic(topic, settings)
+            self.temporary[name] = topic
+        return topic

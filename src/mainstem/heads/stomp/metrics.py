@@ -1,0 +1,56 @@
+"""The metrics of the STOMP head."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from mainstem.heads.metric import Metric, Sample
+
+FRAMES = Metric("mainstem_stomp_frames_total", "counter", "Frames of STOMP clients.", ("command",))
+MESSAGES = Metric("mainstem_stomp_messages_total", "counter", "MESSAGE frames sent to clients.")
+ERRORS = Metric(
+    "mainstem_stomp_errors_total",
+    "counter",
+    "ERROR frames sent to clients, each of which ends its connection.",
+    ("message",),
+)
+MISSED = Metric(
+    "mainstem_stomp_missed_events_total",
+    "counter",
+    "Offsets that retention deleted before they were sent to subscriptions of /topic.",
+)
+SUBSCRIPTIONS = Metric("mainstem_stomp_subscriptions", "gauge", "Subscriptions open now.")
+
+METRICS = (FRAMES, MESSAGES, ERRORS, MISSED, SUBSCRIPTIONS)
+
+_COMMANDS = (
+    "CONNECT",
+    "SEND",
+    "SUBSCRIBE",
+    "UNSUBSCRIBE",
+    "ACK",
+    "NACK",
+    "BEGIN",
+    "COMMIT",
+    "ABORT",
+    "DISCONNECT",
+)
+
+
+class Counts:
+    """What has happened since the head started."""
+
+    def __init__(self) -> None:
+        # There from the beginning, as rates can only be told of what was zero before.
+        self.frames: Counter[str] = Counter(dict.fromkeys(_COMMANDS, 0))
+        self.errors: Counter[str] = Counter({"Malformed frame": 0})
+        self.messages = self.missed = self.subscriptions = 0
+
+    def samples(self) -> Iterator[tuple[Metric, Sample]]:
+        """Return them as metrics; from any thread."""
+        for command, count in list(self.frames.items()):
+            yield FRAMES, ((command,), count)
+        for message, count in list(self.errors.items()):
+            yield ERRORS, ((message,), count)
+        yield MESSAGES, ((), self.messages)
+        yield MISSED, ((), self.missed)
+        yield SUBSCRIPTIONS, ((), self.subscriptions)

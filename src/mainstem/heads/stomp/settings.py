@@ -1,0 +1,56 @@
+"""What can be set about the STOMP head: the section ``stomp`` of a node's settings."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from mainstem.heads.head import HeadSettings
+
+
+class StompSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the STOMP head behaves."""
+
+    prefetch: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="Messages that a subscription with acknowledgements may have unsettled, "
+            "unless it says prefetch-count.",
+        ),
+    ] = 1_000
+    nack_requeue: Annotated[
+        bool,
+        Meta(
+            description="Whether NACK without a requeue header gives a message back (as RabbitMQ "
+            "does); else it becomes a dead letter (as ActiveMQ does)."
+        ),
+    ] = True
+    max_frame_bytes: Annotated[
+        int,
+        Meta(ge=1024, le=2**31 - 1, description="Bytes of the largest frame; more is refused."),
+    ] = 16 * 1024 * 1024
+    max_headers: Annotated[int, Meta(ge=16, description="Headers of a frame; more is refused.")] = (
+        256
+    )
+    max_header_bytes: Annotated[
+        int, Meta(ge=1024, description="Bytes of a frame's headers; more is refused.")
+    ] = 64 * 1024
+    max_connections: Annotated[
+        int, Meta(ge=1, description="Connections; more are closed at once, and counted.")
+    ] = 10_000
+    max_subscriptions: Annotated[
+        int, Meta(ge=1, description="Subscriptions and temporary queues of one connection.")
+    ] = 1_000
+    max_transactions: Annotated[
+        int, Meta(ge=1, description="Transactions of one connection at once.")
+    ] = 64
+    max_transaction_bytes: Annotated[
+        int, Meta(ge=1024, description="Bytes that a transaction may hold before COMMIT.")
+    ] = 16 * 1024 * 1024
+    connect_ms: Annotated[
+        int, Meta(ge=10, description="Milliseconds that a client may take to send CONNECT.")
+    ] = 10_000
+    min_heart_beat_ms: Annotated[
+        int, Meta(ge=10, description="Milliseconds between heart-beats at least, in both ways.")
+    ] = 100

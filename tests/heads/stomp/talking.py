@@ -1,0 +1,163 @@
+"""A client of the STOMP head without a socket: a conversation on a broker in memory."""
+
+import asyncio
+from collections.abc import Callable
+
+from tests.heads.contexts import context_on
+
+from mainstem.broker.broker import Broker
+from mainstem.core.policies import TopicSettings
+from mainstem.heads.conversation import Answer, Later, ProtocolError
+from mainstem.heads.stomp.adapter.conversation import StompConversation
+from mainstem.heads.stomp.adapter.service import Service
+from mainstem.heads.stomp.codec import Frame, FrameScanner, Limits, Version, decode, encode
+from mainstem.heads.stomp.settings import StompSettings
+from mainstem.log.memory import MemoryLog
+
+SETTINGS = StompSettings()
+DEFAULTS = TopicSettings()
+TURNS = 30
+"""So many turns of the loop are enough for whatever is under way."""
+
+
+class World:
+    """A broker and what its STOMP clients share, inside a running loop; time stands still."""
+
+    def __init__(
+        self, settings: StompSettings = SETTINGS, defaults: TopicSettings = DEFAULTS
+    ) -> None:
+        self.now_ms = 1_000_000
+        self.broker = Broker(MemoryLog(now_ms=self._now), self._now, monotonic_ms=self._now)
+        self.context = context_on(self.broker, self._now, defaults)
+        self.service = Service(self.context, settings, self._now)
+
+    def _now(self) -> int:
+        return self.now_ms
+
+    async def client(self, version: str = "1.2", **headers: str) -> "Client":
+        """Connect."""
+        client = Client(self, Version(version))
+        (connected,) = await client.asks("CONNECT", accept_version=version, host="/", **headers)
+        assert connected.command == "CONNECTED"
+        return client
+
+
+class Box:
+    """What was sent to a client."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.peer = "a test"
+        self.heard_ms = now_ms
+        self.is_full = False
+        self.said = b""
+        self.ended = False
+        self.end_conversation: Callable[[], None] = lambda: None
+        self._room: list[Callable[[], None]] = []
+
+    def send(self, pieces: Answer) -> None:
+        for each in pieces:
+            assert isinstance(each, bytes)
+            self.said += each
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        self._room.append(call)
+
+    def has_room(self) -> None:
+        """Let the client read, so that there is room again."""
+        self.is_full = False
+        calls, self._room = self._room, []
+        for call in calls:
+            call()
+
+    def close(self, reason: str = "") -> None:
+        self.end((), reason)
+
+    def end(self, farewell: Answer = (), reason: str = "") -> None:
+        if not self.ended:
+            self.ended = True
+            self.end_conversation()
+            self.send(farewell)
+
+
+class Client:
+    """One client: says frames, and is told others."""
+
+    def __init__(self, world: World, version: Version = Version.V1_2) -> None:
+        self.world = world
+        self.version = version
+        self.box = Box(world.now_ms)
+        self.conversation = StompConversation(world.service, self.box)
+        self.box.end_conversation = self._end
+        self._owed: list[Later] = []
+        self._backlog = b""
+
+    def leave(self) -> None:
+        """Go without a word."""
+        self.box.end()
+
+    def say(self, command: str, body: bytes = b"", /, **headers: str) -> None:
+        """Say a frame; headers with _ for -."""
+        named = [(name.rstrip("_").replace("_", "-"), value) for name, value in headers.items()]
+        self.say_bytes(encode(command, named, body, self.version))
+
+    def say_bytes(self, data: bytes) -> None:
+        assert not self.box.ended, "the conversation is over"
+        self._backlog += data
+        self._handle()
+
+    def _handle(self) -> None:
+        """Let the conversation handle what was said, as far as no answer holds the rest up."""
+        try:
+            while self._backlog and not any(each.holds for each in self._owed):
+                view = memoryview(self._backlog)
+                size = self.conversation.frame_size(view)
+                assert size is not None
+                answer = self.conversation.handle(view[:size])
+                self._backlog = self._backlog[size:]
+                later = answer if isinstance(answer, Later) else Later()
+                if not isinstance(answer, Later):
+                    later.settle(answer)
+                self._owed.append(later)
+                self._take_settled()
+        except ProtocolError as error:
+            self.box.end((error.farewell,), str(error))
+
+    def told(self) -> list[Frame]:
+        """Return the frames that have come since, heart-beats left out."""
+        scanner, found = FrameScanner(Limits()), list[Frame]()
+        view = memoryview(self.box.said)
+        while view and (size := scanner.size(view)) and size <= len(view):
+            frame = decode(view[:size], Limits(), self.version)
+            scanner.forget()
+            view = view[size:]
+            if frame is not None:
+                found.append(frame)
+        assert not view
+        self.box.said = b""
+        return found
+
+    async def asks(self, command: str, body: bytes = b"", /, **headers: str) -> list[Frame]:
+        """Say a frame, and return what that brings."""
+        self.say(command, body, **headers)
+        return await self.rest()
+
+    async def rest(self) -> list[Frame]:
+        """Let everything happen that is under way; return what was told."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+            self._take_settled()
+            self._handle()
+        return self.told()
+
+    def _take_settled(self) -> None:
+        while self._owed and self._owed[0].answer is not None:
+            later = self._owed.pop(0)
+            self.box.send(later.take())
+            if isinstance(later.failed, ProtocolError):
+                self._backlog = b""
+                self.box.end((later.failed.farewell,))
+
+    def _end(self) -> None:
+        self._backlog = b""
+        self._take_settled()
+        self.conversation.close()
