@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mainstem.auth import Auth
 from mainstem.node.config import Config
 from mainstem.node.node import time_of_day_ms
 from mainstem.node.server import Running, running
@@ -28,6 +29,7 @@ def server(
     *,
     now_ms: Callable[[], int] = time_of_day_ms,
     config: Config = DEFAULTS,
+    auth: Auth | None = None,
 ) -> Iterator[Running]:
     """Serve with an admin port, too; gives all there is to know of the server."""
     found: list[Running] = []
@@ -38,7 +40,7 @@ def server(
         told = asyncio.Event()
         stop.append((asyncio.get_running_loop(), told))
         chosen = config.listening(kafka=f"127.0.0.1:{port}", admin="127.0.0.1:0")
-        async with running(path, chosen, now_ms=now_ms) as it:
+        async with running(path, chosen, now_ms=now_ms, auth=auth) as it:
             found.append(it)
             ready.set()
             await told.wait()

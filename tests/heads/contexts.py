@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from mainstem.auth import Auth
 from mainstem.broker.broker import Broker
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.context import HeadContext
@@ -16,11 +17,14 @@ KAFKA = KafkaSettings()
 
 
 def context_on(
-    broker: Broker, now_ms: Callable[[], int], defaults: TopicSettings = DEFAULTS
+    broker: Broker,
+    now_ms: Callable[[], int],
+    defaults: TopicSettings = DEFAULTS,
+    auth: Auth | None = None,
 ) -> HeadContext:
     """Return a context whose broker's deadlines are looked at, inside a running loop."""
     operations = NodeOperations(Health(), "of a test")
-    context = HeadContext(now_ms, operations, defaults=defaults, broker=broker)
+    context = HeadContext(now_ms, operations, defaults=defaults, broker=broker, auth=auth)
     context.deadlines_changed = BrokerClock(broker).look
     return context
 

@@ -54,6 +54,29 @@ class UnknownTopic(MainstemError):
         self.topic = topic
 
 
+class Denied(MainstemError):
+    """Somebody may not do what they ask for."""
+
+    failure = Failure.DENIED
+
+    def __init__(self, principal: str, action: str, kind: str, name: str) -> None:
+        super().__init__(
+            f"{principal!r:.300} may not {action} {kind} {name!r:.300}; log in as somebody who "
+            "may, or ask whoever runs the server for that right"
+        )
+        self.principal, self.action, self.kind, self.name = principal, action, kind, name
+
+
+class Unauthenticated(MainstemError):
+    """Somebody has not proved who they are."""
+
+    failure = Failure.UNAUTHENTICATED
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address} is not logged in: {reason}; log in, and try again")
+        self.address, self.reason = address, reason
+
+
 class UnknownPartition(MainstemError):
     """The topic exists, but has no such partition."""
 

@@ -1,4 +1,4 @@
-"""What every head is given: the broker, the clock, the event loop, and when to stop.
+"""What every head is given: the broker, who may do what, the clock, the loop, when to stop.
 
 How this works: a head is called by its sockets and by what it waits for, all in the thread of the
 event loop. Others (the log's commit thread, programs that embed a node) reach it by ``on_loop``.
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
+from mainstem.auth import Auth, Peer
 from mainstem.core.event import Position
 from mainstem.core.policies import TopicSettings
 from mainstem.heads.dispatcher import Call, Dispatcher
@@ -58,9 +59,12 @@ class HeadContext:
         auto_create: bool = True,
         run_id: str = "",
         broker: "Door | None" = None,
+        auth: Auth | None = None,
     ) -> None:
         if broker is not None:
             self.broker = broker
+        self.auth = auth or Auth()
+        """Tells who a peer is, and what it may do."""
         self.now_ms = now_ms
         self.operations = operations
         self.defaults = defaults
@@ -89,6 +93,17 @@ class HeadContext:
             clock=self._loop.time,
         )
         """Hands events of queues to whoever consumes them, in whatever head."""
+
+    def door(self, peer: Peer) -> "Door":
+        """Return the broker as a peer sees it: what it may not do raises Denied.
+
+        The broker itself, for whatever the head does on its own, is ``broker``.
+        """
+        if self.auth.allows_all:
+            return self.broker
+        from mainstem.broker.door import guarded  # noqa: PLC0415 - the admin head starts without
+
+        return guarded(self.broker, self.auth, peer)
 
     def drain(self) -> None:
         """Answer everybody who waits for something other than the disk."""

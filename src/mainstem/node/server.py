@@ -15,6 +15,7 @@ import msgspec
 import uvloop
 
 from mainstem import __version__
+from mainstem.auth import Auth
 from mainstem.core.errors import Failure, InvalidSetting, MainstemError
 from mainstem.heads import HEADS
 from mainstem.heads.context import HeadContext
@@ -66,10 +67,12 @@ async def running(
     *,
     now_ms: Callable[[], int] = time_of_day_ms,
     hurry: asyncio.Event | None = None,
+    auth: Auth | None = None,
 ) -> AsyncIterator[Running]:
     """Serve a data directory, or a log in memory, until the block ends; then stop in order.
 
     Peers are answered what they have asked before; once ``hurry`` is set, they are no longer.
+    ``auth``: who may do what; without, everybody who can connect may do everything.
     Heads that start first are there while the log is opened and until all others have stopped.
     """
     began = time.monotonic()
@@ -82,7 +85,9 @@ async def running(
             for head in HEADS
             if (listener := _bind(head, config)) is not None
         }
-        context = HeadContext(now_ms, operations, auto_create=config.auto_create, run_id=run_id)
+        context = HeadContext(
+            now_ms, operations, auto_create=config.auto_create, run_id=run_id, auth=auth
+        )
         context.addresses |= {head.name: address_of(each) for head, each in bound.items()}
         for head, listener in bound.items():
             if head.starts_first:

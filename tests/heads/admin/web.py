@@ -5,9 +5,10 @@ import contextlib
 import http.client
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from mainstem.auth import Auth
 from mainstem.core.event import Position
 from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.admin.head import listen
@@ -25,15 +26,20 @@ class Page(NamedTuple):
     headers: dict[str, str]
 
 
-def get(address: str, path: str = "/livez", method: str = "GET") -> Page:
+def get(
+    address: str,
+    path: str = "/livez",
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+) -> Page:
     """Ask as any HTTP client does."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)
     try:
-        connection.request(method, path)
+        connection.request(method, path, headers=dict(headers or {}))
         response = connection.getresponse()
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        return Page(response.status, response.read().decode(), headers)
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return Page(response.status, response.read().decode(), found)
     finally:
         connection.close()
 
@@ -77,6 +83,7 @@ def pages_served(
     metrics: Callable[[], str] = lambda: "",
     not_ready: Callable[[], str | None] = lambda: None,
     settings: AdminSettings | None = None,
+    auth: Auth | None = None,
 ) -> Iterator[str]:
     """Serve pages until the block ends; gives host:port."""
     addresses: list[str] = []
@@ -86,7 +93,7 @@ def pages_served(
     async def main() -> None:
         told = asyncio.Event()
         stop.append((asyncio.get_running_loop(), told))
-        pages = Pages(_Told(not_ready, metrics))
+        pages = Pages(_Told(not_ready, metrics), auth=auth)
         server = listen(pages, bind("127.0.0.1", 0), settings)
         addresses.append(str(server.address))
         ready.set()

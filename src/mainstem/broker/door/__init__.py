@@ -109,6 +109,7 @@ from mainstem.broker.door.transactions import (
     TransactionPhase,
     Transactions,
 )
+from mainstem.broker.guard import guarded
 from mainstem.log.durable import AT_ONCE, Commit
 from mainstem.log.port import Durable, PartitionId
 
@@ -198,6 +199,7 @@ __all__ = [
     "TransactionPhase",
     "Transactions",
     "Unsettled",
+    "guarded",
     "partitions_of",
     "written",
 ]

@@ -1,9 +1,18 @@
 """The pages of the admin port: is the server alive, can it be used, and how it is doing."""
 
 import re
+from base64 import b64decode
+from collections.abc import Iterator
 from urllib.parse import parse_qs
 
-from mainstem.core.errors import MainstemError, UnknownSubscription, UnknownTopic
+from mainstem.auth import CLUSTER, Action, Auth, Credentials, Peer, Resource, ResourceKind
+from mainstem.core.errors import (
+    Denied,
+    MainstemError,
+    Unauthenticated,
+    UnknownSubscription,
+    UnknownTopic,
+)
 from mainstem.core.event import Position
 from mainstem.heads.admin.session import HttpAnswer
 from mainstem.heads.context import Operations
@@ -23,6 +32,8 @@ _OVERVIEW = b"""\
 """
 _AFTER = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
 _MAX_FIELDS = 10
+_GUARDED = frozenset(("/metrics", "/queues", "/queues/events", "/connections"))
+"""Pages that need a right; whether the server is alive everybody may ask."""
 
 
 class _BadRequest(Exception):
@@ -32,14 +43,15 @@ class _BadRequest(Exception):
 class Pages:
     """Answers what is asked for, from what the node tells."""
 
-    def __init__(self, operations: Operations, run_id: str = "") -> None:
+    def __init__(self, operations: Operations, run_id: str = "", auth: Auth | None = None) -> None:
+        self._auth = auth or Auth()
         self._operations = operations
         self._run_id = run_id
         """Tells this server from others that may listen where it is thought to be."""
 
     def is_slow(self, target: str) -> bool:
         """Tell whether a page may take long, and must be made outside the event loop."""
-        return target.partition("?")[0] in ("/metrics", "/queues", "/queues/events", "/connections")
+        return target.partition("?")[0] in _GUARDED
 
     def answer(self, target: str) -> HttpAnswer:
         """Return a page; from any thread."""
@@ -59,6 +71,25 @@ class Pages:
             case _:
                 return _overview(path)
 
+    def refusal(self, target: str, peer: Peer, authorization: bytes) -> HttpAnswer | None:
+        """Return why a peer may not see a page, None if it may."""
+        path, _, query = target.partition("?")
+        if path not in _GUARDED or self._auth.allows_all:
+            return None
+        try:
+            credentials = _credentials(authorization, peer)
+            if credentials is not None:
+                peer = self._auth.authenticate("PLAIN", credentials, peer)
+            for action, resource in _needs(path, query):
+                self._auth.authorize(peer.principal, action, resource)
+        except _BadRequest as error:
+            return _said(400, str(error))
+        except Unauthenticated as error:
+            return _said(401, str(error))
+        except Denied as error:
+            return _said(403, str(error))
+        return None
+
     def _of_queues(self, path: str, query: str) -> HttpAnswer:
         try:
             fields = _fields(query)
@@ -76,6 +107,30 @@ class Pages:
             return _said(404, str(error))
         except MainstemError as error:
             return _said(503, str(error))
+
+
+def _credentials(authorization: bytes, peer: Peer) -> Credentials | None:
+    """Read who somebody says to be, None if they do not say; only Basic is understood."""
+    if not authorization:
+        return None
+    scheme, _, encoded = authorization.partition(b" ")
+    try:
+        user, colon, secret = b64decode(encoded.strip(), validate=True).partition(b":")
+        if scheme.lower() != b"basic" or not colon:
+            raise ValueError(scheme)
+        return Credentials(user.decode(), secret)
+    except ValueError:
+        raise Unauthenticated(peer.address, "only HTTP Basic is understood here") from None
+
+
+def _needs(path: str, query: str) -> Iterator[tuple[Action, Resource]]:
+    """Return the rights that a page needs."""
+    if path != "/queues/events":
+        yield Action.DESCRIBE, CLUSTER
+        return
+    fields = _fields(query)
+    yield Action.READ, Resource(ResourceKind.TOPIC, _named(fields, "topic"))
+    yield Action.READ, Resource(ResourceKind.GROUP, _named(fields, "queue"))
 
 
 def _overview(path: str) -> HttpAnswer:

@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import Callable
 
+from mainstem.auth import Peer
 from mainstem.heads.admin.adapter import Pages
 from mainstem.heads.admin.session import PIECE_BYTES, HttpAnswer, HttpSession
 from mainstem.heads.admin.settings import AdminSettings
@@ -63,7 +64,7 @@ class AdminConversation:
             # After the answer was sent, which the loop does next.
             asyncio.get_running_loop().call_soon(self._outbox.close)
 
-        self._making.make(path, reply)
+        self._making.make(path, reply, Peer(self._outbox.peer), self._session.authorization)
         return later if later.answer is None else later.take()
 
     def deadline(self) -> int | None:
@@ -86,7 +87,13 @@ class _Making:
         self._pages = pages
         self._waiting: dict[str, list[Callable[[HttpAnswer], None]]] = {}
 
-    def make(self, path: str, reply: Callable[[HttpAnswer], None]) -> None:
+    def make(
+        self, path: str, reply: Callable[[HttpAnswer], None], peer: Peer, authorization: bytes
+    ) -> None:
+        refusal = self._pages.refusal(path, peer, authorization)
+        if refusal is not None:
+            reply(refusal)
+            return
         if not self._pages.is_slow(path):
             reply(self._pages.answer(path))
             return
@@ -108,7 +115,7 @@ class _Making:
 
 async def start(context: HeadContext, settings: AdminSettings, listener: socket.socket) -> Server:
     """Serve the pages at an address that was taken."""
-    return listen(Pages(context.operations, context.run_id), listener, settings)
+    return listen(Pages(context.operations, context.run_id, context.auth), listener, settings)
 
 
 def listen(pages: Pages, listener: socket.socket, settings: AdminSettings | None = None) -> Server:

@@ -36,6 +36,8 @@ class HttpSession:
     def __init__(self) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._has_body = True
+        self.authorization = b""
+        """The header of that name: as whom the peer logs in."""
 
     def receive(self, data: bytes) -> str | None:
         """Return what is asked for once that is whole; raises ProtocolError with its answer."""
@@ -50,6 +52,7 @@ class HttpSession:
             return None
         self._has_body = event.method != b"HEAD"
         self._check(event)
+        self.authorization = dict(event.headers).get(b"authorization", b"")
         return event.target.decode("ascii")
 
     def send(self, answer: HttpAnswer) -> bytes:
@@ -63,6 +66,8 @@ class HttpSession:
         ]
         if answer.status == 405:
             headers.append(("Allow", "GET, HEAD"))
+        if answer.status == 401:
+            headers.append(("WWW-Authenticate", 'Basic realm="mainstem"'))
         status = HTTPStatus(answer.status)
         response = h11.Response(status_code=status, headers=headers, reason=status.phrase.encode())
         sent = self._http.send(response) or b""

@@ -112,7 +112,8 @@ async def start(
     service.broker.consumers.use_protocol(ConsumerProtocol())
 
     def converse(outbox: Outbox) -> KafkaConversation:
-        return KafkaConversation(service, outbox.peer)
+        peer = context.auth.peer(outbox.peer)
+        return KafkaConversation(service.as_seen_by(peer), peer.address)
 
     server = serve(listener, converse, max_connections=settings.max_connections)
     service.host, service.port = server.address.host, server.address.port

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from mainstem.broker.door import Held
+from mainstem.broker.door import Door, Held
 from mainstem.core.errors import MainstemError, TopicExists
 from mainstem.core.event import NO_TIMESTAMP, Event
 from mainstem.core.policies import Durability
@@ -59,8 +59,10 @@ class StatsdHead:
             context.now_ms(), settings.shares(), settings.max_series, random.Random()
         )
         self._pending: list[Metric] = []
-        self._samples = _Topic(context, settings.samples_topic)
-        self._sums = _Topic(context, settings.aggregates_topic)
+        # UDP tells nobody's name: whoever sends is one peer, and writes as that.
+        door = context.door(context.auth.peer(str(self.address)))
+        self._samples = _Topic(context, door, settings.samples_topic)
+        self._sums = _Topic(context, door, settings.aggregates_topic)
         self._received_samples = 0
         self._bad_lines: dict[str, int] = {}
         self._told: dict[str, int] = {}
@@ -167,8 +169,9 @@ class StatsdHead:
 class _Topic:
     """A topic that events are appended to, or lost for, and counted."""
 
-    def __init__(self, context: HeadContext, name: str) -> None:
+    def __init__(self, context: HeadContext, door: Door, name: str) -> None:
         self._context = context
+        self._door = door
         self.name = name
         self.lost = 0
         self._refused = ""
@@ -187,7 +190,7 @@ class _Topic:
         if not events:
             return
         try:
-            found = self._context.broker.try_publish(self.name, events)
+            found = self._door.try_publish(self.name, events)
         except MainstemError as error:
             self._lose(len(events), str(error))
             return

@@ -25,7 +25,7 @@ from mainstem.core.errors import (
     UnknownMember,
 )
 from mainstem.heads.kafka.adapter.allowed import on_group
-from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.errors import Code, code_in, code_of
 from mainstem.heads.kafka.adapter.groups import CONSUMERS
 from mainstem.heads.kafka.adapter.membership import STOPPING
 from mainstem.heads.kafka.adapter.names import limited
@@ -189,7 +189,12 @@ def describe(asked: Asked, request: ConsumerGroupDescribeRequest, reply: Reply) 
 
 
 def _described(service: Service, name: str, allowed: int) -> DescribedConsumerGroup:
-    found = service.broker.consumers.describe(name)
+    try:
+        found = service.broker.consumers.describe(name)
+    except MainstemError as error:
+        return DescribedConsumerGroup(
+            error_code=code_of(error), error_message=str(error), group_id=name
+        )
     if found is None:
         return DescribedConsumerGroup(
             error_code=Code.GROUP_ID_NOT_FOUND if name else Code.INVALID_GROUP_ID,

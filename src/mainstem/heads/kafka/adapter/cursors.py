@@ -1,11 +1,12 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: what they call committed offsets are our cursors."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from mainstem.broker.door import Cursor, GroupDescription, Membership, Phase
-from mainstem.core.errors import GroupIsLive, MainstemError
+from mainstem.core.errors import Denied, GroupIsLive, MainstemError, UnknownTopic
 from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.errors import Code, code_in
 from mainstem.heads.kafka.adapter.names import limited
@@ -145,7 +146,7 @@ def fetch(asked: Asked, request: OffsetFetchRequest, reply: Reply) -> None:
     """Tell how far groups have got, each once."""
     look = _Look(asked.service, request.require_stable)
     if asked.header.api_version < _MANY_GROUPS:
-        reply(OffsetFetchResponse(topics=look.at(request.group_id, request.topics)))
+        reply(_fetched_of_one(asked, look, request))
         return
     by_id = asked.header.api_version >= _BY_ID
     wishes: dict[str, OffsetFetchGroup] = {}
@@ -162,15 +163,38 @@ def fetch(asked: Asked, request: OffsetFetchRequest, reply: Reply) -> None:
     reply(OffsetFetchResponse(groups=groups))
 
 
+def _fetched_of_one(
+    asked: Asked, look: "_Look", request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    try:
+        return OffsetFetchResponse(topics=look.at(request.group_id, request.topics))
+    except MainstemError as error:
+        return _not_fetched(request, code_in(asked.header, error))
+
+
+def _not_fetched(request: OffsetFetchRequest, code: Code) -> OffsetFetchResponse:
+    """Refuse in a version for one group: version 1 can say so of partitions only."""
+    topics = [
+        FetchedOffsetsTopic(
+            each.topic_id,
+            each.name,
+            tuple(FetchedOffset(number, -1, error_code=code) for number in each.partition_indexes),
+        )
+        for each in request.topics or ()
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=code)
+
+
 def _fetched(
     asked: Asked, look: "_Look", wish: OffsetFetchGroup, *, by_id: bool
 ) -> FetchedOffsetsGroup:
     consumers = asked.service.broker.consumers
     try:
         consumers.check_fetch(wish.group_id, wish.member_id, wish.member_epoch)
+        found = look.at(wish.group_id, wish.topics, by_id=by_id)
     except MainstemError as error:
         return FetchedOffsetsGroup(wish.group_id, error_code=code_in(asked.header, error))
-    return FetchedOffsetsGroup(wish.group_id, look.at(wish.group_id, wish.topics, by_id=by_id))
+    return FetchedOffsetsGroup(wish.group_id, found)
 
 
 class _Look:
@@ -213,10 +237,14 @@ class _Look:
         numbers: dict[str, list[int]] = {}
         for name, number in sorted(cursors):
             numbers.setdefault(name, []).append(number)
-        return [
-            OffsetFetchTopic(id_of(self._service.broker.topic(name)), name, found)
-            for name, found in numbers.items()
-        ]
+        topics: list[OffsetFetchTopic] = []
+        for name, found in numbers.items():
+            # Deleted just now, or not for this peer.
+            with suppress(UnknownTopic, Denied):
+                topics.append(
+                    OffsetFetchTopic(id_of(self._service.broker.topic(name)), name, found)
+                )
+        return topics
 
     def _one(self, group: str, place: Place, cursors: dict[Place, Cursor]) -> FetchedOffset:
         if self._needs_stable and self._is_pending(group, place):

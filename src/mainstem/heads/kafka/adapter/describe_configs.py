@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from mainstem.auth import CLUSTER, Action
 from mainstem.broker.door import AT_ONCE, GROUP_CONFIGS, Durable
 from mainstem.core.errors import InvalidName, InvalidSetting, MainstemError
 from mainstem.core.names import check_topic
@@ -75,6 +76,7 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
             for each in configs.shown(settings)
         ]
     if kind == _BROKER:
+        service.may(Action.DESCRIBE, CLUSTER)
         return [
             DescribedConfig(
                 key,

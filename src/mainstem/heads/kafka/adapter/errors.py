@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 
+from mainstem.auth import ResourceKind
 from mainstem.core import errors
 from mainstem.core.errors import Failure, MainstemError
 from mainstem.heads.kafka.codec import RequestHeader
@@ -30,6 +31,8 @@ class Code(IntEnum):
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
@@ -143,6 +146,15 @@ REFUSALS: dict[type[MainstemError], Code] = {
 """Errors of which Kafka says more than their class of failure does."""
 
 
+_DENIED: dict[str, Code] = {
+    ResourceKind.TOPIC: Code.TOPIC_AUTHORIZATION_FAILED,
+    ResourceKind.GROUP: Code.GROUP_AUTHORIZATION_FAILED,
+    ResourceKind.TRANSACTIONAL_ID: Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceKind.CLUSTER: Code.CLUSTER_AUTHORIZATION_FAILED,
+}
+"""What is said to whoever may not do something, by what they wanted to do it to."""
+
+
 _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
     Code.STALE_MEMBER_EPOCH: (Code.UNSUPPORTED_VERSION, {8: 9, 9: 9}),
     Code.PRODUCER_FENCED: (Code.INVALID_PRODUCER_EPOCH, {22: 4, 24: 2, 25: 2, 26: 2}),
@@ -177,4 +189,6 @@ def code_of(error: MainstemError) -> Code:
     """Return the code that says this to a Kafka client."""
     if isinstance(error, errors.InvalidName) and error.kind != "topic":
         return Code.INVALID_GROUP_ID if error.kind == "group" else Code.INVALID_REQUEST
+    if isinstance(error, errors.Denied):
+        return _DENIED[error.kind]
     return REFUSALS.get(type(error)) or FAILURES[error.failure]

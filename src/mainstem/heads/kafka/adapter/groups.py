@@ -42,7 +42,12 @@ def describe(asked: Asked, request: DescribeGroupsRequest, reply: Reply) -> None
 
 
 def _described(asked: Asked, name: str, allowed: int) -> DescribedGroup:
-    found = asked.service.broker.classic.describe(name)
+    try:
+        found = asked.service.broker.classic.describe(name)
+    except MainstemError as error:
+        return DescribedGroup(
+            error_code=code_in(asked.header, error), error_message=str(error), group_id=name
+        )
     missing = found.phase is Phase.DEAD and asked.header.api_version >= _SAYS_NOT_FOUND
     return DescribedGroup(
         error_code=Code.GROUP_ID_NOT_FOUND if missing else Code.NONE,

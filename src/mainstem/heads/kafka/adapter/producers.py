@@ -78,6 +78,8 @@ def _described(service: Service, transactional_id: str) -> DescribedTransaction:
         found = service.broker.transactions.describe(transactional_id)
     except UnknownTransaction:
         return DescribedTransaction(Code.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+    except MainstemError as error:
+        return DescribedTransaction(code_of(error), transactional_id)
     by_topic: dict[str, list[int]] = {}
     for topic, number in found.partitions:
         by_topic.setdefault(topic, []).append(number)

@@ -1,12 +1,15 @@
 """What every request is answered from: the broker, who we are, time, and the event loop."""
 
 import asyncio
+import copy
 import logging
 import secrets
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
+from mainstem.auth import Action, Peer, Resource
 from mainstem.core.errors import MainstemError
 from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Later
@@ -31,6 +34,8 @@ class Service:
     ) -> None:
         self._context = context
         self.broker = context.broker
+        self.may: Callable[[Action, Resource], None] = _everything
+        """Raises Denied for what a peer may not do, where that does not touch the broker."""
         self.now_ms = context.now_ms
         self.defaults = context.defaults
         """The settings of topics created without any."""
@@ -49,13 +54,23 @@ class Service:
             new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
         )
         self.share_sessions = ShareSessions(
-            self.broker.subscriptions, self._topic_name, lambda: context.draining
+            self.broker.subscriptions, self.topic_name, lambda: context.draining
         )
         self.after = context.after
         self.on_loop = context.on_loop
         self.wait_with = context.wait_with
         self.park = context.park
         self.dispatcher = context.dispatcher
+
+    def as_seen_by(self, peer: Peer) -> "Service":
+        """Return what a peer is answered from: of the broker it has what it may do."""
+        broker = self._context.door(peer)
+        if broker is self.broker:
+            return self
+        seen = copy.copy(self)
+        seen.broker = broker
+        seen.may = partial(self._context.auth.authorize, peer.principal)
+        return seen
 
     @property
     def draining(self) -> bool:
@@ -77,9 +92,14 @@ class Service:
         """See to it that the broker is looked at when the next of its deadlines is due."""
         self._context.deadlines_changed()
 
-    def _topic_name(self, topic_id: bytes) -> str | None:
-        found = self.broker.topic_by_id(topic_id.hex())
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic, None if there is none of that id."""
+        found = self._context.broker.topic_by_id(topic_id.hex())
         return None if found is None else found.name
+
+
+def _everything(_action: Action, _resource: Resource) -> None:
+    """Allow it."""
 
 
 class Asked(msgspec.Struct, frozen=True):

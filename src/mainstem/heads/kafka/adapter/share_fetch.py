@@ -10,6 +10,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from mainstem.auth import Action, Resource, ResourceKind
 from mainstem.broker.door import ACQUIRE, STRICTLY
 from mainstem.core.errors import MainstemError
 from mainstem.core.names import MAX_GROUP_LENGTH
@@ -42,7 +43,7 @@ _MOST_EVENTS = 100_000
 
 def fetch(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
     """Settle what was taken before, and take more, at once or as soon as there is any."""
-    session = _session_to_fetch(asked, request)
+    session = _denied(asked, request.group_id) or _session_to_fetch(asked, request)
     if isinstance(session, Refusal):
         reply(ShareFetchResponse(error_code=session.code, error_message=session.message))
         return
@@ -60,6 +61,10 @@ def fetch(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
 
 def acknowledge_only(asked: Asked, request: ShareAcknowledgeRequest, reply: Reply) -> None:
     """Settle what was taken; answered when it is durable."""
+    denied = _denied(asked, request.group_id)
+    if denied is not None:
+        reply(ShareAcknowledgeResponse(error_code=denied.code, error_message=denied.message))
+        return
     service = asked.service
     who = (request.group_id or "", request.member_id or "")
     epoch = request.share_session_epoch
@@ -132,6 +137,18 @@ def _results(acked: Acked, error: MainstemError | None) -> dict[bytes, dict[int,
     for (topic_id, number), refusal in acked.results.items():
         found.setdefault(topic_id, {})[number] = refusal or done
     return found
+
+
+def _denied(asked: Asked, group: str | None) -> Refusal | None:
+    """Tell why a peer may not take events as member of a group, None if it may.
+
+    Whatever it may not do with the topics is refused by the broker.
+    """
+    try:
+        asked.service.may(Action.READ, Resource(ResourceKind.GROUP, group or ""))
+    except MainstemError as error:
+        return Refusal(code_of(error), str(error))
+    return None
 
 
 def _session_to_fetch(asked: Asked, request: ShareFetchRequest) -> ShareSession | Refusal:

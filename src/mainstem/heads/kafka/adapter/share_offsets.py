@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from mainstem.broker.door import SubscriptionState
-from mainstem.core.errors import GroupIsLive, InvalidName, MainstemError, UnknownGroup
+from mainstem.core.errors import GroupIsLive, MainstemError, UnknownGroup
 from mainstem.core.names import check_group
 from mainstem.heads.kafka.adapter.errors import Code, code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -45,7 +45,7 @@ def describe(asked: Asked, request: DescribeShareGroupOffsetsRequest, reply: Rep
         except UnknownGroup:
             # Its offsets can be altered before it has a member, so one may also look at them.
             found = []
-        except InvalidName as error:
+        except MainstemError as error:
             groups.append(DescribedShareOffsets(each.group_id, (), code_of(error), str(error)))
             continue
         groups.append(DescribedShareOffsets(each.group_id, _positions(asked.service, each, found)))

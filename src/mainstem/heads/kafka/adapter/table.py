@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
+from mainstem.auth import CLUSTER, Action
+from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter import (
     acls,
     api_versions,
@@ -27,8 +29,17 @@ from mainstem.heads.kafka.adapter import (
     topics,
     transactions,
 )
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.fields import Wire
+from mainstem.heads.kafka.messages.configs import ListConfigResourcesResponse
+from mainstem.heads.kafka.messages.log_dirs import DescribeLogDirsResponse
+from mainstem.heads.kafka.messages.replicas import (
+    AlterPartitionReassignmentsResponse,
+    DescribeQuorumResponse,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsResponse,
+)
 
 W = TypeVar("W", bound=Wire)
 
@@ -43,6 +54,22 @@ class Served(NamedTuple):
 
 def _served(first: int, last: int, answer: Callable[[Asked, W, Reply], None]) -> Served:
     return Served(first, last, answer)
+
+
+def _of_cluster(
+    action: Action, answer: Callable[[Asked, W, Reply], None], refused: Callable[..., Wire]
+) -> Callable[[Asked, W, Reply], None]:
+    """Ask for a right on the server first, as the answer does not come from the broker."""
+
+    def asking(asked: Asked, request: W, reply: Reply) -> None:
+        try:
+            asked.service.may(action, CLUSTER)
+        except MainstemError as error:
+            reply(refused(error_code=code_of(error)))
+            return
+        answer(asked, request, reply)
+
+    return asking
 
 
 SERVED: dict[int, Served] = {
@@ -83,19 +110,47 @@ SERVED: dict[int, Served] = {
     ),
     33: _served(describe_configs.ALTER_FIRST, describe_configs.ALTER_LAST, describe_configs.alter),
     34: _served(replicas.DIRS_FIRST, replicas.DIRS_LAST, replicas.alter_dirs),
-    35: _served(log_dirs.FIRST, log_dirs.LAST, log_dirs.answer),
+    35: _served(
+        log_dirs.FIRST,
+        log_dirs.LAST,
+        _of_cluster(Action.DESCRIBE, log_dirs.answer, DescribeLogDirsResponse),
+    ),
     37: _served(topics.GROW_FIRST, topics.GROW_LAST, topics.grow),
     42: _served(groups.DELETE_FIRST, groups.DELETE_LAST, groups.delete),
-    43: _served(replicas.ELECT_FIRST, replicas.ELECT_LAST, replicas.elect),
+    43: _served(
+        replicas.ELECT_FIRST,
+        replicas.ELECT_LAST,
+        _of_cluster(Action.ALTER, replicas.elect, ElectLeadersResponse),
+    ),
     44: _served(
         describe_configs.INCREMENTAL_FIRST,
         describe_configs.INCREMENTAL_LAST,
         describe_configs.alter_some,
     ),
-    45: _served(replicas.REASSIGN_FIRST, replicas.REASSIGN_LAST, replicas.reassign),
-    46: _served(replicas.REASSIGNMENTS_FIRST, replicas.REASSIGNMENTS_LAST, replicas.reassignments),
+    45: _served(
+        replicas.REASSIGN_FIRST,
+        replicas.REASSIGN_LAST,
+        _of_cluster(
+            Action.ALTER,
+            replicas.reassign,
+            AlterPartitionReassignmentsResponse,
+        ),
+    ),
+    46: _served(
+        replicas.REASSIGNMENTS_FIRST,
+        replicas.REASSIGNMENTS_LAST,
+        _of_cluster(
+            Action.DESCRIBE,
+            replicas.reassignments,
+            ListPartitionReassignmentsResponse,
+        ),
+    ),
     47: _served(cursors.DELETE_FIRST, cursors.DELETE_LAST, cursors.delete),
-    55: _served(replicas.QUORUM_FIRST, replicas.QUORUM_LAST, replicas.quorum),
+    55: _served(
+        replicas.QUORUM_FIRST,
+        replicas.QUORUM_LAST,
+        _of_cluster(Action.DESCRIBE, replicas.quorum, DescribeQuorumResponse),
+    ),
     60: _served(metadata.CLUSTER_FIRST, metadata.CLUSTER_LAST, metadata.cluster),
     61: _served(producers.PRODUCERS_FIRST, producers.PRODUCERS_LAST, producers.describe_producers),
     65: _served(producers.DESCRIBE_FIRST, producers.DESCRIBE_LAST, producers.describe),
@@ -108,7 +163,15 @@ SERVED: dict[int, Served] = {
     69: _served(
         consumer_groups.DESCRIBE_FIRST, consumer_groups.DESCRIBE_LAST, consumer_groups.describe
     ),
-    74: _served(describe_configs.LIST_FIRST, describe_configs.LIST_LAST, describe_configs.list_all),
+    74: _served(
+        describe_configs.LIST_FIRST,
+        describe_configs.LIST_LAST,
+        _of_cluster(
+            Action.DESCRIBE,
+            describe_configs.list_all,
+            ListConfigResourcesResponse,
+        ),
+    ),
     75: _served(topic_partitions.FIRST, topic_partitions.LAST, topic_partitions.answer),
     76: _served(share_groups.HEARTBEAT_FIRST, share_groups.HEARTBEAT_LAST, share_groups.heartbeat),
     77: _served(share_groups.DESCRIBE_FIRST, share_groups.DESCRIBE_LAST, share_groups.describe),

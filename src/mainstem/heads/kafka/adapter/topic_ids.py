@@ -6,9 +6,11 @@ from mainstem.heads.kafka.fields import NO_ID
 
 
 def name_of(service: Service, topic_id: bytes) -> str | None:
-    """Return the name of a topic, None if there is none of that id."""
-    found = service.broker.topic_by_id(topic_id.hex())
-    return None if found is None else found.name
+    """Return the name of a topic, None if there is none of that id.
+
+    Whoever asks is told what it may not do by whatever is done with the topic then.
+    """
+    return service.topic_name(topic_id)
 
 
 def id_of(topic: Topic) -> bytes:

@@ -1,0 +1,349 @@
+"""The door as one peer sees it: each operation asks for its right first, for all heads alike.
+
+How this works: the tables below say which right each operation of each port needs. An operation
+that is in none of them cannot be called by peers at all, and a test compares the tables with the
+door's Protocols. While everything is allowed there is no guard: peers get the broker itself, and
+pay nothing.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, cast
+
+from mainstem.auth import Action, Auth, Peer, Resource, ResourceKind
+from mainstem.core.errors import Denied, Unauthenticated
+
+if TYPE_CHECKING:
+    from mainstem.broker.door import Door
+
+Check = Callable[[Action, ResourceKind, str], None]
+"""Raises Denied or Unauthenticated."""
+Operation = Callable[..., object]
+Guard = Callable[[Operation, Check], Operation]
+"""Makes of an operation one that asks first."""
+Rules = Mapping[str, "Guard | Rules | None"]
+"""By operation; None if everybody may."""
+
+READ, WRITE, DESCRIBE = Action.READ, Action.WRITE, Action.DESCRIBE
+CREATE, ALTER, DELETE = Action.CREATE, Action.ALTER, Action.DELETE
+TOPIC, GROUP, CLUSTER = ResourceKind.TOPIC, ResourceKind.GROUP, ResourceKind.CLUSTER
+TRANSACTIONAL_ID = ResourceKind.TRANSACTIONAL_ID
+_REFUSALS = (Denied, Unauthenticated)
+
+
+def guarded(door: "Door", auth: Auth, peer: Peer) -> "Door":
+    """Return the door as a peer sees it; the same one while everything is allowed."""
+    if auth.allows_all:
+        return door
+    principal = peer.principal
+
+    def check(action: Action, kind: ResourceKind, name: str) -> None:
+        auth.authorize(principal, action, Resource(kind, name))
+
+    # It has whatever the tables have, which is what the Protocols have.
+    return cast("Door", _Guarded(door, DOOR, check))
+
+
+class _Guarded:
+    """A port whose operations ask first."""
+
+    def __init__(self, port: object, rules: Rules, check: Check) -> None:
+        self._port = port
+        self._rules = rules
+        self._check = check
+
+    def __getattr__(self, name: str) -> object:
+        if name not in self._rules:
+            raise AttributeError(f"{name} is not for peers")
+        rule, found = self._rules[name], getattr(self._port, name)
+        if rule is None:
+            return found
+        made = rule(found, self._check) if callable(rule) else _Guarded(found, rule, self._check)
+        # Found without this detour the next time.
+        self.__dict__[name] = made
+        return made
+
+
+def ask(action: Action, kind: ResourceKind, argument: str) -> Guard:
+    """Ask for a right on what an argument names, or an attribute of it (``join.group``)."""
+
+    def guard(operation: Operation, check: Check) -> Operation:
+        value = _argument(operation, argument)
+
+        def asking(*args: object, **named: object) -> object:
+            check(action, kind, str(value(args, named)))
+            return operation(*args, **named)
+
+        return asking
+
+    return guard
+
+
+def answer(action: Action, kind: ResourceKind, argument: str) -> Guard:
+    """Ask so, too, but give the refusal to ``reply``, as the operation does with its errors."""
+
+    def guard(operation: Operation, check: Check) -> Operation:
+        value, reply = _argument(operation, argument), _argument(operation, "reply")
+
+        def asking(*args: object, **named: object) -> object:
+            try:
+                check(action, kind, str(value(args, named)))
+            except _REFUSALS as error:
+                return cast("Operation", reply(args, named))(error)
+            return operation(*args, **named)
+
+        return asking
+
+    return guard
+
+
+def both(*guards: Guard) -> Guard:
+    """Ask for several rights."""
+
+    def guard(operation: Operation, check: Check) -> Operation:
+        for each in guards:
+            # What they wrap is called in the end; its signature tells where the arguments are.
+            asking = each(operation, check)
+            asking.__signature__ = inspect.signature(operation)  # type: ignore[attr-defined]
+            operation = asking
+        return operation
+
+    return guard
+
+
+def cluster(action: Action) -> Guard:
+    """Ask for a right on the server itself."""
+
+    def guard(operation: Operation, check: Check) -> Operation:
+        def asking(*args: object, **named: object) -> object:
+            check(action, CLUSTER, "mainstem")
+            return operation(*args, **named)
+
+        return asking
+
+    return guard
+
+
+def instead(empty: object, action: Action, kind: ResourceKind, argument: str) -> Guard:
+    """Answer as if there were no such thing, where an operation has no way to refuse."""
+
+    def guard(operation: Operation, check: Check) -> Operation:
+        value = _argument(operation, argument)
+
+        def asking(*args: object, **named: object) -> object:
+            allowed = _allows(check, action, kind, str(value(args, named)))
+            return operation(*args, **named) if allowed else empty
+
+        return asking
+
+    return guard
+
+
+def listing(kind: ResourceKind, name: str = "") -> Guard:
+    """Leave out of a list what may not be described; ``name``: the attribute that names it."""
+    name_of: Callable[[object], object] = attrgetter(name) if name else str
+
+    def guard(operation: Operation, check: Check) -> Operation:
+        def asking(*args: object, **named: object) -> object:
+            found = cast("Iterable[object]", operation(*args, **named))
+            kept = (it for it in found if _allows(check, DESCRIBE, kind, str(name_of(it))))
+            return set(kept) if isinstance(found, set) else list(kept)
+
+        return asking
+
+    return guard
+
+
+def _topic_by_id(operation: Operation, check: Check) -> Operation:
+    """Hide topics: whoever has an id only learns nothing by it."""
+
+    def asking(topic_id: str) -> object:
+        found = operation(topic_id)
+        name = getattr(found, "name", "")
+        return found if found is None or _allows(check, DESCRIBE, TOPIC, name) else None
+
+    return asking
+
+
+def _publish_all(operation: Operation, check: Check) -> Operation:
+    entries, settled = _argument(operation, "entries"), _argument(operation, "settled")
+
+    def asking(*args: object, **named: object) -> object:
+        for topic, _ in cast("Iterable[tuple[str, object]]", entries(args, named)):
+            check(WRITE, TOPIC, topic)
+        for each in cast("Iterable[tuple[str, str]]", settled(args, named) or ()):
+            check(READ, GROUP, each[1])
+        return operation(*args, **named)
+
+    return asking
+
+
+def _add_partitions(operation: Operation, check: Check) -> Operation:
+    def asking(transactional_id: str, who: object, places: Iterable[tuple[str, int]]) -> object:
+        check(WRITE, TRANSACTIONAL_ID, transactional_id)
+        wanted = list(places)
+        for topic in {topic: None for topic, _ in wanted}:
+            check(WRITE, TOPIC, topic)
+        return operation(transactional_id, who, wanted)
+
+    return asking
+
+
+def _argument(
+    operation: Operation, argument: str
+) -> Callable[[tuple[object, ...], Mapping[str, object]], object]:
+    """Return what finds an argument, or an attribute of it, in a call; None if it is not given."""
+    name, _, attribute = argument.partition(".")
+    place = list(inspect.signature(operation).parameters).index(name)
+    part: Callable[[object], object] = attrgetter(attribute) if attribute else _itself
+
+    def value(args: tuple[object, ...], named: Mapping[str, object]) -> object:
+        return part(args[place] if place < len(args) else named.get(name))
+
+    return value
+
+
+def _itself(value: object) -> object:
+    return value
+
+
+def _allows(check: Check, action: Action, kind: ResourceKind, name: str) -> bool:
+    try:
+        check(action, kind, name)
+    except _REFUSALS:
+        return False
+    return True
+
+
+_QUEUE_READER: Final = ask(READ, GROUP, "name")
+
+QUEUES: Rules = {
+    "create": both(ask(READ, TOPIC, "topic"), ask(CREATE, GROUP, "name")),
+    "delete": ask(DELETE, GROUP, "name"),
+    "seek": ask(ALTER, GROUP, "name"),
+    "settings": ask(DESCRIBE, GROUP, "name"),
+    "created_with": ask(DESCRIBE, GROUP, "name"),
+    "show": ask(DESCRIBE, GROUP, "name"),
+    "every": listing(GROUP, "name"),
+    "names": listing(GROUP),
+    "peek": both(ask(READ, TOPIC, "topic"), _QUEUE_READER),
+    "acquire": both(ask(READ, TOPIC, "topic"), _QUEUE_READER),
+    "lend": both(ask(READ, TOPIC, "topic"), _QUEUE_READER),
+    "settle": _QUEUE_READER,
+    "settle_by_partition": _QUEUE_READER,
+    "undelivered": _QUEUE_READER,
+    "renew": _QUEUE_READER,
+    # What is out with an owner is given back, whoever it is.
+    "leave": None,
+    "watch": _QUEUE_READER,
+    "wait_ms": _QUEUE_READER,
+}
+TRANSACTIONS: Rules = {
+    "begin": ask(WRITE, TRANSACTIONAL_ID, "transactional_id"),
+    "add_partitions": _add_partitions,
+    "add_group": both(ask(WRITE, TRANSACTIONAL_ID, "transactional_id"), ask(READ, GROUP, "group")),
+    "commit_cursors": both(
+        ask(WRITE, TRANSACTIONAL_ID, "transactional_id"), ask(READ, GROUP, "group")
+    ),
+    "end": ask(WRITE, TRANSACTIONAL_ID, "transactional_id"),
+    "stable": ask(DESCRIBE, TOPIC, "topic"),
+    "read_committed": ask(READ, TOPIC, "topic"),
+    "is_pending": ask(DESCRIBE, GROUP, "group"),
+    "started_at": ask(DESCRIBE, TOPIC, "topic"),
+    "describe": ask(DESCRIBE, TRANSACTIONAL_ID, "transactional_id"),
+    "every": listing(TRANSACTIONAL_ID, "id"),
+}
+PRODUCERS: Rules = {
+    "new_id": cluster(WRITE),
+    "describe": ask(READ, TOPIC, "topic"),
+}
+CLASSIC_GROUPS: Rules = {
+    "join": answer(READ, GROUP, "join.group"),
+    "sync": answer(READ, GROUP, "sync.group"),
+    "heartbeat": ask(READ, GROUP, "group"),
+    "leave": ask(READ, GROUP, "group"),
+    "commit": ask(READ, GROUP, "group"),
+    "delete_cursors": ask(DELETE, GROUP, "group"),
+    "names": listing(GROUP),
+    "describe": ask(DESCRIBE, GROUP, "name"),
+    "delete": ask(DELETE, GROUP, "name"),
+}
+CONSUMER_GROUPS: Rules = {
+    "use_protocol": cluster(ALTER),
+    "heartbeat": ask(READ, GROUP, "beat.group"),
+    "leave": ask(READ, GROUP, "name"),
+    "speaks_newer": instead(False, DESCRIBE, GROUP, "name"),
+    "check_fetch": ask(DESCRIBE, GROUP, "name"),
+    "names": listing(GROUP),
+    "describe": ask(DESCRIBE, GROUP, "name"),
+    "reads": ask(DESCRIBE, GROUP, "name"),
+}
+SHARE_GROUPS: Rules = {
+    "heartbeat": ask(READ, GROUP, "beat.group"),
+    "leave": ask(READ, GROUP, "group"),
+    "settings": ask(DESCRIBE, GROUP, "group"),
+    "names": listing(GROUP),
+    "has_members": instead(False, DESCRIBE, GROUP, "name"),
+    "describe": ask(DESCRIBE, GROUP, "name"),
+    "positions": ask(DESCRIBE, GROUP, "name"),
+    "check_movable": ask(READ, GROUP, "name"),
+    "seek": ask(READ, GROUP, "name"),
+    "forget": ask(DELETE, GROUP, "name"),
+    "delete": ask(DELETE, GROUP, "name"),
+}
+GROUP_CONFIGS: Rules = {
+    "names": listing(GROUP),
+    "text": ask(DESCRIBE, GROUP, "group"),
+    "shown": ask(DESCRIBE, GROUP, "group"),
+    "alter": ask(ALTER, GROUP, "group"),
+}
+DOOR: Rules = {
+    # Topics
+    "limits": None,
+    "is_behind": None,
+    "create_topic": ask(CREATE, TOPIC, "name"),
+    "alter_topic": ask(ALTER, TOPIC, "name"),
+    "delete_topic": ask(DELETE, TOPIC, "name"),
+    "topic": ask(DESCRIBE, TOPIC, "name"),
+    "topic_by_id": _topic_by_id,
+    "topics": listing(TOPIC, "name"),
+    "watch_topics": None,
+    "counters": ask(DESCRIBE, TOPIC, "topic"),
+    # Publishing
+    "publish": ask(WRITE, TOPIC, "topic"),
+    "try_publish": ask(WRITE, TOPIC, "topic"),
+    "publish_all": _publish_all,
+    "append_batch": ask(WRITE, TOPIC, "topic"),
+    "append_arrived": ask(WRITE, TOPIC, "topic"),
+    # Following
+    "follow": ask(READ, TOPIC, "topic"),
+    "read": ask(READ, TOPIC, "topic"),
+    "bounds": ask(DESCRIBE, TOPIC, "topic"),
+    "offset_at": ask(DESCRIBE, TOPIC, "topic"),
+    "time_at": ask(DESCRIBE, TOPIC, "topic"),
+    "watch": ask(DESCRIBE, TOPIC, "topic"),
+    "trim": ask(DELETE, TOPIC, "topic"),
+    # Groups
+    "join": ask(READ, GROUP, "group"),
+    "commit": ask(READ, GROUP, "group"),
+    "seek": ask(READ, GROUP, "group"),
+    "cursor": ask(DESCRIBE, GROUP, "group"),
+    "committed": ask(DESCRIBE, GROUP, "group"),
+    "lag": ask(DESCRIBE, GROUP, "group"),
+    "group": ask(DESCRIBE, GROUP, "name"),
+    "groups": listing(GROUP, "name"),
+    "group_names": listing(GROUP),
+    "delete_group": ask(DELETE, GROUP, "name"),
+    # The other ports
+    "subscriptions": QUEUES,
+    "transactions": TRANSACTIONS,
+    "producers": PRODUCERS,
+    "classic": CLASSIC_GROUPS,
+    "consumers": CONSUMER_GROUPS,
+    "share": SHARE_GROUPS,
+    "group_configs": GROUP_CONFIGS,
+    # A head's own: it uses them itself, not on behalf of a peer.
+    "definitions": {"open": cluster(ALTER)},
+    "duties": {"hold": cluster(ALTER)},
+}
