@@ -17,8 +17,8 @@ from pathlib import Path
 import mainstem
 from mainstem.client.embedded import EmbeddedStem
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
 
 MAIN = "main"
 ONES = 20_000

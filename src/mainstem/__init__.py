@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mainstem.client.stem import GroupInfo, Lag, Stem, Subscription, TopicInfo
     from mainstem.core.errors import MainstemError
     from mainstem.core.event import Event, Position
-    from mainstem.core.policies import Durability, Overload, TopicSettings
+    from mainstem.core.topic_settings import Durability, Overload, TopicSettings
 
     open = open_stem  # noqa: A001 - named like what it does, as in gzip and shelve
 
@@ -34,9 +34,9 @@ _PLACES = {
     "MainstemError": "mainstem.core.errors:MainstemError",
     "Event": "mainstem.core.event:Event",
     "Position": "mainstem.core.event:Position",
-    "Durability": "mainstem.core.policies:Durability",
-    "Overload": "mainstem.core.policies:Overload",
-    "TopicSettings": "mainstem.core.policies:TopicSettings",
+    "Durability": "mainstem.core.topic_settings:Durability",
+    "Overload": "mainstem.core.topic_settings:Overload",
+    "TopicSettings": "mainstem.core.topic_settings:TopicSettings",
     "aio": "mainstem.aio",
     "errors": "mainstem.core.errors",
 }

@@ -7,8 +7,8 @@ from mainstem.broker.groups import HAND_OVER_MS
 from mainstem.core.batch import batches
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import events
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.durable import Commit
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import (

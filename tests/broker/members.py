@@ -11,7 +11,7 @@ from mainstem.broker.consumer_group_fold import NOTHING, Partitions
 from mainstem.broker.consumer_groups import ConsumerGroups
 from mainstem.broker.consumer_heartbeat import Heard, Heartbeat
 from mainstem.broker.guests import ConsumerProtocol
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog
 
 REBALANCE_MS = 60_000

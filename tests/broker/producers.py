@@ -9,8 +9,8 @@ from mainstem.broker.producing import Producing
 from mainstem.broker.publishing import Published
 from mainstem.broker.transactions import Transactions
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import Log
 

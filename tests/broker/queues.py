@@ -9,7 +9,7 @@ from mainstem.broker.broker import Broker
 from mainstem.broker.subscription import Delivery, Outcome, Settlement, SubscriptionSettings
 from mainstem.broker.subscriptions import Settled
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import Log
 

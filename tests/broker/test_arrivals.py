@@ -27,8 +27,8 @@ from mainstem.core.errors import (
     UnknownPartition,
 )
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.files import Files
 from mainstem.log.port import Appended, PartitionId, WritableBatch

@@ -18,7 +18,7 @@ from mainstem.core.errors import (
     UnknownTopic,
 )
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.disk import DiskLog
 from mainstem.log.memory import MemoryLog
 

@@ -10,7 +10,7 @@ from mainstem.broker.groups import Groups
 from mainstem.broker.member import Member
 from mainstem.broker.topics import Topics
 from mainstem.core.errors import Fenced, GroupIsLive, InvalidName, InvalidSetting
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 
 class Told:

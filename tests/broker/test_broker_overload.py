@@ -12,7 +12,7 @@ from mainstem.broker.cursors import Cursor
 from mainstem.broker.overload import LIVE_MS, Held
 from mainstem.core.errors import Overloaded, UnknownTopic
 from mainstem.core.event import Event
-from mainstem.core.policies import Overload, TopicSettings
+from mainstem.core.topic_settings import Overload, TopicSettings
 
 
 def limited(

@@ -18,8 +18,8 @@ from mainstem.core.errors import (
 )
 from mainstem.core.event import Event, Position
 from mainstem.core.partitioner import partition_for
-from mainstem.core.policies import Timestamps, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Timestamps, TopicSettings
 
 
 def test_a_key_always_goes_to_its_partition() -> None:

@@ -21,7 +21,7 @@ from mainstem.core.errors import (
     TopicExists,
     UnknownTopic,
 )
-from mainstem.core.policies import Durability, Overload, TopicSettings
+from mainstem.core.topic_settings import Durability, Overload, TopicSettings
 
 
 def create(topics: Topics, name: str, topic_id: str = "1", **settings: object) -> None:

@@ -29,7 +29,7 @@ from mainstem.core.errors import (
     UnreleasedInstance,
     UnsupportedAssignor,
 )
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 
 def test_the_first_member_is_given_everything_at_once() -> None:

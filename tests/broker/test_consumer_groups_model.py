@@ -19,7 +19,7 @@ from tests.broker.members import REBALANCE_MS, SESSION_MS, Hall, Member
 from tests.broker.old_members import EagerMember, PlainWords
 
 from mainstem.core.errors import MainstemError, UnknownMember
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 TOPICS = ("t", "u", "v")
 WISHES = (("t",), ("u",), ("t", "u"), ("t", "u", "v"))

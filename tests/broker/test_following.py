@@ -7,7 +7,7 @@ from tests.broker.transactors import Bank
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
 from mainstem.core.event import Event, Position
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog
 
 

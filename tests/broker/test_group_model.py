@@ -21,7 +21,7 @@ from tests.broker.brokers import Clock, new_broker
 from mainstem.broker.groups import Share
 from mainstem.core.errors import Fenced
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import PartitionId
 

@@ -14,7 +14,7 @@ from mainstem.broker.classic_group import Join, Joined
 from mainstem.broker.consumer_group_fold import NOTHING
 from mainstem.broker.consumer_heartbeat import Heartbeat
 from mainstem.core.errors import RebalanceInProgress, StorageFull
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 GROUP = "g"
 PARTITIONS = 200

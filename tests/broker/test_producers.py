@@ -13,9 +13,9 @@ from mainstem.core.errors import (
     UnknownTopic,
 )
 from mainstem.core.event import Event
-from mainstem.core.markers import build_marker
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
+from mainstem.core.transaction_markers import build_marker
 from mainstem.log.port import PartitionId, Slice
 
 LAST = 2**31 - 1

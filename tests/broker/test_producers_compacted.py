@@ -10,8 +10,8 @@ from mainstem.broker.broker import Broker
 from mainstem.broker.overload import Held
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build, events
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.compaction import EMPTY_MS
 from mainstem.log.disk import DiskLog
 

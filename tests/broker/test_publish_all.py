@@ -24,7 +24,7 @@ from mainstem.core.errors import (
     UnknownTopic,
 )
 from mainstem.core.event import Event, Position
-from mainstem.core.policies import Overload, TopicSettings
+from mainstem.core.topic_settings import Overload, TopicSettings
 
 TWO = [("a", [Event(b"1"), Event(b"2")]), ("b", [Event(b"3")])]
 

@@ -27,7 +27,7 @@ from mainstem.core.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import Appended, PartitionId, WritableBatch
 
 NOBODY = Membership()

@@ -20,7 +20,7 @@ from mainstem.core.errors import (
     StorageFull,
     UnknownMember,
 )
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import Log, PartitionId
 
 JOURNAL = PartitionId(IDS[CLASSIC_GROUPS], 0)

@@ -9,8 +9,8 @@ from mainstem.core.batch import BatchHeader, read_header
 from mainstem.core.compression import NAMES
 from mainstem.core.errors import EventTooLarge
 from mainstem.core.event import Event
-from mainstem.core.policies import Compression, Timestamps, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Compression, Timestamps, TopicSettings
 from mainstem.log.memory import MemoryLog
 
 LONG_AGO_MS = 1_000

@@ -22,7 +22,7 @@ from mainstem.core.errors import (
     UnknownMember,
 )
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import PartitionId, Slice
 

@@ -8,7 +8,7 @@ from tests.faults.simdisk import SimFiles
 
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import StorageFull
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import Durable
 
 TOPICS = ("a", "b", "c", "d")

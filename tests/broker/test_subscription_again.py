@@ -8,8 +8,8 @@ from tests.broker.queues import Desk
 from mainstem.broker.subscription import Order
 from mainstem.broker.unpacked import Unpacked
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import events
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import PartitionId
 
 

@@ -10,7 +10,7 @@ from mainstem.broker.broker import Broker
 from mainstem.broker.consumer_group_fold import NOTHING
 from mainstem.broker.consumer_heartbeat import Heartbeat
 from mainstem.broker.deadlines import MAX_AT_ONCE
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 COUNT = 2 * MAX_AT_ONCE + 10
 MONTH_MS = 30 * 86_400_000

@@ -15,7 +15,7 @@ from mainstem.broker.broker import Broker
 from mainstem.core.errors import StorageFailed, StorageFull, TopicExists, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.names import is_internal
-from mainstem.core.policies import Durability, TopicSettings
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.port import Durable
 
 Change = Callable[[Broker], Durable]

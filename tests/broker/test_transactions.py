@@ -18,8 +18,8 @@ from mainstem.core.errors import (
     UnknownTransaction,
 )
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.port import Appended, PartitionId, WritableBatch
 
 

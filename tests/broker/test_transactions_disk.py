@@ -11,8 +11,8 @@ from tests.broker.transactors import Bank, Teller
 
 from mainstem.broker.ledger import TransactionPhase
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.disk import DiskLog
 from mainstem.log.port import Appended, PartitionId, WritableBatch
 

@@ -12,9 +12,9 @@ from mainstem.broker.publishing import Published
 from mainstem.broker.transactions import Begun
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
-from mainstem.core.markers import is_commit
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build, events
+from mainstem.core.topic_settings import TopicSettings
+from mainstem.core.transaction_markers import is_commit
 from mainstem.log.port import Appended, Bounds, Log, PartitionId, Slice, WritableBatch
 
 TIMEOUT_MS = 60_000

@@ -6,7 +6,7 @@ import pytest
 
 from mainstem.cli.positions import FromEnd, Until, Where, in_topic, parse
 from mainstem.client.stem import PartitionInfo, TopicInfo
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from mainstem.broker.broker import Broker
 from mainstem.client.feed import Feed
 from mainstem.client.wish import Wish
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog
 
 PARTITIONS = 3

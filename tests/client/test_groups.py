@@ -13,7 +13,7 @@ from mainstem.client.feed import Feed
 from mainstem.client.wish import Wish
 from mainstem.core.errors import Closed, GroupIsLive, InvalidSetting, UnknownGroup, UnknownTopic
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog
 
 

@@ -22,8 +22,8 @@ from mainstem.core.errors import (
     UnknownTopic,
 )
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import PartitionId, Slice
 

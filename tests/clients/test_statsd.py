@@ -21,7 +21,7 @@ from tests.serving import PATIENCE_S, server
 
 import mainstem
 from mainstem.core.event import Event
-from mainstem.core.policies import Overload
+from mainstem.core.topic_settings import Overload
 from mainstem.heads.statsd.settings import StatsdSettings
 from mainstem.node.config import Config
 from mainstem.node.server import Running

@@ -14,7 +14,7 @@ from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer
 from tests.serving import PATIENCE_S, server
 
 import mainstem
-from mainstem.core.policies import Durability
+from mainstem.core.topic_settings import Durability
 from mainstem.node.config import Config
 from mainstem.node.server import Running
 

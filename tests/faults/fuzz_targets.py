@@ -10,8 +10,8 @@ from mainstem.broker.broker import Broker
 from mainstem.core import compression
 from mainstem.core.batch import HEADER_SIZE, LENGTH_BEFORE, read_whole, seal
 from mainstem.core.errors import CorruptBatch, MainstemError
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import check_records, events, keys, retain
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Answer, Later, Piece, ProtocolError
 from mainstem.heads.kafka.codec import decode_request, decode_response, encode_request
 from mainstem.heads.kafka.head import KafkaConversation

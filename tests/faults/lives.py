@@ -16,8 +16,8 @@ from tests.faults.simdisk import SimFiles
 
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.port import PartitionId
 

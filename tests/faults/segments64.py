@@ -7,8 +7,8 @@ from tests.faults.ledger import Found, read_all
 from tests.faults.simdisk import Image, SimFiles
 
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.port import PartitionId
 from mainstem.log.segment import Segment

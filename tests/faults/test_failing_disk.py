@@ -14,8 +14,8 @@ from tests.log.directory import ORDERS, PAYMENTS, Clock, append, stored
 
 from mainstem.core.errors import DamagedLog, MainstemError, StorageFailed
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.files import Buffer, OpenFile, RealFiles
 from mainstem.log.handles import Handles

@@ -14,8 +14,8 @@ from tests.log.directory import ORDERS, PAYMENTS, Clock, append, stored
 import mainstem
 from mainstem.core.errors import StorageFull
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.port import PartitionId
 

@@ -82,7 +82,7 @@ BROKEN = {
         "\"str(view[at:stop], 'utf-8', 'surrogateescape')\"",
     ),
     "records": (
-        "core/walk.py",
+        "core/record_parser.py",
         "if number & 1 or not previous < delta <= last_delta:",
         "if number & 1:",
     ),

@@ -19,7 +19,7 @@ WRITER = """
 import os, struct, sys, time
 from pathlib import Path
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.core.records import build
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.port import PartitionId

@@ -38,7 +38,7 @@ import json, sys, time, zlib
 from pathlib import Path
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.core.records import build, events
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.port import PartitionId

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from mainstem.auth import Auth
 from mainstem.broker.broker import Broker
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.context import HeadContext
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.settings import KafkaSettings

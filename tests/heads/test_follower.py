@@ -8,7 +8,7 @@ from tests.heads.contexts import context_on
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Answer
 from mainstem.heads.follower import PORTION_EVENTS, Follower
 from mainstem.log.memory import MemoryLog

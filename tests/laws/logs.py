@@ -7,8 +7,8 @@ from typing import Protocol
 
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build, events
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.disk import DiskLog
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import Log, PartitionId, Slice

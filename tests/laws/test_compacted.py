@@ -8,8 +8,8 @@ from tests.laws.logs import FIRST, OpenLog, all_events, open_partitions
 
 from mainstem.core.batch import batches, place, read_header, seal
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log import latest
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.memory import MemoryLog

@@ -21,7 +21,7 @@ from tests.laws.logs import (
 )
 
 from mainstem.core.errors import Closed, OffsetOutOfRange, UnknownPartition
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import PartitionId
 
 

@@ -18,8 +18,8 @@ from tests.laws.logs import (
 from mainstem.core.batch import seal
 from mainstem.core.errors import StorageFull
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog, MemoryPartition
 
 

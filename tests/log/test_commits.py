@@ -6,8 +6,8 @@ import pytest
 from tests.log.directory import ORDERS, append, open_log
 
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import TopicSettings
 
 
 def test_calls_that_fail_do_not_end_whoever_commits(

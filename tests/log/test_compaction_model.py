@@ -13,8 +13,8 @@ from tests.log.directory import ORDERS, Clock, open_log
 
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build, events
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log import compaction
 from mainstem.log.port import TimedOffset
 

@@ -7,7 +7,7 @@ from tests.log.directory import ORDERS, SMALL, append, fill, open_log, stored
 
 from mainstem.core.errors import DamagedLog
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.node import offline
 
 VALUES = [b"value %04d " % number * 10 for number in range(40)]

@@ -7,8 +7,8 @@ from tests.log.directory import ORDERS, PAYMENTS, Clock, append, open_log, store
 
 from mainstem.core.errors import StorageFailed
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog
 from mainstem.log.port import PartitionId, WritableBatch
 from mainstem.log.wal import Part, decode_parts, encode_parts

@@ -8,8 +8,8 @@ from tests.log.directory import ORDERS, PAYMENTS, SMALL, Clock, append, fill, op
 from mainstem.core.batch import batches, read_header
 from mainstem.core.errors import OffsetOutOfRange, UnknownPartition
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build, events
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog
 
 VALUES = [b"value %04d " % number * 10 for number in range(100)]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.core.policies import Durability
+from mainstem.core.topic_settings import Durability
 from mainstem.heads import HEADS
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.node.config import Config, load_config, settings

@@ -11,7 +11,7 @@ from tests.faults.disks import batch, values
 from tests.faults.simdisk import SimFiles
 
 from mainstem.core.errors import MainstemError, StorageFailed
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log import commits
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.port import Durable, PartitionId

@@ -15,7 +15,7 @@ from tests.heads.kafka.sharing import ACCEPT, REJECT, RELEASE, Sharer, configure
 from tests.serving import server
 
 from mainstem.core.event import Event
-from mainstem.core.policies import Overload, TopicSettings
+from mainstem.core.topic_settings import Overload, TopicSettings
 from mainstem.heads import HEADS
 from mainstem.node.config import Config
 from mainstem.node.metrics import METRICS

@@ -27,8 +27,8 @@ from mainstem.core.errors import (
 )
 from mainstem.core.event import Event
 from mainstem.core.names import is_internal
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog
 from mainstem.log.port import PartitionId
 from mainstem.node.config import Config

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.core.policies import (
+from mainstem.core.topic_settings import (
     KEPT,
     Compression,
     Durability,

@@ -23,7 +23,7 @@ from tests.simulation.world import Client, World, Wrong, without_chance
 
 from mainstem.broker.share_group import ShareBeat
 from mainstem.broker.subscription import Settlement
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 PLACES: list[Place] = [(topic, n) for topic in ("in", "out") for n in range(PARTITIONS)]
 SETTINGS = TopicSettings(partitions=PARTITIONS, segment_bytes=1024)

@@ -45,7 +45,7 @@ from mainstem.core.errors import (
 )
 from mainstem.core.event import Event
 from mainstem.core.names import check_topic, is_internal
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import Bounds, Durable, Log, PartitionId, Slice, TimedOffset, WritableBatch
 
 Place = tuple[str, int]

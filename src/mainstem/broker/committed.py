@@ -13,7 +13,7 @@ import msgspec
 
 from mainstem.broker.ledger import AbortedSpan, Ledger
 from mainstem.core.batch import HEADER_SIZE, BatchHeader, batches, read_header
-from mainstem.core.markers import is_commit
+from mainstem.core.transaction_markers import is_commit
 from mainstem.log.port import Bounds, Log, PartitionId, Slice
 
 _NOTHING = Slice(0)

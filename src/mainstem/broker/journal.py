@@ -13,8 +13,8 @@ import msgspec
 from mainstem.core.batch import batches, read_header
 from mainstem.core.errors import DamagedLog, FormatTooNew
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build, events
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, Log, PartitionId, WritableBatch
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from mainstem.broker.cursors import Cursor, Cursors
 from mainstem.broker.topics import Topic
 from mainstem.core.errors import Overloaded
-from mainstem.core.policies import Overload
+from mainstem.core.topic_settings import Overload
 from mainstem.log.durable import Commit
 from mainstem.log.port import Bounds, Log, PartitionId
 

@@ -23,7 +23,7 @@ from mainstem.broker.state import State
 from mainstem.broker.topics import Topic
 from mainstem.core.batch import BatchHeader, batches, read_header
 from mainstem.core.errors import MainstemError, StorageFull
-from mainstem.core.policies import Durability
+from mainstem.core.topic_settings import Durability
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId
 

@@ -4,8 +4,8 @@ from mainstem.broker.topics import Topic
 from mainstem.core.batch import read_header, stamp
 from mainstem.core.compression import NAMES
 from mainstem.core.errors import EventTooLarge
-from mainstem.core.policies import Compression, Timestamps
 from mainstem.core.records import packed
+from mainstem.core.topic_settings import Compression, Timestamps
 from mainstem.log.port import WritableBatch
 
 

@@ -34,7 +34,7 @@ from mainstem.broker.producers import Producers
 from mainstem.broker.state import State
 from mainstem.core.batch import read_header
 from mainstem.core.errors import MainstemError, StorageFull
-from mainstem.core.markers import build_marker
+from mainstem.core.transaction_markers import build_marker
 from mainstem.log.port import Durable, PartitionId, WritableBatch
 
 LOOK_MS = 10_000

@@ -32,8 +32,8 @@ from mainstem.core.errors import (
 )
 from mainstem.core.event import Event
 from mainstem.core.partitioner import partition_for
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
 

@@ -42,7 +42,7 @@ from mainstem.core.errors import (
     UnknownPartition,
 )
 from mainstem.core.partitioner import Turns
-from mainstem.core.policies import Durability
+from mainstem.core.topic_settings import Durability
 from mainstem.log.port import Durable, Log, PartitionId
 
 REFUSALS = (StorageFull, StorageFailed, Closed)

@@ -19,7 +19,7 @@ from mainstem.broker.state import REFUSALS, State
 from mainstem.broker.topics import Topic, TopicGone
 from mainstem.broker.transactions import Transactions
 from mainstem.core.errors import InvalidSetting, MainstemError
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import Durable, PartitionId
 
 

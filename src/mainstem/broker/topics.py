@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from mainstem.core.errors import InvalidSetting, TopicExists, UnknownTopic
 from mainstem.core.names import check_topic, is_internal, is_pattern, matches
-from mainstem.core.policies import Durability, TopicSettings
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.port import PartitionId
 
 

@@ -20,7 +20,7 @@ from mainstem.cli.help import Command, Group
 from mainstem.cli.rows import Format, Row, chosen, format_option, print_json, table
 from mainstem.cli.units import human_bytes
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability
+from mainstem.core.topic_settings import Durability
 from mainstem.node.bare_files import BareFiles
 from mainstem.node.measuring import (
     MAX_BYTES,

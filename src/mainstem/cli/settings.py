@@ -13,7 +13,7 @@ import msgspec
 from mainstem.cli.rows import cell
 from mainstem.cli.units import parse_bytes, parse_ms, whole
 from mainstem.core.errors import InvalidSetting
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 

@@ -7,7 +7,7 @@ from mainstem.client.starts import check_start
 from mainstem.client.stem import PartitionInfo, Start, TopicInfo
 from mainstem.core.errors import InvalidSetting, TopicExists, UnknownTopic
 from mainstem.core.names import check_topic, is_internal, matches
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.remote.administering import Administration
 
 _OF_KAFKA = "__"

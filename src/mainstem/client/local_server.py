@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvloop
 
-from mainstem.core.policies import Durability
+from mainstem.core.topic_settings import Durability
 from mainstem.node.config import Config
 from mainstem.node.node import time_of_day_ms
 from mainstem.node.server import Running, running

@@ -10,7 +10,7 @@ import msgspec
 
 from mainstem.client.queues import Order, Queue, Queues
 from mainstem.core.event import Event, Position
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 Value = bytes | str | None | dict[str, Any] | list[Any] | int | float | bool
 """Bytes go as they are, text as UTF-8, None as a deletion; anything else becomes JSON."""

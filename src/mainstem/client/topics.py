@@ -6,7 +6,7 @@ from mainstem.broker.door import Door, Topic
 from mainstem.client.starts import check_start, offset_of
 from mainstem.client.stem import PartitionInfo, Start, TopicInfo
 from mainstem.core.errors import TopicExists
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 
 class EmbeddedTopics:

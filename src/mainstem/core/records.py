@@ -29,7 +29,7 @@ from mainstem.core.batch import (
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, InvalidEvent
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
-from mainstem.core.walk import MAX_HEADERS, unpack, walk
+from mainstem.core.record_parser import MAX_HEADERS, unpack, walk
 
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1

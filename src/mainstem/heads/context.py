@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mainstem.auth import Auth, Peer
 from mainstem.core.event import Position
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.dispatcher import Call, Dispatcher
 from mainstem.heads.listen import Address
 from mainstem.heads.parked import Over, Parked

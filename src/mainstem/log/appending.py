@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from mainstem.core.errors import MainstemError, StorageFull
-from mainstem.core.policies import Durability
+from mainstem.core.topic_settings import Durability
 from mainstem.log.commits import Committer, Group
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.memory import MemoryPartition

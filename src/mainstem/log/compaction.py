@@ -13,8 +13,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from mainstem.core.batch import read_header
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import emptied
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.files import Files
 from mainstem.log.latest import Latest
 from mainstem.log.partition import DiskPartition

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from mainstem.core.errors import DamagedLog, InvalidSetting
-from mainstem.core.policies import Durability, TopicSettings
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.appending import Appender
 from mainstem.log.commits import Committer
 from mainstem.log.files import FAULTS, Files, RealFiles, refusal

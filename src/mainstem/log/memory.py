@@ -14,8 +14,8 @@ from struct import Struct
 
 from mainstem.core.batch import place, read_header, read_span, set_last_offset
 from mainstem.core.errors import Closed, OffsetOutOfRange, StorageFull, UnknownPartition
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import events, retain
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.latest import Latest
 from mainstem.log.port import (

@@ -11,7 +11,7 @@ import msgspec
 
 from mainstem.core.batch import place, read_span
 from mainstem.core.errors import OffsetOutOfRange
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.files import Files
 from mainstem.log.handles import Handles
 from mainstem.log.port import Bounds, PartitionId, WritableBatch

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from mainstem.core.errors import DamagedLog, MainstemError
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 WritableBatch = bytearray | memoryview
 

@@ -29,7 +29,7 @@ import msgspec
 
 from mainstem.core.batch import read_header
 from mainstem.core.errors import DamagedLog
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log import manifest, wal
 from mainstem.log.ends import NO_LIMIT, QUARANTINE, End, keep
 from mainstem.log.files import Files

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from mainstem.core.errors import DamagedLog
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log import manifest, wal
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.ends import QUARANTINE, segment_names

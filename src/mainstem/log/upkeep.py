@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable
 import msgspec
 
 from mainstem.core.errors import MainstemError
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log import manifest, wal
 from mainstem.log.commits import Committer
 from mainstem.log.compaction import compact, old_enough, worth_compacting

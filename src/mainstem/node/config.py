@@ -21,7 +21,7 @@ from mainstem.broker.producers import ProducerLimits
 from mainstem.broker.settlements import TransactionLimits
 from mainstem.broker.topics import TopicLimits
 from mainstem.core.errors import InvalidSetting
-from mainstem.core.policies import Durability
+from mainstem.core.topic_settings import Durability
 from mainstem.heads import HEADS
 from mainstem.heads.head import HeadSettings
 

@@ -28,8 +28,8 @@ from uuid import uuid4
 import msgspec
 
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog
 from mainstem.log.port import PartitionId
 from mainstem.node.bare_files import BareFiles

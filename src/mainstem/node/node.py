@@ -15,7 +15,7 @@ from mainstem.broker.limits import Limits
 from mainstem.core.errors import StorageFull
 from mainstem.core.histogram import Histogram
 from mainstem.core.names import is_internal
-from mainstem.core.policies import Durability, TopicSettings
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.commits import Committer
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.memory import MemoryLog

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import DataFrame, Row
 
 from mainstem.core.errors import TopicExists, UnknownGroup
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.remote.administering import Administration
 from mainstem.remote.cursors import Cursors
 from mainstem.remote.link import Link

@@ -38,7 +38,7 @@ from mainstem.core.errors import (
     UnknownTopic,
     Unreachable,
 )
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.remote.link import Link
 from mainstem.remote.refusals import kafka_error
 from mainstem.remote.settings import about_own, from_kafka, to_kafka

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.core.names import check_topic
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.remote.administering import Administration
 from mainstem.remote.producing import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_EVENTS, Producing
 

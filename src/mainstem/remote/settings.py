@@ -22,7 +22,7 @@ from collections.abc import Mapping
 import msgspec
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.core.policies import KEPT, Durability, TopicSettings
+from mainstem.core.topic_settings import KEPT, Durability, TopicSettings
 
 OWN_PREFIX = "mainstem."
 _NEVER = 2**63 - 1

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from mainstem.core.errors import Fenced, MainstemError, TopicExists
 from mainstem.core.event import Headers
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.remote.administering import Administration
 from mainstem.remote.link import Link
 from mainstem.remote.refusals import explained, kafka_error

@@ -10,7 +10,7 @@ from tests.serving import server
 
 from mainstem.broker.broker import Broker
 from mainstem.core.event import Event, Position
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.node.peeking import NotYet, Peeking
 from mainstem.node.server import Running
 

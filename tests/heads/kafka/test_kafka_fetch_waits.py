@@ -10,8 +10,8 @@ from tests.heads.kafka.attack import NEVER, Peer, produce, production, request, 
 
 from mainstem.broker.broker import Broker
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.head import KafkaConversation

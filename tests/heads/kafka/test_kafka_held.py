@@ -9,8 +9,8 @@ from tests.heads.contexts import context_on
 from tests.heads.kafka.attack import request
 
 from mainstem.core.event import Event
-from mainstem.core.policies import Overload, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Overload, TopicSettings
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Service

@@ -9,8 +9,8 @@ from tests.heads.contexts import kafka_service
 from tests.heads.kafka.attack import Peer, produce, served
 
 from mainstem.core.event import Event
-from mainstem.core.policies import TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter import list_offsets
 from mainstem.heads.kafka.adapter.errors import Code

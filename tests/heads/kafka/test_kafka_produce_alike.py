@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.heads.contexts import kafka_service
 
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, Overload, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, Overload, TopicSettings
 from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.kafka.codec import encode_request
 from mainstem.heads.kafka.head import KafkaConversation

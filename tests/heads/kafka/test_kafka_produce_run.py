@@ -13,8 +13,8 @@ from tests.heads.contexts import kafka_service
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import StorageFailed
 from mainstem.core.event import Event
-from mainstem.core.policies import Durability, TopicSettings
 from mainstem.core.records import build
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.kafka.codec import decode_response, encode_request
 from mainstem.heads.kafka.head import KafkaConversation

@@ -11,7 +11,7 @@ from tests.heads.contexts import kafka_service
 
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import UnknownTopic
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.api import Api

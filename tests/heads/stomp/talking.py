@@ -6,7 +6,7 @@ from collections.abc import Callable
 from tests.heads.contexts import context_on
 
 from mainstem.broker.broker import Broker
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Answer, Later, ProtocolError
 from mainstem.heads.stomp.adapter.conversation import StompConversation
 from mainstem.heads.stomp.adapter.service import Service

@@ -6,7 +6,7 @@ from tests.heads.stomp.talking import Client, World
 from mainstem.broker.subscription import SubscriptionSettings
 from mainstem.core.errors import Failure
 from mainstem.core.event import Event
-from mainstem.core.policies import Overload, TopicSettings
+from mainstem.core.topic_settings import Overload, TopicSettings
 from mainstem.heads.stomp.adapter.errors import SUMMARIES
 from mainstem.heads.stomp.codec import Frame
 from mainstem.heads.stomp.settings import StompSettings

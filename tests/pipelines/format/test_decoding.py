@@ -10,8 +10,8 @@ from tests.core.making import CODECS, NOW_MS, event_lists, record, sealed, varin
 from mainstem.core.batch import place, read_header, seal, set_last_offset, stamp
 from mainstem.core.errors import CorruptBatch
 from mainstem.core.event import Event
+from mainstem.core.record_parser import walk
 from mainstem.core.records import build, events, retain
-from mainstem.core.walk import walk
 from mainstem.pipelines.format import decoding
 from mainstem.pipelines.format.decoding import record_batches
 

@@ -8,7 +8,7 @@ from mainstem.broker.limits import Limits
 from mainstem.broker.topic_changes import TopicDone
 from mainstem.broker.topic_regex import BUDGET, TopicRegex
 from mainstem.broker.topics import Topic
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import Durable
 
 __all__ = ["BUDGET", "TOPIC_JOURNAL", "Limits", "Topic", "TopicDone", "TopicRegex", "Topics"]

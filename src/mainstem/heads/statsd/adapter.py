@@ -22,7 +22,7 @@ import msgspec
 from mainstem.broker.door import Door, Held
 from mainstem.core.errors import MainstemError, TopicExists
 from mainstem.core.event import NO_TIMESTAMP, Event
-from mainstem.core.policies import Durability
+from mainstem.core.topic_settings import Durability
 from mainstem.heads.context import HeadContext
 from mainstem.heads.metric import Metric as Measured
 from mainstem.heads.metric import Sample

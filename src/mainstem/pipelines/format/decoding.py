@@ -22,7 +22,7 @@ import pyarrow as pa
 from mainstem.core.batch import HEADER_SIZE, BatchHeader, checksum_matches, read_header
 from mainstem.core.errors import CorruptBatch
 from mainstem.core.event import NO_TIMESTAMP
-from mainstem.core.walk import unpack, walk
+from mainstem.core.record_parser import unpack, walk
 from mainstem.pipelines.format.schema import ARROW, HEADERS
 from mainstem.pipelines.format.starts import add_starts, damaged
 

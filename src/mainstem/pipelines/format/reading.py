@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from mainstem.core.batch import read_header
-from mainstem.core.markers import is_commit
+from mainstem.core.transaction_markers import is_commit
 from mainstem.pipelines.format.consuming import consume
 from mainstem.pipelines.format.decoding import record_batches
 from mainstem.pipelines.format.planning import Range

@@ -7,7 +7,7 @@ from tests.broker.brokers import new_broker, publish
 from tests.heads.contexts import kafka_service
 
 from mainstem.broker.broker import Broker
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter import share_fetch, share_groups
 from mainstem.heads.kafka.adapter.service import Asked

@@ -8,7 +8,7 @@ from tests.broker.brokers import new_broker, publish
 from tests.heads.contexts import context_on
 from tests.heads.kafka.attack import NEVER, request
 
-from mainstem.core.policies import Durability, TopicSettings
+from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Service

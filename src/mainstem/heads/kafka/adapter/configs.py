@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.core.policies import KEPT, TopicSettings
+from mainstem.core.topic_settings import KEPT, TopicSettings
 
 PREFIX = "mainstem."
 _NEVER = 2**63 - 1

@@ -7,7 +7,7 @@ from mainstem.auth import CLUSTER, Action
 from mainstem.broker.door import AT_ONCE, GROUP_CONFIGS, Durable
 from mainstem.core.errors import InvalidName, InvalidSetting, MainstemError
 from mainstem.core.names import check_topic
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.kafka.adapter import configs
 from mainstem.heads.kafka.adapter.configs import Source, Type
 from mainstem.heads.kafka.adapter.errors import Code, code_of

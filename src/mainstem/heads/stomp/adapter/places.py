@@ -5,7 +5,7 @@ from collections.abc import Callable
 from mainstem.broker.door import Durable
 from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.names import check_group
-from mainstem.core.policies import Durability
+from mainstem.core.topic_settings import Durability
 from mainstem.heads.context import HeadContext
 from mainstem.heads.stomp.adapter.destinations import (
     TEMPORARY,

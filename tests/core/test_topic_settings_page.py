@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mainstem.core.policies import TopicSettings
+from mainstem.core.topic_settings import TopicSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "topics.md"
 

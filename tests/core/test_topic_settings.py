@@ -3,7 +3,7 @@
 import pytest
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.core.policies import Durability, Overload, TopicSettings
+from mainstem.core.topic_settings import Durability, Overload, TopicSettings
 
 
 def test_the_defaults_mean_something_and_are_the_safe_ones() -> None:

@@ -5,9 +5,9 @@ import pytest
 from mainstem.core.batch import check_header
 from mainstem.core.errors import CorruptBatch
 from mainstem.core.event import Event
-from mainstem.core.markers import build_marker, is_commit
+from mainstem.core.record_parser import walk
 from mainstem.core.records import build, events
-from mainstem.core.walk import walk
+from mainstem.core.transaction_markers import build_marker, is_commit
 
 
 @pytest.mark.parametrize("committed", [True, False])

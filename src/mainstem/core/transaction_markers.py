@@ -10,8 +10,8 @@ from struct import Struct
 from mainstem.core.batch import CONTROL, HEADER_SIZE, Buffer, read_whole, seal
 from mainstem.core.errors import CorruptBatch
 from mainstem.core.event import Event
+from mainstem.core.record_parser import walk
 from mainstem.core.records import build
-from mainstem.core.walk import walk
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
