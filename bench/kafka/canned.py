@@ -10,16 +10,16 @@ from pathlib import Path
 from struct import Struct
 
 from mainstem.core.batch import read_header
-from mainstem.heads.kafka.codec import decode_request, encode_response
-from mainstem.heads.kafka.messages.connection import ApiVersionsResponse, ServedApi
-from mainstem.heads.kafka.messages.metadata import (
+from mainstem.kafka_protocol.codec import decode_request, encode_response
+from mainstem.kafka_protocol.messages.connection import ApiVersionsResponse, ServedApi
+from mainstem.kafka_protocol.messages.metadata import (
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
     MetadataResponse,
     MetadataTopic,
 )
-from mainstem.heads.kafka.messages.transactions import InitProducerIdResponse
+from mainstem.kafka_protocol.messages.transactions import InitProducerIdResponse
 
 PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
 VERSIONS = (

@@ -13,7 +13,7 @@ from pathlib import Path
 import atheris
 
 REACHED = {
-    "requests": "mainstem.heads.kafka.codec",
+    "requests": "mainstem.kafka_protocol.codec",
     "records": "mainstem.core.records",
     "unpacking": "mainstem.core.compression",
     "conversations": "tests.faults.fuzz_targets",
@@ -26,9 +26,9 @@ with atheris.instrument_imports(include=["mainstem"]):
 from tests.faults.fuzz_seeds import seeds  # noqa: E402 - these are not to be instrumented
 from tests.faults.fuzz_targets import TARGETS  # noqa: E402
 
-from mainstem.heads.kafka import codec  # noqa: E402
-from mainstem.heads.kafka.decoders import decoder  # noqa: E402
-from mainstem.heads.kafka.messages import APIS  # noqa: E402
+from mainstem.kafka_protocol import codec  # noqa: E402
+from mainstem.kafka_protocol.decoders import decoder  # noqa: E402
+from mainstem.kafka_protocol.messages import APIS  # noqa: E402
 
 
 def instrument_decoders() -> None:

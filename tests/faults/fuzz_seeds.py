@@ -4,23 +4,23 @@ from collections.abc import Iterator
 
 from tests.core.making import CODECS, NOW_MS
 from tests.faults.fuzz_targets import TOPIC
-from tests.heads.kafka.values import EVERY_API, filled
+from tests.kafka_protocol.values import EVERY_API, filled
 
 from mainstem.core import compression
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.conversation import Piece
 from mainstem.heads.kafka.adapter.table import SERVED
-from mainstem.heads.kafka.codec import encode_request
-from mainstem.heads.kafka.fields import Wire
-from mainstem.heads.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.kafka_protocol.codec import encode_request
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
     ProduceRequest,
     ProduceTopic,
 )
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,

@@ -13,9 +13,9 @@ from mainstem.core.errors import CorruptBatch, MainstemError
 from mainstem.core.records import check_records, events, keys, retain
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Answer, Later, Piece, ProtocolError
-from mainstem.heads.kafka.codec import decode_request, decode_response, encode_request
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.codec import decode_request, decode_response, encode_request
 from mainstem.log.memory import MemoryLog
 
 TOPIC = "tt"

@@ -77,7 +77,7 @@ class TestGuidedByCoverage:
 
 BROKEN = {
     "requests": (
-        "heads/kafka/decoders.py",
+        "kafka_protocol/decoders.py",
         "\"str(view[at:stop], 'utf-8')\"",
         "\"str(view[at:stop], 'utf-8', 'surrogateescape')\"",
     ),

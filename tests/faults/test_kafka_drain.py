@@ -11,21 +11,22 @@ from tests.heads.kafka.attack import Peer, Process, fetching, produce, productio
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.heads.transport.answers import MAX_UNANSWERED
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     CommitPartition,
     CommitTopic,
     OffsetCommitRequest,
     OffsetCommitResponse,
 )
-from mainstem.heads.kafka.messages.consumer_groups import (
+from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from mainstem.heads.kafka.messages.fetch import FETCH, FetchResponse
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.fetch import FETCH, FetchResponse
+from mainstem.kafka_protocol.messages.membership import (
     HEARTBEAT,
     JOIN_GROUP,
     SYNC_GROUP,
@@ -37,20 +38,19 @@ from mainstem.heads.kafka.messages.membership import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from mainstem.heads.kafka.messages.produce import PRODUCE, ProduceResponse
-from mainstem.heads.kafka.messages.share_groups import (
+from mainstem.kafka_protocol.messages.produce import PRODUCE, ProduceResponse
+from mainstem.kafka_protocol.messages.share_groups import (
     SHARE_GROUP_HEARTBEAT,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from mainstem.heads.kafka.messages.topics import (
+from mainstem.kafka_protocol.messages.topics import (
     CREATE_TOPICS,
     CreateConfig,
     CreateTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from mainstem.heads.transport.answers import MAX_UNANSWERED
 from mainstem.node.config import Config
 from mainstem.node.node import open_node
 

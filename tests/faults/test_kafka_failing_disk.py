@@ -7,8 +7,8 @@ from tests.heads.kafka.attack import Peer, fetching, produce
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.fetch import FETCH, FetchResponse
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.fetch import FETCH, FetchResponse
 
 FAILS = """
 import errno, os

@@ -12,7 +12,7 @@ import mainstem
 from mainstem.core.errors import StorageFull
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.kafka_protocol.error_codes import Code
 from mainstem.node.directory import holder_of
 
 FULL = """

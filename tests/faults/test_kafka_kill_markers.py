@@ -9,7 +9,7 @@ from tests.heads.kafka.attack import Peer, produce
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.messages.transactions import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     INIT_PRODUCER_ID,

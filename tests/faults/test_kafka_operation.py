@@ -19,7 +19,7 @@ from tests.heads.kafka.attack import Healthy, Peer, produce, request
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.membership import (
     HEARTBEAT,
     JOIN_GROUP,
     SYNC_GROUP,
@@ -31,7 +31,7 @@ from mainstem.heads.kafka.messages.membership import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest
+from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest
 
 JUMPS = """
 import pathlib, time

@@ -15,7 +15,7 @@ from tests.heads.kafka.attack import Peer, fetching, produce, request
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.messages.fetch import FETCH
+from mainstem.kafka_protocol.messages.fetch import FETCH
 from mainstem.node.config import Config
 from mainstem.node.directory import Holder, holder_of
 from mainstem.node.server import AddressTaken, Running, running

@@ -14,11 +14,11 @@ from mainstem.core.errors import StorageFull
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter import share_fetch, share_groups
 from mainstem.heads.kafka.adapter.service import Asked, Service
-from mainstem.heads.kafka.codec import RequestHeader
-from mainstem.heads.kafka.fields import Wire
-from mainstem.heads.kafka.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
-from mainstem.heads.kafka.messages.share_groups import ShareGroupHeartbeatRequest
 from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.codec import RequestHeader
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
+from mainstem.kafka_protocol.messages.share_groups import ShareGroupHeartbeatRequest
 
 Call = Callable[[], None]
 _LOCKS = "share.partition.max.record.locks"

@@ -16,8 +16,8 @@ from mainstem.broker.broker import Broker
 from mainstem.core.batch import batches
 from mainstem.core.records import events
 from mainstem.heads.kafka.adapter.share_sessions import BEGIN, END
-from mainstem.heads.kafka.fields import Wire
-from mainstem.heads.kafka.messages.share_fetch import (
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.share_fetch import (
     Acknowledgement,
     AcknowledgePartition,
     AcknowledgeTopic,
@@ -29,7 +29,7 @@ from mainstem.heads.kafka.messages.share_fetch import (
     ShareFetchResponse,
     ShareFetchTopic,
 )
-from mainstem.heads.kafka.messages.share_groups import (
+from mainstem.kafka_protocol.messages.share_groups import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )

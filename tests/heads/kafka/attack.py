@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from tests.heads.admin.web import get
-from tests.heads.kafka.frames import whole
+from tests.kafka_protocol.frames import whole
 from tests.serving import server
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.api import Api
-from mainstem.heads.kafka.codec import decode_response, encode_request
-from mainstem.heads.kafka.fields import Wire
-from mainstem.heads.kafka.messages.fetch import (
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.codec import decode_response, encode_request
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.fetch import (
     FETCH,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
 )
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducedPartition,
     ProducePartition,

@@ -6,16 +6,16 @@ from tests.heads.kafka.attack import Peer, produce, request
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.configs import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.configs import (
     INCREMENTAL_ALTER_CONFIGS,
     IncrementalAlter,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     IncrementalAlterResource,
 )
-from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataResponse
-from mainstem.heads.kafka.messages.share_fetch import (
+from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from mainstem.kafka_protocol.messages.share_fetch import (
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
     Acknowledgement,
@@ -30,7 +30,7 @@ from mainstem.heads.kafka.messages.share_fetch import (
     ShareFetchResponse,
     ShareFetchTopic,
 )
-from mainstem.heads.kafka.messages.share_groups import (
+from mainstem.kafka_protocol.messages.share_groups import (
     SHARE_GROUP_HEARTBEAT,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,

@@ -22,9 +22,9 @@ from tests.heads.kafka.attack import (
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.fetch import FETCH, FetchRequest, FetchResponse
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.fetch import FETCH, FetchRequest, FetchResponse
+from mainstem.kafka_protocol.messages.membership import (
     JOIN_GROUP,
     LEAVE_GROUP,
     JoinGroupRequest,
@@ -34,20 +34,20 @@ from mainstem.heads.kafka.messages.membership import (
     LeaveGroupResponse,
     LeavingMember,
 )
-from mainstem.heads.kafka.messages.metadata import (
+from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
     MetadataRequest,
     MetadataResponse,
     MetadataTopicName,
 )
-from mainstem.heads.kafka.messages.produce import PRODUCE, ProduceResponse
-from mainstem.heads.kafka.messages.producers import (
+from mainstem.kafka_protocol.messages.produce import PRODUCE, ProduceResponse
+from mainstem.kafka_protocol.messages.producers import (
     DESCRIBE_PRODUCERS,
     DescribeProducersRequest,
     DescribeProducersResponse,
     ProducersTopic,
 )
-from mainstem.heads.kafka.messages.topics import (
+from mainstem.kafka_protocol.messages.topics import (
     CREATE_TOPICS,
     CreateTopic,
     CreateTopicsRequest,

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tests.heads.kafka.attack import Healthy, Peer, request, served
 
-from mainstem.heads.kafka.messages.connection import (
+from mainstem.kafka_protocol.messages.connection import (
     API_VERSIONS,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataResponse
 
 LIMIT = 100 * 1024 * 1024
 

@@ -17,15 +17,15 @@ from tests.heads.kafka.attack import (
 from mainstem.client.local_broker import LocalBroker
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.fetch import FETCH, FetchRequest, FetchResponse
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.fetch import FETCH, FetchRequest, FetchResponse
+from mainstem.kafka_protocol.messages.membership import (
     JOIN_GROUP,
     JoinGroupRequest,
     JoinGroupResponse,
     JoinProtocol,
 )
-from mainstem.heads.kafka.messages.producers import (
+from mainstem.kafka_protocol.messages.producers import (
     DESCRIBE_PRODUCERS,
     LIST_TRANSACTIONS,
     DescribeProducersRequest,
@@ -34,7 +34,7 @@ from mainstem.heads.kafka.messages.producers import (
     ListTransactionsResponse,
     ProducersTopic,
 )
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.messages.transactions import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     INIT_PRODUCER_ID,

@@ -9,8 +9,8 @@ from tests.heads.kafka.attack import Healthy, Peer, produce, request, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     OFFSET_FETCH,
     CommitPartition,
@@ -20,7 +20,7 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.membership import (
     JOIN_GROUP,
     LEAVE_GROUP,
     JoinGroupRequest,
@@ -30,7 +30,7 @@ from mainstem.heads.kafka.messages.membership import (
     LeaveGroupResponse,
     LeavingMember,
 )
-from mainstem.heads.kafka.messages.metadata import (
+from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
     MetadataRequest,
     MetadataResponse,

@@ -31,14 +31,14 @@ from tests.heads.kafka.losing import LOSE_A_FIFTH, vanish
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.messages.connection import (
+from mainstem.heads.transport.answers import MAX_UNANSWERED
+from mainstem.kafka_protocol.messages.connection import (
     API_VERSIONS,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from mainstem.heads.kafka.messages.fetch import FETCH
-from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataResponse
-from mainstem.heads.transport.answers import MAX_UNANSWERED
+from mainstem.kafka_protocol.messages.fetch import FETCH
+from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataResponse
 
 LARGE = "large"
 LARGE_ANSWER = 50_000_000

@@ -30,16 +30,16 @@ from tests.heads.kafka.attack import (
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.fetch import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.fetch import (
     FETCH,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
 )
-from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest
-from mainstem.heads.kafka.messages.produce import PRODUCE
+from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest
+from mainstem.kafka_protocol.messages.produce import PRODUCE
 
 LARGE = "large"
 OPEN = 'mainstem_connections{head="kafka"}'

@@ -11,16 +11,16 @@ from mainstem.core import compression
 from mainstem.core.batch import HEADER_SIZE, seal
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.fetch import FETCH, FetchResponse
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.fetch import FETCH, FetchResponse
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
     ProduceTopic,
 )
-from mainstem.heads.kafka.messages.topics import (
+from mainstem.kafka_protocol.messages.topics import (
     CREATE_TOPICS,
     CreateConfig,
     CreateTopic,

@@ -7,9 +7,9 @@ from tests.heads.kafka.attack import Peer, produce, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.codec import decode_blob, encode_blob
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.codec import decode_blob, encode_blob
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     OFFSET_DELETE,
     OFFSET_FETCH,
@@ -25,7 +25,7 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from mainstem.heads.kafka.messages.consumer_groups import (
+from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupDescribeRequest,
@@ -34,11 +34,11 @@ from mainstem.heads.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     OwnedPartitions,
 )
-from mainstem.heads.kafka.messages.consumer_protocol import (
+from mainstem.kafka_protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from mainstem.heads.kafka.messages.groups import (
+from mainstem.kafka_protocol.messages.groups import (
     DESCRIBE_GROUPS,
     LIST_GROUPS,
     DescribeGroupsRequest,
@@ -46,7 +46,7 @@ from mainstem.heads.kafka.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.membership import (
     JOIN_GROUP,
     SYNC_GROUP,
     JoinGroupRequest,
@@ -55,7 +55,7 @@ from mainstem.heads.kafka.messages.membership import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from mainstem.heads.kafka.messages.metadata import (
+from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
     MetadataRequest,
     MetadataResponse,

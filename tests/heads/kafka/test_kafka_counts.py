@@ -1,12 +1,16 @@
 """What is counted of requests and answers, with every message that there is."""
 
 import pytest
-from tests.heads.kafka.values import EVERY_API, EVERY_API_IDS, filled
+from tests.kafka_protocol.values import EVERY_API, EVERY_API_IDS, filled
 
-from mainstem.heads.kafka.api import Api
 from mainstem.heads.kafka.counts import Counts
-from mainstem.heads.kafka.fields import Wire
-from mainstem.heads.kafka.messages.produce import ProducedPartition, ProducedTopic, ProduceResponse
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.produce import (
+    ProducedPartition,
+    ProducedTopic,
+    ProduceResponse,
+)
 
 
 def codes_in(value: object) -> list[int]:

@@ -10,9 +10,9 @@ from mainstem.broker.classic_groups import GroupDescription, MemberDescription
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.cursors import read_by
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.codec import encode_blob
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.codec import encode_blob
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     OFFSET_DELETE,
     OFFSET_FETCH,
@@ -29,11 +29,11 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
-from mainstem.heads.kafka.messages.consumer_protocol import (
+from mainstem.kafka_protocol.messages.consumer_protocol import (
     ConsumerPartitions,
     ConsumerProtocolSubscription,
 )
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.membership import (
     JOIN_GROUP,
     SYNC_GROUP,
     JoinGroupRequest,
@@ -43,8 +43,8 @@ from mainstem.heads.kafka.messages.membership import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataResponse
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from mainstem.kafka_protocol.messages.transactions import (
     END_TXN,
     INIT_PRODUCER_ID,
     TXN_OFFSET_COMMIT,

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker.brokers import Clock, new_broker, read_all, values
 from tests.heads.contexts import context_on
-from tests.heads.kafka.frames import request_frame
+from tests.kafka_protocol.frames import request_frame
 from tests.serving import server
 
 from mainstem.auth import Action, Auth, Principal, Resource, ResourceKind, deny_all
@@ -18,22 +18,22 @@ from mainstem.core.errors import Unauthenticated
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.conversation import Answer, Later
-from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.adapter.table import SERVED
-from mainstem.heads.kafka.api import Api
-from mainstem.heads.kafka.codec import decode_response
-from mainstem.heads.kafka.fields import Shape, Wire, layout
 from mainstem.heads.kafka.head import KafkaConversation
-from mainstem.heads.kafka.messages import APIS
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.codec import decode_response
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import Shape, Wire, layout
+from mainstem.kafka_protocol.messages import APIS
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
     ProduceRequest,
     ProduceTopic,
 )
-from mainstem.heads.kafka.messages.topics import DeleteTopic
-from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.messages.topics import DeleteTopic
 
 BATCH = bytes(build([Event(b"value", b"key")], now_ms=1))
 REFUSALS = {

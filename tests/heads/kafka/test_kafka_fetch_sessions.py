@@ -13,9 +13,9 @@ from tests.heads.kafka.attack import Healthy, Peer, Process, fetching, produce, 
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.fetch_sessions import FetchSession, FetchSessions
-from mainstem.heads.kafka.messages.fetch import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.fetch import (
     FETCH,
     FetchedPartition,
     FetchPartition,
@@ -24,7 +24,7 @@ from mainstem.heads.kafka.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataResponse
 
 BY_NAME, BY_ID = 12, 18
 IDLE_MS = 120_000

@@ -13,9 +13,10 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.conversation import Later
-from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.head import KafkaConversation
-from mainstem.heads.kafka.messages.fetch import (
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.fetch import (
     FETCH,
     FetchedPartition,
     FetchPartition,
@@ -23,14 +24,13 @@ from mainstem.heads.kafka.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from mainstem.heads.kafka.messages.produce import PRODUCE, ProduceResponse
-from mainstem.heads.kafka.messages.topics import (
+from mainstem.kafka_protocol.messages.produce import PRODUCE, ProduceResponse
+from mainstem.kafka_protocol.messages.topics import (
     DELETE_TOPICS,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from mainstem.heads.kafka.primitives import size_of
-from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.primitives import size_of
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import PartitionId
 

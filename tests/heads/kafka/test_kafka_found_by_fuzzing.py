@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.heads.kafka.attack import Peer, served
 
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.metadata import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
     MetadataRequest,
     MetadataResponse,

@@ -6,8 +6,8 @@ import pytest
 from tests.heads.kafka.attack import Peer, served
 from tests.heads.kafka.sharing import Sharer, put
 
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     OFFSET_DELETE,
     CommitPartition,
@@ -19,7 +19,7 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetDeleteResponse,
     OffsetDeleteTopic,
 )
-from mainstem.heads.kafka.messages.consumer_groups import (
+from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -6,21 +6,21 @@ from tests.heads.kafka.attack import Peer, produce, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     CommitPartition,
     CommitTopic,
     OffsetCommitRequest,
     OffsetCommitResponse,
 )
-from mainstem.heads.kafka.messages.groups import (
+from mainstem.kafka_protocol.messages.groups import (
     DESCRIBE_GROUPS,
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.membership import (
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,

@@ -12,18 +12,18 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Overload, TopicSettings
 from mainstem.heads.conversation import Later
-from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Service
-from mainstem.heads.kafka.codec import decode_response
 from mainstem.heads.kafka.head import KafkaConversation
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.codec import decode_response
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
     ProduceTopic,
 )
-from mainstem.heads.kafka.settings import KafkaSettings
 
 HOUR_MS = 3_600_000
 FULL = TopicSettings(

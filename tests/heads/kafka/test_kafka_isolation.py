@@ -13,7 +13,7 @@ from tests.heads.kafka.attack import Peer, produce, production, request, served
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.messages.fetch import (
+from mainstem.kafka_protocol.messages.fetch import (
     FETCH,
     FetchedPartition,
     FetchPartition,
@@ -21,8 +21,8 @@ from mainstem.heads.kafka.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from mainstem.heads.kafka.messages.produce import PRODUCE, ProduceResponse
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.messages.produce import PRODUCE, ProduceResponse
+from mainstem.kafka_protocol.messages.transactions import (
     END_TXN,
     INIT_PRODUCER_ID,
     EndTxnRequest,

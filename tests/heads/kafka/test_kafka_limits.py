@@ -9,56 +9,56 @@ from tests.serving import server
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.api import Api
-from mainstem.heads.kafka.fields import Wire
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_FETCH,
     OffsetFetchGroup,
     OffsetFetchRequest,
 )
-from mainstem.heads.kafka.messages.configs import (
+from mainstem.kafka_protocol.messages.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from mainstem.heads.kafka.messages.consumer_groups import (
+from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
     ConsumerGroupDescribeRequest,
 )
-from mainstem.heads.kafka.messages.fetch import (
+from mainstem.kafka_protocol.messages.fetch import (
     FETCH,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
 )
-from mainstem.heads.kafka.messages.groups import (
+from mainstem.kafka_protocol.messages.groups import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
 )
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.membership import (
     FIND_COORDINATOR,
     LEAVE_GROUP,
     FindCoordinatorRequest,
     LeaveGroupRequest,
     LeavingMember,
 )
-from mainstem.heads.kafka.messages.metadata import (
+from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
     MetadataRequest,
     MetadataResponse,
     MetadataTopicName,
 )
-from mainstem.heads.kafka.messages.produce import PRODUCE
-from mainstem.heads.kafka.messages.producers import (
+from mainstem.kafka_protocol.messages.produce import PRODUCE
+from mainstem.kafka_protocol.messages.producers import (
     DESCRIBE_TRANSACTIONS,
     DescribeTransactionsRequest,
 )
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.messages.transactions import (
     INIT_PRODUCER_ID,
     InitProducerIdRequest,
     InitProducerIdResponse,

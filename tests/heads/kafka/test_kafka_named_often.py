@@ -13,11 +13,12 @@ from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter import list_offsets
-from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Asked
-from mainstem.heads.kafka.codec import RequestHeader
-from mainstem.heads.kafka.fields import Wire
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.codec import RequestHeader
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     OFFSET_FETCH,
     CommitPartition,
@@ -30,17 +31,17 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
-from mainstem.heads.kafka.messages.consumer_groups import (
+from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from mainstem.heads.kafka.messages.groups import (
+from mainstem.kafka_protocol.messages.groups import (
     DESCRIBE_GROUPS,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from mainstem.heads.kafka.messages.offsets import (
+from mainstem.kafka_protocol.messages.offsets import (
     LIST_OFFSETS,
     ListedOffset,
     ListOffsetsPartition,
@@ -48,7 +49,7 @@ from mainstem.heads.kafka.messages.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from mainstem.heads.kafka.messages.producers import (
+from mainstem.kafka_protocol.messages.producers import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     DescribeProducersRequest,
@@ -57,12 +58,11 @@ from mainstem.heads.kafka.messages.producers import (
     DescribeTransactionsResponse,
     ProducersTopic,
 )
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.messages.transactions import (
     INIT_PRODUCER_ID,
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import PartitionId, TimedOffset
 

@@ -18,8 +18,8 @@ from tests.serving import server
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.produce import PRODUCE, ProduceResponse
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.produce import PRODUCE, ProduceResponse
 from mainstem.node.server import Running
 
 LIMIT = 20

@@ -7,8 +7,8 @@ from tests.heads.kafka.attack import until
 from tests.serving import server
 
 from mainstem.heads.kafka.adapter.consumer_protocol import ConsumerProtocol
-from mainstem.heads.kafka.codec import encode_blob
-from mainstem.heads.kafka.messages.consumer_protocol import (
+from mainstem.kafka_protocol.codec import encode_blob
+from mainstem.kafka_protocol.messages.consumer_protocol import (
     ConsumerPartitions,
     ConsumerProtocolAssignment,
 )

@@ -13,15 +13,15 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, Overload, TopicSettings
 from mainstem.heads.conversation import Answer, Later
-from mainstem.heads.kafka.codec import encode_request
 from mainstem.heads.kafka.head import KafkaConversation
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.codec import encode_request
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
     ProduceRequest,
     ProduceTopic,
 )
-from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.node.config import Config
 from mainstem.node.node import open_node
 

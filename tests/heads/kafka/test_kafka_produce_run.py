@@ -16,16 +16,16 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.conversation import Answer, Later
-from mainstem.heads.kafka.codec import decode_response, encode_request
 from mainstem.heads.kafka.head import KafkaConversation
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.codec import decode_response, encode_request
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
     ProduceTopic,
 )
-from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.log.port import Appended, PartitionId, WritableBatch
 
 VERSION = 10

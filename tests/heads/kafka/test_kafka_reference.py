@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mainstem.broker.group_configs import KNOWN
 from mainstem.heads.kafka.adapter.table import SERVED
-from mainstem.heads.kafka.messages import APIS
+from mainstem.kafka_protocol.messages import APIS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "kafka.md"
 

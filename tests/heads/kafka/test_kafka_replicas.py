@@ -7,13 +7,13 @@ from tests.heads.kafka.attack import Peer, produce, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.log_dirs import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.log_dirs import (
     DESCRIBE_LOG_DIRS,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from mainstem.heads.kafka.messages.replicas import (
+from mainstem.kafka_protocol.messages.replicas import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_REPLICA_LOG_DIRS,
     DESCRIBE_QUORUM,

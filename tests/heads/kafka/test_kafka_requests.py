@@ -9,32 +9,32 @@ from tests.heads.kafka.attack import Peer, produce, served
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.epochs import end_of
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.configs import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.configs import (
     LIST_CONFIG_RESOURCES,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from mainstem.heads.kafka.messages.fetch import (
+from mainstem.kafka_protocol.messages.fetch import (
     FETCH,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
 )
-from mainstem.heads.kafka.messages.log_dirs import (
+from mainstem.kafka_protocol.messages.log_dirs import (
     DESCRIBE_LOG_DIRS,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     LogDirsTopic,
 )
-from mainstem.heads.kafka.messages.metadata import (
+from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
     MetadataRequest,
     MetadataResponse,
     MetadataTopicName,
 )
-from mainstem.heads.kafka.messages.offsets import (
+from mainstem.kafka_protocol.messages.offsets import (
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
     EpochPartition,
@@ -47,20 +47,20 @@ from mainstem.heads.kafka.messages.offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
     ProduceTopic,
 )
-from mainstem.heads.kafka.messages.topic_partitions import (
+from mainstem.kafka_protocol.messages.topic_partitions import (
     DESCRIBE_TOPIC_PARTITIONS,
     DescribeTopicName,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from mainstem.heads.kafka.messages.topics import (
+from mainstem.kafka_protocol.messages.topics import (
     DELETE_TOPICS,
     DeleteTopicsRequest,
     DeleteTopicsResponse,

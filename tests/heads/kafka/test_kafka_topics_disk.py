@@ -13,19 +13,20 @@ from mainstem.broker.broker import Broker
 from mainstem.core.errors import UnknownTopic
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Answer, Later
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.api import Api
-from mainstem.heads.kafka.codec import decode_response, encode_request
-from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.head import KafkaConversation
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.codec import decode_response, encode_request
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_DELETE,
     OffsetDeletePartition,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteTopic,
 )
-from mainstem.heads.kafka.messages.configs import (
+from mainstem.kafka_protocol.messages.configs import (
     ALTER_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     AlterConfig,
@@ -35,9 +36,9 @@ from mainstem.heads.kafka.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterResource,
 )
-from mainstem.heads.kafka.messages.groups import DELETE_GROUPS, DeleteGroupsRequest
-from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataTopicName
-from mainstem.heads.kafka.messages.topics import (
+from mainstem.kafka_protocol.messages.groups import DELETE_GROUPS, DeleteGroupsRequest
+from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataTopicName
+from mainstem.kafka_protocol.messages.topics import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -48,7 +49,6 @@ from mainstem.heads.kafka.messages.topics import (
     DeleteTopic,
     DeleteTopicsRequest,
 )
-from mainstem.heads.kafka.settings import KafkaSettings
 
 _TOPIC, _GROUP = 2, 32
 

@@ -9,14 +9,14 @@ from tests.heads.kafka.attack import Peer, produce, production, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.connection import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.connection import (
     API_VERSIONS,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from mainstem.heads.kafka.messages.produce import PRODUCE, ProducedPartition, ProduceResponse
-from mainstem.heads.kafka.messages.producers import (
+from mainstem.kafka_protocol.messages.produce import PRODUCE, ProducedPartition, ProduceResponse
+from mainstem.kafka_protocol.messages.producers import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
@@ -28,7 +28,7 @@ from mainstem.heads.kafka.messages.producers import (
     ListTransactionsResponse,
     ProducersTopic,
 )
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.messages.transactions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     END_TXN,

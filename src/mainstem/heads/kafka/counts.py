@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import cast
 
-from mainstem.heads.kafka.fields import Shape, Wire, layout
-from mainstem.heads.kafka.messages import APIS
-from mainstem.heads.kafka.source import Source
+from mainstem.kafka_protocol.fields import Shape, Wire, layout
+from mainstem.kafka_protocol.messages import APIS
+from mainstem.kafka_protocol.source import Source
 
 _Find = Callable[[Wire], Sequence[int]]
 

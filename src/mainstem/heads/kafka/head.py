@@ -12,14 +12,14 @@ from mainstem.heads.kafka.adapter.consumer_protocol import ConsumerProtocol
 from mainstem.heads.kafka.adapter.produce_alike import ProduceAlike
 from mainstem.heads.kafka.adapter.service import Asked, Service
 from mainstem.heads.kafka.adapter.table import SERVED
-from mainstem.heads.kafka.codec import UnsupportedVersion, encode_response
-from mainstem.heads.kafka.fields import Wire
-from mainstem.heads.kafka.messages.produce import ProduceRequest
 from mainstem.heads.kafka.metrics import samples
 from mainstem.heads.kafka.session import Session
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.server import Server, serve
+from mainstem.kafka_protocol.codec import UnsupportedVersion, encode_response
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.produce import ProduceRequest
 
 
 class KafkaConversation:

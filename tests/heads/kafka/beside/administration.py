@@ -2,7 +2,7 @@
 
 from tests.heads.kafka.beside.side import Said, Side, Topic, word
 
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     OFFSET_DELETE,
     OFFSET_FETCH,
@@ -19,12 +19,12 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
-from mainstem.heads.kafka.messages.consumer_groups import (
+from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from mainstem.heads.kafka.messages.share_groups import (
+from mainstem.kafka_protocol.messages.share_groups import (
     ALTER_SHARE_GROUP_OFFSETS,
     DELETE_SHARE_GROUP_OFFSETS,
     DESCRIBE_SHARE_GROUP_OFFSETS,

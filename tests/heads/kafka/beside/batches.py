@@ -8,7 +8,7 @@ from tests.heads.kafka.beside.side import Said, Side, Topic, word
 from mainstem.core.batch import seal
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
     ProduceRequest,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from tests.heads.kafka.attack import Peer, request
 from tests.heads.kafka.beside.side import Said, Side, word
 
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.membership import (
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,

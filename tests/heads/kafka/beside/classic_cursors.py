@@ -7,8 +7,8 @@ from tests.heads.kafka.beside.classic import Member
 from tests.heads.kafka.beside.members import ANN, listed
 from tests.heads.kafka.beside.side import Said, Side, Topic, alike, word
 
-from mainstem.heads.kafka.fields import NO_ID
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.fields import NO_ID
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     OFFSET_DELETE,
     OFFSET_FETCH,
@@ -25,7 +25,7 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
-from mainstem.heads.kafka.messages.groups import (
+from mainstem.kafka_protocol.messages.groups import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     DeleteGroupsRequest,

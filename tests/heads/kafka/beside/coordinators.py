@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from tests.heads.kafka.beside.producer import Producer, settled
 from tests.heads.kafka.beside.side import GROUPS, TRANSACTIONS, Said, Side, alike, unlike, word
 
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.membership import (
     FIND_COORDINATOR,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from mainstem.heads.kafka.messages.producers import (
+from mainstem.kafka_protocol.messages.producers import (
     LIST_TRANSACTIONS,
     ListTransactionsRequest,
     ListTransactionsResponse,

@@ -8,7 +8,7 @@ from tests.heads.kafka.beside.offsets import records_deleted
 from tests.heads.kafka.beside.side import Said, Side, Topic, alike, unlike, word
 
 from mainstem.core.batch import HEADER_SIZE, read_header
-from mainstem.heads.kafka.messages.fetch import (
+from mainstem.kafka_protocol.messages.fetch import (
     FETCH,
     FetchPartition,
     FetchRequest,

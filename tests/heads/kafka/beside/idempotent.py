@@ -14,7 +14,7 @@ from tests.heads.kafka.beside.batches import (
 )
 from tests.heads.kafka.beside.side import Said, Side, alike, unlike, until
 
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.messages.transactions import (
     INIT_PRODUCER_ID,
     InitProducerIdRequest,
     InitProducerIdResponse,

@@ -6,25 +6,25 @@ from tests.heads.kafka.attack import Peer
 from tests.heads.kafka.beside.side import Side, Topic, count, until, word
 from tests.heads.kafka.sharing import configure
 
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.configs import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from mainstem.heads.kafka.messages.consumer_groups import (
+from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     OwnedPartitions,
 )
-from mainstem.heads.kafka.messages.groups import (
+from mainstem.kafka_protocol.messages.groups import (
     LIST_GROUPS,
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.membership import (
     JOIN_GROUP,
     LEAVE_GROUP,
     SYNC_GROUP,
@@ -37,7 +37,7 @@ from mainstem.heads.kafka.messages.membership import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from mainstem.heads.kafka.messages.share_groups import (
+from mainstem.kafka_protocol.messages.share_groups import (
     SHARE_GROUP_HEARTBEAT,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from tests.heads.kafka.beside.batches import NOBODY
 from tests.heads.kafka.beside.side import Said, Side, alike, unlike, until, word
 
-from mainstem.heads.kafka.fields import NO_ID
-from mainstem.heads.kafka.messages.metadata import (
+from mainstem.kafka_protocol.fields import NO_ID
+from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
     MetadataRequest,
     MetadataResponse,

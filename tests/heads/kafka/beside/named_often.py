@@ -5,24 +5,24 @@ from collections.abc import Iterator
 from tests.heads.kafka.beside.administration import commit
 from tests.heads.kafka.beside.side import Said, Side, unlike
 
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_FETCH,
     OffsetFetchGroup,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
-from mainstem.heads.kafka.messages.consumer_groups import (
+from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from mainstem.heads.kafka.messages.groups import (
+from mainstem.kafka_protocol.messages.groups import (
     DESCRIBE_GROUPS,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from mainstem.heads.kafka.messages.producers import (
+from mainstem.kafka_protocol.messages.producers import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     DescribeProducersRequest,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tests.heads.kafka.beside.batches import NOW_MS, batch, put
 from tests.heads.kafka.beside.side import Said, Side, Topic, alike, unlike, word
 
-from mainstem.heads.kafka.messages.offsets import (
+from mainstem.kafka_protocol.messages.offsets import (
     DELETE_RECORDS,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,

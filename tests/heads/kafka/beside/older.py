@@ -16,12 +16,12 @@ from tests.heads.kafka.beside.members import (
 from tests.heads.kafka.beside.share_members import deleted
 from tests.heads.kafka.beside.side import Said, Side, alike, word
 
-from mainstem.heads.kafka.messages.groups import (
+from mainstem.kafka_protocol.messages.groups import (
     DESCRIBE_GROUPS,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.membership import (
     HEARTBEAT,
     LEAVE_GROUP,
     SYNC_GROUP,

@@ -12,15 +12,15 @@ from tests.heads.kafka.beside.side import Said, Side, Topic, until, word
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
     ProduceTopic,
 )
-from mainstem.heads.kafka.messages.producers import (
+from mainstem.kafka_protocol.messages.producers import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     DescribedTransaction,
@@ -30,7 +30,7 @@ from mainstem.heads.kafka.messages.producers import (
     DescribeTransactionsResponse,
     ProducersTopic,
 )
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.messages.transactions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     END_TXN,

@@ -25,8 +25,8 @@ from tests.heads.kafka.beside.batches import (
 from tests.heads.kafka.beside.side import Said, Side, Topic, alike, unlike
 
 from mainstem.core.batch import seal
-from mainstem.heads.kafka.messages.metadata import METADATA, MetadataRequest, MetadataResponse
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
     ProduceRequest,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tests.heads.kafka.beside.side import Said, Side, alike, unlike, word
 from tests.heads.kafka.sharing import configure
 
-from mainstem.heads.kafka.messages.configs import (
+from mainstem.kafka_protocol.messages.configs import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     DescribeConfigsRequest,

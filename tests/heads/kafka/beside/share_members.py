@@ -14,12 +14,12 @@ from tests.heads.kafka.beside.members import (
 )
 from tests.heads.kafka.beside.side import Said, Side, alike, word
 
-from mainstem.heads.kafka.messages.groups import (
+from mainstem.kafka_protocol.messages.groups import (
     DELETE_GROUPS,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from mainstem.heads.kafka.messages.share_groups import (
+from mainstem.kafka_protocol.messages.share_groups import (
     SHARE_GROUP_DESCRIBE,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,

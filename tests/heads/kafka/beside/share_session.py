@@ -8,7 +8,7 @@ from tests.heads.kafka.beside.administration import altered
 from tests.heads.kafka.beside.members import ANN, join_share
 from tests.heads.kafka.beside.side import Said, Side, Topic, until, word
 
-from mainstem.heads.kafka.messages.share_fetch import (
+from mainstem.kafka_protocol.messages.share_fetch import (
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
     Acknowledgement,

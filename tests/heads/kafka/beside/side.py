@@ -15,36 +15,36 @@ from tests.heads.kafka.attack import PATIENCE_S, Peer, produce
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.api import Api
-from mainstem.heads.kafka.fields import Wire
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_FETCH,
     OffsetFetchGroup,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from mainstem.heads.kafka.messages.consumer_groups import OwnedPartitions
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.messages.consumer_groups import OwnedPartitions
+from mainstem.kafka_protocol.messages.membership import (
     FIND_COORDINATOR,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from mainstem.heads.kafka.messages.metadata import (
+from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
     MetadataRequest,
     MetadataResponse,
     MetadataTopicName,
 )
-from mainstem.heads.kafka.messages.offsets import (
+from mainstem.kafka_protocol.messages.offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from mainstem.heads.kafka.messages.share_groups import SharePartitions
-from mainstem.heads.kafka.messages.topics import (
+from mainstem.kafka_protocol.messages.share_groups import SharePartitions
+from mainstem.kafka_protocol.messages.topics import (
     CREATE_TOPICS,
     CreateConfig,
     CreateTopic,

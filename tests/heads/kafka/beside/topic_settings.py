@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.heads.kafka.beside.side import Said, Side, alike, unlike, until, word
 
-from mainstem.heads.kafka.messages.configs import (
+from mainstem.kafka_protocol.messages.configs import (
     ALTER_CONFIGS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,

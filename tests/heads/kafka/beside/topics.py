@@ -6,14 +6,14 @@ from tests.heads.kafka.beside.batches import NOBODY
 from tests.heads.kafka.beside.metadata import BAD_NAMES, shown
 from tests.heads.kafka.beside.side import Said, Side, alike, unlike, word
 
-from mainstem.heads.kafka.fields import NO_ID
-from mainstem.heads.kafka.messages.metadata import (
+from mainstem.kafka_protocol.fields import NO_ID
+from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
     MetadataRequest,
     MetadataResponse,
     MetadataTopicName,
 )
-from mainstem.heads.kafka.messages.topics import (
+from mainstem.kafka_protocol.messages.topics import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,

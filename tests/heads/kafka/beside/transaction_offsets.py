@@ -8,7 +8,7 @@ from tests.heads.kafka.beside.producer import NEWER, OLDER, Producer
 from tests.heads.kafka.beside.share_members import deleted
 from tests.heads.kafka.beside.side import Said, Side, alike, unlike, until, word
 
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_FETCH,
     OffsetFetchGroup,
     OffsetFetchRequest,

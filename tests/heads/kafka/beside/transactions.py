@@ -13,7 +13,7 @@ from tests.heads.kafka.beside.producer import (
 )
 from tests.heads.kafka.beside.side import Said, Side, alike, unlike, word
 
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.messages.transactions import (
     INIT_PRODUCER_ID,
     InitProducerIdRequest,
     InitProducerIdResponse,

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from tests.heads.kafka.attack import Peer
 
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.groups import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.groups import (
     DELETE_GROUPS,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from mainstem.heads.kafka.messages.share_groups import (
+from mainstem.kafka_protocol.messages.share_groups import (
     ALTER_SHARE_GROUP_OFFSETS,
     DELETE_SHARE_GROUP_OFFSETS,
     DESCRIBE_SHARE_GROUP_OFFSETS,

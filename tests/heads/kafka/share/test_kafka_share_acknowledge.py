@@ -24,8 +24,8 @@ from tests.serving import server
 
 from mainstem.broker.subscription import Settlement
 from mainstem.heads.kafka.adapter import share_acks
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.share_fetch import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.share_fetch import (
     SHARE_ACKNOWLEDGE,
     Acknowledgement,
     AcknowledgePartition,

@@ -4,15 +4,19 @@ from tests.heads.kafka.attack import Peer
 from tests.heads.kafka.share.groups import deleted, forgotten, moved, position
 from tests.heads.kafka.sharing import ACCEPT, END, Sharer
 
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     CommitPartition,
     CommitTopic,
     OffsetCommitRequest,
     OffsetCommitResponse,
 )
-from mainstem.heads.kafka.messages.groups import LIST_GROUPS, ListGroupsRequest, ListGroupsResponse
+from mainstem.kafka_protocol.messages.groups import (
+    LIST_GROUPS,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 
 
 def test_groups_are_listed_by_type_and_state(ann: Sharer, peer: Peer) -> None:

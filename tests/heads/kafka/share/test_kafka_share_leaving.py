@@ -11,15 +11,15 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter import share_fetch, share_groups
 from mainstem.heads.kafka.adapter.service import Asked
-from mainstem.heads.kafka.codec import RequestHeader
-from mainstem.heads.kafka.messages.share_fetch import (
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.codec import RequestHeader
+from mainstem.kafka_protocol.messages.share_fetch import (
     ShareFetchPartition,
     ShareFetchRequest,
     ShareFetchResponse,
     ShareFetchTopic,
 )
-from mainstem.heads.kafka.messages.share_groups import ShareGroupHeartbeatRequest
-from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.messages.share_groups import ShareGroupHeartbeatRequest
 
 GROUP, TOPIC = "emails", "orders"
 LEAVE = -1

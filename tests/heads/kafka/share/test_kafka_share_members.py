@@ -6,8 +6,8 @@ from tests.heads.kafka.share.groups import described
 from tests.heads.kafka.sharing import END, REJECT, Sharer, ack_code, code, configure, put, runs
 
 from mainstem.core.dead_letters import topic_of
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.share_groups import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.share_groups import (
     SHARE_GROUP_HEARTBEAT,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,

@@ -4,13 +4,13 @@ from tests.heads.kafka.attack import Peer
 from tests.heads.kafka.share.groups import described, forgotten, moved, starts, told
 from tests.heads.kafka.sharing import Sharer, runs
 
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.consumer_groups import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from mainstem.heads.kafka.messages.share_groups import ShareOffsetsTopic
+from mainstem.kafka_protocol.messages.share_groups import ShareOffsetsTopic
 
 
 def test_offsets_of_topics_that_a_group_has_are_deleted_beside_those_it_has_not(

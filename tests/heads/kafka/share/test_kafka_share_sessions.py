@@ -13,7 +13,7 @@ from tests.heads.kafka.sharing import (
     runs,
 )
 
-from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.kafka_protocol.error_codes import Code
 
 
 def test_the_epoch_of_a_session_is_watched(ann: Sharer) -> None:

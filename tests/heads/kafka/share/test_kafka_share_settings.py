@@ -5,8 +5,8 @@ from tests.heads.kafka.attack import Peer, until
 from tests.heads.kafka.sharing import RELEASE, Sharer, code, configure, runs
 
 from mainstem.heads.kafka.adapter.configs import Type
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.configs import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.configs import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     DescribeConfigsRequest,

@@ -10,18 +10,18 @@ from tests.heads.kafka.attack import NEVER, request
 
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.conversation import Later
-from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Service
-from mainstem.heads.kafka.codec import decode_response
 from mainstem.heads.kafka.head import KafkaConversation
-from mainstem.heads.kafka.messages.share_fetch import (
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.codec import decode_response
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.share_fetch import (
     SHARE_FETCH,
     ShareFetchPartition,
     ShareFetchRequest,
     ShareFetchResponse,
     ShareFetchTopic,
 )
-from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import PartitionId, Slice
 

@@ -1,8 +1,8 @@
 """DescribeAcls, CreateAcls, DeleteAcls: refused by the code of a Kafka that has no authorizer."""
 
-from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.messages.acls import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.acls import (
     AclResult,
     CreateAclsRequest,
     CreateAclsResponse,

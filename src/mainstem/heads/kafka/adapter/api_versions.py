@@ -1,8 +1,8 @@
 """ApiVersions: computed from what is served, nothing more."""
 
-from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.messages.connection import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.connection import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeature,

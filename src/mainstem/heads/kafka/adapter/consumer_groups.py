@@ -25,12 +25,13 @@ from mainstem.core.errors import (
     UnknownMember,
 )
 from mainstem.heads.kafka.adapter.allowed import on_group
-from mainstem.heads.kafka.adapter.errors import Code, code_in, code_of
+from mainstem.heads.kafka.adapter.errors import code_in, code_of
 from mainstem.heads.kafka.adapter.groups import CONSUMERS
 from mainstem.heads.kafka.adapter.membership import STOPPING
 from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.messages.consumer_groups import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.consumer_groups import (
     AssignedPartitions,
     ConsumerAssignment,
     ConsumerGroupDescribeRequest,

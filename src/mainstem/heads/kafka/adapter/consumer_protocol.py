@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from mainstem.broker.door import Place, Said
 from mainstem.heads.conversation import ProtocolError
-from mainstem.heads.kafka.codec import decode_blob, encode_blob
-from mainstem.heads.kafka.messages.consumer_protocol import (
+from mainstem.kafka_protocol.codec import decode_blob, encode_blob
+from mainstem.kafka_protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_VERSION,
     ConsumerPartitions,
     ConsumerProtocolAssignment,

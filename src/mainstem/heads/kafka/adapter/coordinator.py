@@ -1,9 +1,9 @@
 """FindCoordinator: whatever is looked for, it is here."""
 
-from mainstem.heads.kafka.adapter.errors import Code
 from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.membership import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,

@@ -8,13 +8,14 @@ from msgspec.structs import replace
 from mainstem.broker.door import Cursor, GroupDescription, Membership, Phase
 from mainstem.core.errors import Denied, GroupIsLive, MainstemError, UnknownTopic
 from mainstem.heads.conversation import ProtocolError
-from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of, name_of
-from mainstem.heads.kafka.codec import MAX_ELEMENTS, decode_beginning
-from mainstem.heads.kafka.fields import NO_ID
-from mainstem.heads.kafka.messages.commits import (
+from mainstem.kafka_protocol.codec import MAX_ELEMENTS, decode_beginning
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import NO_ID
+from mainstem.kafka_protocol.messages.commits import (
     CommitPartition,
     CommittedPartition,
     CommittedTopic,
@@ -33,8 +34,8 @@ from mainstem.heads.kafka.messages.commits import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
-from mainstem.heads.kafka.messages.consumer_protocol import SubscribedTopics
-from mainstem.heads.kafka.messages.transactions import TxnCommitPartition, TxnCommitTopic
+from mainstem.kafka_protocol.messages.consumer_protocol import SubscribedTopics
+from mainstem.kafka_protocol.messages.transactions import TxnCommitPartition, TxnCommitTopic
 
 COMMIT_FIRST, COMMIT_LAST = 2, 10
 FETCH_FIRST, FETCH_LAST = 1, 10

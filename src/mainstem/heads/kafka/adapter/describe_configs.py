@@ -10,10 +10,11 @@ from mainstem.core.names import check_topic
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.kafka.adapter import configs
 from mainstem.heads.kafka.adapter.configs import Source, Type
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.messages.configs import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
     AlteredConfigs,

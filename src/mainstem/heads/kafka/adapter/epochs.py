@@ -7,9 +7,10 @@ the first batch of a later epoch is found by halving, one batch header at a time
 from mainstem.broker.door import Door
 from mainstem.core.batch import BatchHeader, read_header
 from mainstem.core.errors import MainstemError
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.messages.offsets import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.offsets import (
     EpochEndOffset,
     EpochEndTopic,
     EpochPartition,

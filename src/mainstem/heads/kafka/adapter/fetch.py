@@ -10,11 +10,13 @@ from functools import partial
 from mainstem.core.errors import MainstemError
 from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.epochs import compare
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.fetch_sessions import BEGIN, FULL, FetchSession
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.adapter.topic_ids import name_of
-from mainstem.heads.kafka.messages.fetch import (
+from mainstem.heads.parked import Over, Parked
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.fetch import (
     AbortedTransaction,
     FetchedPartition,
     FetchedTopic,
@@ -23,7 +25,6 @@ from mainstem.heads.kafka.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from mainstem.heads.parked import Over, Parked
 
 FIRST, LAST = 4, 18
 

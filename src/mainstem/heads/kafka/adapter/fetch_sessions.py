@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby
 
-from mainstem.heads.kafka.adapter.errors import Code
-from mainstem.heads.kafka.messages.fetch import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.fetch import (
     FetchedPartition,
     FetchedTopic,
     FetchPartition,

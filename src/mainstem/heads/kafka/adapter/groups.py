@@ -7,11 +7,12 @@ from mainstem.broker.door import Durable, Phase
 from mainstem.core.errors import MainstemError, UnknownGroup
 from mainstem.heads.kafka.adapter import share_groups
 from mainstem.heads.kafka.adapter.allowed import on_group
-from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.messages.groups import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.groups import (
     DeletedGroup,
     DeleteGroupsRequest,
     DeleteGroupsResponse,

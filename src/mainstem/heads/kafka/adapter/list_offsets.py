@@ -6,9 +6,10 @@ from functools import cache
 from mainstem.broker.door import Door, TimedOffset
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.epochs import compare
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.messages.offsets import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.offsets import (
     DeletedRecordsPartition,
     DeletedRecordsTopic,
     DeleteRecordsPartition,

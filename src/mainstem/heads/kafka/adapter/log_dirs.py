@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.messages.log_dirs import (
+from mainstem.kafka_protocol.messages.log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     LogDir,

@@ -2,10 +2,11 @@
 
 from mainstem.broker.door import Join, Joined, Sync, Synced
 from mainstem.core.errors import Closed, GroupIsLive, MainstemError, MemberIdRequired
-from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.messages.membership import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.membership import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinedMember,

@@ -6,12 +6,13 @@ from mainstem.broker.door import AT_ONCE, Topic, TopicDone
 from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.names import check_topic, is_internal
 from mainstem.heads.kafka.adapter.allowed import ON_TOPIC, on_cluster
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of
-from mainstem.heads.kafka.fields import NO_ID
-from mainstem.heads.kafka.messages.metadata import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import NO_ID
+from mainstem.kafka_protocol.messages.metadata import (
     ClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

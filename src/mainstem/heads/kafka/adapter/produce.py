@@ -6,13 +6,15 @@ from typing import NamedTuple
 from mainstem.broker.door import AT_ONCE, Arrived, Durable, Held
 from mainstem.core.errors import InvalidBatch, InvalidEvent, MainstemError, Overloaded
 from mainstem.heads.conversation import ProtocolError
-from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.metadata import find_or_create
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import name_of
-from mainstem.heads.kafka.codec import RequestHeader
 from mainstem.heads.kafka.counts import Counts
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.heads.parked import Over
+from mainstem.kafka_protocol.codec import RequestHeader
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.produce import (
     ProducedPartition,
     ProducedTopic,
     ProducePartition,
@@ -20,7 +22,6 @@ from mainstem.heads.kafka.messages.produce import (
     ProduceResponse,
     RecordError,
 )
-from mainstem.heads.parked import Over
 
 FIRST, LAST = 3, 13
 

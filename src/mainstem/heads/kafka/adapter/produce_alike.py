@@ -18,15 +18,15 @@ from mainstem.heads.conversation import Answer, Later, ProtocolError
 from mainstem.heads.kafka.adapter import produce
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.adapter.topic_ids import name_of
-from mainstem.heads.kafka.codec import RequestHeader, encode_response
-from mainstem.heads.kafka.messages.produce import (
+from mainstem.kafka_protocol.codec import RequestHeader, encode_response
+from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducedPartition,
     ProducedTopic,
     ProduceRequest,
     ProduceResponse,
 )
-from mainstem.heads.kafka.primitives import read_uvarint
+from mainstem.kafka_protocol.primitives import read_uvarint
 
 MOST_TOGETHER = 128
 """Others have their turn after so many."""

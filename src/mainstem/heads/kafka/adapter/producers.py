@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 from mainstem.broker.door import BUDGET, TopicRegex, TransactionDescription, TransactionPhase
 from mainstem.core.errors import InvalidExpression, MainstemError, UnknownTransaction
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.names import limited
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.messages.producers import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.producers import (
     ActiveProducer,
     DescribedProducersPartition,
     DescribedProducersTopic,

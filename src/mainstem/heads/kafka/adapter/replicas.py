@@ -3,9 +3,10 @@
 from mainstem.broker.door import TOPIC_JOURNAL
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter import log_dirs
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.messages.replicas import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.replicas import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsRequest,

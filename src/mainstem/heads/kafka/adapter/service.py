@@ -15,10 +15,10 @@ from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.fetch_sessions import FetchSessions
 from mainstem.heads.kafka.adapter.share_sessions import ShareSessions
-from mainstem.heads.kafka.codec import RequestHeader
 from mainstem.heads.kafka.counts import Counts
-from mainstem.heads.kafka.fields import Wire
 from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.kafka_protocol.codec import RequestHeader
+from mainstem.kafka_protocol.fields import Wire
 
 _logger = logging.getLogger("mainstem.heads.kafka")
 

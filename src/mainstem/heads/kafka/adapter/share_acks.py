@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 from mainstem.broker.door import Outcome, Settled, Settlement
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked
 from mainstem.heads.kafka.adapter.share_sessions import Place, ShareSession
 from mainstem.heads.kafka.adapter.topic_ids import name_of
-from mainstem.heads.kafka.messages.share_fetch import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.share_fetch import (
     Acknowledgement,
     AcknowledgeTopic,
     ShareFetchTopic,

@@ -14,13 +14,15 @@ from mainstem.auth import Action, Resource, ResourceKind
 from mainstem.broker.door import ACQUIRE, STRICTLY
 from mainstem.core.errors import MainstemError
 from mainstem.core.names import MAX_GROUP_LENGTH
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.adapter.share_acks import Acked, Refusal, acknowledge
 from mainstem.heads.kafka.adapter.share_groups import MAX_ID_LENGTH
 from mainstem.heads.kafka.adapter.share_sessions import BEGIN, END, Place, ShareSession
 from mainstem.heads.kafka.adapter.topic_ids import name_of
-from mainstem.heads.kafka.messages.share_fetch import (
+from mainstem.heads.parked import Over, Parked
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.share_fetch import (
     AcknowledgedPartition,
     AcknowledgedTopic,
     AcquiredRecords,
@@ -31,7 +33,6 @@ from mainstem.heads.kafka.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from mainstem.heads.parked import Over, Parked
 
 FETCH_FIRST, FETCH_LAST = 1, 2
 ACKNOWLEDGE_FIRST, ACKNOWLEDGE_LAST = 1, 2

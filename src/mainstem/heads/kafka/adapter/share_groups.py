@@ -6,11 +6,12 @@ from mainstem.broker.door import Places, ShareBeat, ShareGroupState
 from mainstem.core.errors import GroupIsLive, MainstemError
 from mainstem.core.names import check_group
 from mainstem.heads.kafka.adapter.allowed import on_group
-from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.membership import STOPPING
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.heads.kafka.messages.groups import ListedGroup
-from mainstem.heads.kafka.messages.share_groups import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.groups import ListedGroup
+from mainstem.kafka_protocol.messages.share_groups import (
     DescribedShareAssignment,
     DescribedShareGroup,
     DescribedShareMember,

@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from mainstem.broker.door import SubscriptionState
 from mainstem.core.errors import GroupIsLive, MainstemError, UnknownGroup
 from mainstem.core.names import check_group
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.share_fetch import when_all
 from mainstem.heads.kafka.adapter.topic_ids import id_of
-from mainstem.heads.kafka.fields import NO_ID
-from mainstem.heads.kafka.messages.share_groups import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import NO_ID
+from mainstem.kafka_protocol.messages.share_groups import (
     AlteredShareOffset,
     AlteredShareOffsetsTopic,
     AlterShareGroupOffsetsRequest,

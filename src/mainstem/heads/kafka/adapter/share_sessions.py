@@ -14,7 +14,7 @@ from functools import partial
 
 from mainstem.broker.door import Queues
 from mainstem.core.errors import MainstemError
-from mainstem.heads.kafka.adapter.errors import Code
+from mainstem.kafka_protocol.error_codes import Code
 
 BEGIN, END = 0, -1
 """Epochs of the requests that begin and end a session."""

@@ -31,10 +31,10 @@ from mainstem.heads.kafka.adapter import (
 )
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.fields import Wire
-from mainstem.heads.kafka.messages.configs import ListConfigResourcesResponse
-from mainstem.heads.kafka.messages.log_dirs import DescribeLogDirsResponse
-from mainstem.heads.kafka.messages.replicas import (
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.configs import ListConfigResourcesResponse
+from mainstem.kafka_protocol.messages.log_dirs import DescribeLogDirsResponse
+from mainstem.kafka_protocol.messages.replicas import (
     AlterPartitionReassignmentsResponse,
     DescribeQuorumResponse,
     ElectLeadersResponse,

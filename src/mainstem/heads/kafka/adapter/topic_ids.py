@@ -2,7 +2,7 @@
 
 from mainstem.broker.door import Topic
 from mainstem.heads.kafka.adapter.service import Service
-from mainstem.heads.kafka.fields import NO_ID
+from mainstem.kafka_protocol.fields import NO_ID
 
 
 def name_of(service: Service, topic_id: bytes) -> str | None:

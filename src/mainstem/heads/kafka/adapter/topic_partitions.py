@@ -7,7 +7,7 @@ from mainstem.heads.kafka.adapter.allowed import ON_TOPIC
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of
-from mainstem.heads.kafka.messages.topic_partitions import (
+from mainstem.kafka_protocol.messages.topic_partitions import (
     DescribedPartition,
     DescribedTopic,
     DescribeTopicPartitionsRequest,

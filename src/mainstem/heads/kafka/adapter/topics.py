@@ -9,12 +9,13 @@ from mainstem.broker.door import AT_ONCE, Durable
 from mainstem.core.errors import InvalidSetting, MainstemError, TopicExists
 from mainstem.core.names import check_topic
 from mainstem.heads.kafka.adapter import configs
-from mainstem.heads.kafka.adapter.errors import Code, code_of
+from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of
-from mainstem.heads.kafka.fields import NO_ID
-from mainstem.heads.kafka.messages.topics import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import NO_ID
+from mainstem.kafka_protocol.messages.topics import (
     CreatedConfig,
     CreatedPartitions,
     CreatedTopic,

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from mainstem.broker.door import Membership, Speaker
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.cursors import Place, wanted
-from mainstem.heads.kafka.adapter.errors import Code, code_in
+from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.messages.transactions import (
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.transactions import (
     AddedPartition,
     AddedTopic,
     AddOffsetsToTxnRequest,

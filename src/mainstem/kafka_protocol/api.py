@@ -1,0 +1,28 @@
+"""An API of the Kafka protocol: a request, its response, and the versions they are defined in."""
+
+import msgspec
+
+from mainstem.kafka_protocol.fields import Wire
+
+NEVER = 0x7FFF
+"""As ``flexible_since``: no version is flexible."""
+
+
+class Api(msgspec.Struct, frozen=True):
+    """One kind of request and its response, in versions ``first`` to ``last``."""
+
+    key: int
+    request: type[Wire]
+    response: type[Wire]
+    first: int
+    last: int
+    flexible_since: int = NEVER
+
+    @property
+    def name(self) -> str:
+        """The name that the protocol gives it."""
+        return self.request.__name__.removesuffix("Request")
+
+    def flexible(self, version: int) -> bool:
+        """Tell whether a version has compact lengths and tagged fields."""
+        return version >= self.flexible_since

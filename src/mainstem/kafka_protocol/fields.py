@@ -1,0 +1,161 @@
+"""How a message of the Kafka protocol is declared, and read back as a layout for one version.
+
+A message is a frozen Struct. The annotation of a field says its wire type, the versions that have
+it, and since when it may be null; its default stands in wherever a version lacks it:
+
+    class Broker(Wire, frozen=True):
+        node_id: Int32 = 0
+        host: String = ""
+        rack: Annotated[String | None, Since(1), IGNORABLE] = None
+
+Fields stand in the order of the wire. Whether lengths are compact and structs end with tagged
+fields is not said here: it follows from the version ("flexible" from some version on).
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from types import UnionType
+from typing import Annotated, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from mainstem.core.wire import Piece
+
+T = TypeVar("T")
+
+
+class Wire(msgspec.Struct, frozen=True, gc=False):
+    """Root of every message and of every struct inside one; creation is what costs most."""
+
+
+class Fixed(msgspec.Struct, frozen=True):
+    """A type of fixed size, by its letter in the struct module."""
+
+    code: str
+    size: int
+
+
+class Sized(msgspec.Struct, frozen=True):
+    """A type that is written as a length and that many bytes, or elements."""
+
+    kind: str
+
+
+Int8 = Annotated[int, Fixed("b", 1)]
+Int16 = Annotated[int, Fixed("h", 2)]
+Int32 = Annotated[int, Fixed("i", 4)]
+Int64 = Annotated[int, Fixed("q", 8)]
+UInt16 = Annotated[int, Fixed("H", 2)]
+UInt32 = Annotated[int, Fixed("I", 4)]
+Float64 = Annotated[float, Fixed("d", 8)]
+Bool = Annotated[bool, Fixed("?", 1)]
+Uuid = Annotated[bytes, Fixed("16s", 16)]
+String = Annotated[str, Sized("string")]
+Bytes = Annotated[bytes, Sized("bytes")]
+"""Copied when decoded, so that it outlives the frame."""
+Records = Annotated[Piece, Sized("records")]
+"""A view of the frame when decoded; passed on untouched when encoded."""
+Array = Annotated[Sequence[T], Sized("array")]
+"""A tuple when decoded; any sequence when encoded."""
+
+NO_ID = bytes(16)
+
+
+class Since(msgspec.Struct, frozen=True):
+    """The first version that has the field."""
+
+    version: int
+
+
+class Until(msgspec.Struct, frozen=True):
+    """The last version that has the field."""
+
+    version: int
+
+
+class NullSince(msgspec.Struct, frozen=True):
+    """The first version in which a field that can be null may be; before, null is refused."""
+
+    version: int
+
+
+class Tag(msgspec.Struct, frozen=True):
+    """The field is optional on the wire, under this number, and left out if it is the default."""
+
+    number: int
+
+
+class Ignorable(msgspec.Struct, frozen=True):
+    """A version that lacks the field may pass over its value; without this, that is an error."""
+
+
+IGNORABLE = Ignorable()
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """How a value is written in one version: ``kind`` is fixed, struct, or a Sized's kind."""
+
+    kind: str
+    nullable: bool = False
+    code: str = ""
+    size: int = 0
+    element: "Shape | None" = None
+    struct: type[Wire] | None = None
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A field as one version has it; ``shape`` is None if that version lacks it."""
+
+    name: str
+    default: object
+    shape: Shape | None
+    tag: int | None = None
+    ignorable: bool = False
+
+
+@cache
+def layout(struct: type[Wire], version: int) -> tuple[Field, ...]:
+    """Return all fields of a struct, as one version has them, in the order of the wire."""
+    hints = get_type_hints(struct, include_extras=True)
+    return tuple(
+        _field(info.name, info.default, hints[info.name], version)
+        for info in msgspec.structs.fields(struct)
+    )
+
+
+def _field(name: str, default: object, hint: object, version: int) -> Field:
+    inner, rules = _unwrap(hint)
+    first = next((rule.version for rule in rules if isinstance(rule, Since)), 0)
+    last = next((rule.version for rule in rules if isinstance(rule, Until)), version)
+    null_from = next((rule.version for rule in rules if isinstance(rule, NullSince)), 0)
+    present = first <= version <= last
+    return Field(
+        name=name,
+        default=default,
+        shape=_shape(inner, rules, null_from <= version) if present else None,
+        tag=next((rule.number for rule in rules if isinstance(rule, Tag)), None),
+        ignorable=IGNORABLE in rules,
+    )
+
+
+def _unwrap(hint: object) -> tuple[object, tuple[object, ...]]:
+    """Take the rules off an annotation."""
+    if get_origin(hint) is Annotated:
+        inner, *rules = get_args(hint)
+        return inner, tuple(rules)
+    return hint, ()
+
+
+def _shape(inner: object, rules: tuple[object, ...], may_be_null: bool) -> Shape:
+    if get_origin(inner) in {Union, UnionType} and type(None) in get_args(inner):
+        (full,) = (part for part in get_args(inner) if part is not type(None))
+        return msgspec.structs.replace(_shape(*_unwrap(full), False), nullable=may_be_null)
+    for rule in rules:
+        if isinstance(rule, Fixed):
+            return Shape("fixed", code=rule.code, size=rule.size)
+        if isinstance(rule, Sized):
+            element = _shape(*_unwrap(get_args(inner)[0]), False) if rule.kind == "array" else None
+            return Shape(rule.kind, element=element)
+    if isinstance(inner, type) and issubclass(inner, Wire):
+        return Shape("struct", struct=inner)
+    raise TypeError(f"{inner!r} has no wire type; use those of {__name__}")

@@ -1,0 +1,19 @@
+"""What several answers say of brokers: who leads, and where it listens."""
+
+from mainstem.kafka_protocol.fields import Int32, String, Wire
+
+
+class CurrentLeader(Wire, frozen=True):
+    """The broker to turn to instead; -1 if nobody knows."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+class NodeEndpoint(Wire, frozen=True):
+    """Where a broker listens."""
+
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None

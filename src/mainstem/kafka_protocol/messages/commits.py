@@ -1,0 +1,184 @@
+"""Offsets that groups have committed."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    NO_ID,
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    NullSince,
+    Since,
+    String,
+    Until,
+    Uuid,
+    Wire,
+)
+
+
+class CommitPartition(Wire, frozen=True):
+    """The offset that is committed for one partition."""
+
+    partition_index: Int32 = 0
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Annotated[Int32, Since(6), IGNORABLE] = -1
+    committed_metadata: String | None = ""
+
+
+class CommitTopic(Wire, frozen=True):
+    """What is committed for one topic, by its id since version 10."""
+
+    topic_id: Annotated[Uuid, Since(10), IGNORABLE] = NO_ID
+    name: Annotated[String, Until(9), IGNORABLE] = ""
+    partitions: Array[CommitPartition] = ()
+
+
+class OffsetCommitRequest(Wire, frozen=True):
+    """Commit how far a group has got."""
+
+    group_id: String = ""
+    generation_id_or_member_epoch: Int32 = -1
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Since(7)] = None
+    retention_time_ms: Annotated[Int64, Until(4), IGNORABLE] = -1
+    topics: Array[CommitTopic] = ()
+
+
+class CommittedPartition(Wire, frozen=True):
+    """What became of one partition."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class CommittedTopic(Wire, frozen=True):
+    """What became of one topic."""
+
+    topic_id: Annotated[Uuid, Since(10), IGNORABLE] = NO_ID
+    name: Annotated[String, Until(9), IGNORABLE] = ""
+    partitions: Array[CommittedPartition] = ()
+
+
+class OffsetCommitResponse(Wire, frozen=True):
+    """What was committed."""
+
+    throttle_time_ms: Annotated[Int32, Since(3), IGNORABLE] = 0
+    topics: Array[CommittedTopic] = ()
+
+
+OFFSET_COMMIT = Api(
+    8, OffsetCommitRequest, OffsetCommitResponse, first=2, last=10, flexible_since=8
+)
+
+
+class OffsetFetchTopic(Wire, frozen=True):
+    """The partitions of one topic, by its id since version 10."""
+
+    topic_id: Annotated[Uuid, Since(10), IGNORABLE] = NO_ID
+    name: Annotated[String, Until(9), IGNORABLE] = ""
+    partition_indexes: Array[Int32] = ()
+
+
+class OffsetFetchGroup(Wire, frozen=True):
+    """A group that is asked about; null topics means all."""
+
+    group_id: String = ""
+    member_id: Annotated[String | None, Since(9), IGNORABLE] = None
+    member_epoch: Annotated[Int32, Since(9), IGNORABLE] = -1
+    topics: Array[OffsetFetchTopic] | None = ()
+
+
+class OffsetFetchRequest(Wire, frozen=True):
+    """Ask how far groups have got; several at once since version 8."""
+
+    groups: Annotated[Array[OffsetFetchGroup], Since(8)] = ()
+    group_id: Annotated[String, Until(7)] = ""
+    topics: Annotated[Array[OffsetFetchTopic] | None, Until(7), NullSince(2)] = ()
+    require_stable: Annotated[Bool, Since(7)] = False
+
+
+class FetchedOffset(Wire, frozen=True):
+    """What is committed for one partition; -1 if nothing is."""
+
+    partition_index: Int32 = 0
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Annotated[Int32, Since(5), IGNORABLE] = -1
+    metadata: String | None = ""
+    error_code: Int16 = 0
+
+
+class FetchedOffsetsTopic(Wire, frozen=True):
+    """What is committed for one topic, by its id since version 10."""
+
+    topic_id: Annotated[Uuid, Since(10), IGNORABLE] = NO_ID
+    name: Annotated[String, Until(9), IGNORABLE] = ""
+    partitions: Array[FetchedOffset] = ()
+
+
+class FetchedOffsetsGroup(Wire, frozen=True):
+    """What one group has committed."""
+
+    group_id: String = ""
+    topics: Array[FetchedOffsetsTopic] = ()
+    error_code: Int16 = 0
+
+
+class OffsetFetchResponse(Wire, frozen=True):
+    """How far the groups have got."""
+
+    throttle_time_ms: Annotated[Int32, Since(3), IGNORABLE] = 0
+    groups: Annotated[Array[FetchedOffsetsGroup], Since(8)] = ()
+    topics: Annotated[Array[FetchedOffsetsTopic], Until(7)] = ()
+    error_code: Annotated[Int16, Since(2), Until(7), IGNORABLE] = 0
+
+
+OFFSET_FETCH = Api(9, OffsetFetchRequest, OffsetFetchResponse, first=1, last=10, flexible_since=6)
+
+
+class OffsetDeletePartition(Wire, frozen=True):
+    """A partition whose commit is forgotten."""
+
+    partition_index: Int32 = 0
+
+
+class OffsetDeleteTopic(Wire, frozen=True):
+    """What is forgotten of one topic."""
+
+    name: String = ""
+    partitions: Array[OffsetDeletePartition] = ()
+
+
+class OffsetDeleteRequest(Wire, frozen=True):
+    """Forget what a group has committed for some partitions."""
+
+    group_id: String = ""
+    topics: Array[OffsetDeleteTopic] = ()
+
+
+class DeletedOffset(Wire, frozen=True):
+    """What became of one partition."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class DeletedOffsetsTopic(Wire, frozen=True):
+    """What became of one topic."""
+
+    name: String = ""
+    partitions: Array[DeletedOffset] = ()
+
+
+class OffsetDeleteResponse(Wire, frozen=True):
+    """What was forgotten."""
+
+    error_code: Int16 = 0
+    throttle_time_ms: Int32 = 0
+    topics: Array[DeletedOffsetsTopic] = ()
+
+
+OFFSET_DELETE = Api(47, OffsetDeleteRequest, OffsetDeleteResponse, first=0, last=0)

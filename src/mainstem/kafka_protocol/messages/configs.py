@@ -1,0 +1,184 @@
+"""Settings of topics, brokers and groups."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Since,
+    String,
+    Wire,
+)
+
+
+class DescribeConfigsResource(Wire, frozen=True):
+    """Whose settings, and which; null means all."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configuration_keys: Array[String] | None = ()
+
+
+class DescribeConfigsRequest(Wire, frozen=True):
+    """Ask for settings."""
+
+    resources: Array[DescribeConfigsResource] = ()
+    include_synonyms: Bool = False
+    include_documentation: Annotated[Bool, Since(3)] = False
+
+
+class ConfigSynonym(Wire, frozen=True):
+    """A value that holds unless one before it in the list does."""
+
+    name: String = ""
+    value: String | None = ""
+    source: Int8 = 0
+
+
+class DescribedConfig(Wire, frozen=True):
+    """A setting, its value, and where that is from."""
+
+    name: String = ""
+    value: String | None = ""
+    read_only: Bool = False
+    config_source: Int8 = -1
+    is_sensitive: Bool = False
+    synonyms: Array[ConfigSynonym] = ()
+    config_type: Annotated[Int8, Since(3), IGNORABLE] = 0
+    documentation: Annotated[String | None, Since(3), IGNORABLE] = ""
+
+
+class DescribedConfigs(Wire, frozen=True):
+    """The settings of one resource."""
+
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: Array[DescribedConfig] = ()
+
+
+class DescribeConfigsResponse(Wire, frozen=True):
+    """The settings asked for."""
+
+    throttle_time_ms: Int32 = 0
+    results: Array[DescribedConfigs] = ()
+
+
+DESCRIBE_CONFIGS = Api(
+    32, DescribeConfigsRequest, DescribeConfigsResponse, first=1, last=4, flexible_since=4
+)
+
+
+class AlterConfig(Wire, frozen=True):
+    """A setting and its new value."""
+
+    name: String = ""
+    value: String | None = ""
+
+
+class AlterConfigsResource(Wire, frozen=True):
+    """Whose settings, and what they become."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: Array[AlterConfig] = ()
+
+
+class AlterConfigsRequest(Wire, frozen=True):
+    """Replace all settings of resources."""
+
+    resources: Array[AlterConfigsResource] = ()
+    validate_only: Bool = False
+
+
+class AlteredConfigs(Wire, frozen=True):
+    """Whether the settings of one resource were changed."""
+
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+class AlterConfigsResponse(Wire, frozen=True):
+    """Whose settings were replaced."""
+
+    throttle_time_ms: Int32 = 0
+    responses: Array[AlteredConfigs] = ()
+
+
+ALTER_CONFIGS = Api(
+    33, AlterConfigsRequest, AlterConfigsResponse, first=0, last=2, flexible_since=2
+)
+
+
+class IncrementalAlter(Wire, frozen=True):
+    """A setting to set (0), delete (1), append to (2) or take from (3)."""
+
+    name: String = ""
+    config_operation: Int8 = 0
+    value: String | None = ""
+
+
+class IncrementalAlterResource(Wire, frozen=True):
+    """Whose settings, and what changes."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: Array[IncrementalAlter] = ()
+
+
+class IncrementalAlterConfigsRequest(Wire, frozen=True):
+    """Change some settings of resources."""
+
+    resources: Array[IncrementalAlterResource] = ()
+    validate_only: Bool = False
+
+
+class IncrementalAlterConfigsResponse(Wire, frozen=True):
+    """Whose settings were changed."""
+
+    throttle_time_ms: Int32 = 0
+    responses: Array[AlteredConfigs] = ()
+
+
+INCREMENTAL_ALTER_CONFIGS = Api(
+    44,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    first=0,
+    last=1,
+    flexible_since=1,
+)
+
+
+class ListConfigResourcesRequest(Wire, frozen=True):
+    """Ask which resources have settings."""
+
+    resource_types: Annotated[Array[Int8], Since(1)] = ()
+
+
+class ConfigResource(Wire, frozen=True):
+    """A resource, by type and name."""
+
+    resource_name: String = ""
+    resource_type: Annotated[Int8, Since(1), IGNORABLE] = 16
+
+
+class ListConfigResourcesResponse(Wire, frozen=True):
+    """The resources that have settings."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    config_resources: Array[ConfigResource] = ()
+
+
+LIST_CONFIG_RESOURCES = Api(
+    74, ListConfigResourcesRequest, ListConfigResourcesResponse, first=0, last=1, flexible_since=0
+)

@@ -1,0 +1,100 @@
+"""What a peer says first: which versions are spoken, and who it is."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    Array,
+    Bool,
+    Bytes,
+    Int16,
+    Int32,
+    Int64,
+    Since,
+    String,
+    Tag,
+    Wire,
+)
+
+
+class ApiVersionsRequest(Wire, frozen=True):
+    """Ask which APIs are served in which versions."""
+
+    client_software_name: Annotated[String, Since(3), IGNORABLE] = ""
+    client_software_version: Annotated[String, Since(3), IGNORABLE] = ""
+
+
+class ServedApi(Wire, frozen=True):
+    """One API, and the versions of it that are served."""
+
+    api_key: Int16 = 0
+    min_version: Int16 = 0
+    max_version: Int16 = 0
+
+
+class SupportedFeature(Wire, frozen=True):
+    """The levels of a feature that could be agreed on."""
+
+    name: String = ""
+    min_version: Int16 = 0
+    max_version: Int16 = 0
+
+
+class FinalizedFeature(Wire, frozen=True):
+    """The level of a feature that has been agreed on."""
+
+    name: String = ""
+    max_version_level: Int16 = 0
+    min_version_level: Int16 = 0
+
+
+class ApiVersionsResponse(Wire, frozen=True):
+    """The APIs served, and the features that all of a cluster agree on."""
+
+    error_code: Int16 = 0
+    api_keys: Array[ServedApi] = ()
+    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
+    supported_features: Annotated[Array[SupportedFeature], Since(3), Tag(0), IGNORABLE] = ()
+    finalized_features_epoch: Annotated[Int64, Since(3), Tag(1), IGNORABLE] = -1
+    finalized_features: Annotated[Array[FinalizedFeature], Since(3), Tag(2), IGNORABLE] = ()
+    zk_migration_ready: Annotated[Bool, Since(3), Tag(3), IGNORABLE] = False
+
+
+API_VERSIONS = Api(18, ApiVersionsRequest, ApiVersionsResponse, first=0, last=4, flexible_since=3)
+
+
+class SaslHandshakeRequest(Wire, frozen=True):
+    """Choose a way to authenticate."""
+
+    mechanism: String = ""
+
+
+class SaslHandshakeResponse(Wire, frozen=True):
+    """The ways to authenticate there are."""
+
+    error_code: Int16 = 0
+    mechanisms: Array[String] = ()
+
+
+SASL_HANDSHAKE = Api(17, SaslHandshakeRequest, SaslHandshakeResponse, first=0, last=1)
+
+
+class SaslAuthenticateRequest(Wire, frozen=True):
+    """One step of the authentication that was chosen."""
+
+    auth_bytes: Bytes = b""
+
+
+class SaslAuthenticateResponse(Wire, frozen=True):
+    """The answer to one step of authentication."""
+
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    auth_bytes: Bytes = b""
+    session_lifetime_ms: Annotated[Int64, Since(1), IGNORABLE] = 0
+
+
+SASL_AUTHENTICATE = Api(
+    36, SaslAuthenticateRequest, SaslAuthenticateResponse, first=0, last=2, flexible_since=2
+)

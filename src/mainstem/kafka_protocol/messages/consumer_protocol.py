@@ -1,0 +1,38 @@
+"""What members of a consumer group tell one another through the coordinator."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.fields import IGNORABLE, Array, Bytes, Int32, Since, String, Wire
+
+CONSUMER_PROTOCOL_VERSION = 3
+"""The latest version; all are readable in terms of the ones before."""
+
+
+class ConsumerPartitions(Wire, frozen=True):
+    """Partitions of one topic."""
+
+    topic: String = ""
+    partitions: Array[Int32] = ()
+
+
+class SubscribedTopics(Wire, frozen=True):
+    """The beginning of a subscription, in every version: what a member wants."""
+
+    topics: Array[String] = ()
+
+
+class ConsumerProtocolSubscription(Wire, frozen=True):
+    """What a member wants, and what it owned: the metadata with which it joins."""
+
+    topics: Array[String] = ()
+    user_data: Bytes | None = None
+    owned_partitions: Annotated[Array[ConsumerPartitions], Since(1), IGNORABLE] = ()
+    generation_id: Annotated[Int32, Since(2), IGNORABLE] = -1
+    rack_id: Annotated[String | None, Since(3), IGNORABLE] = None
+
+
+class ConsumerProtocolAssignment(Wire, frozen=True):
+    """What the leader assigned to a member."""
+
+    assigned_partitions: Array[ConsumerPartitions] = ()
+    user_data: Bytes | None = None

@@ -1,0 +1,111 @@
+"""Looking at groups and deleting them."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    Array,
+    Bool,
+    Bytes,
+    Int16,
+    Int32,
+    Since,
+    String,
+    Wire,
+)
+
+
+class DescribeGroupsRequest(Wire, frozen=True):
+    """Ask for groups of the classic protocol and their members."""
+
+    groups: Array[String] = ()
+    include_authorized_operations: Annotated[Bool, Since(3)] = False
+
+
+class DescribedMember(Wire, frozen=True):
+    """A member and its assignment."""
+
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Since(4), IGNORABLE] = None
+    client_id: String = ""
+    client_host: String = ""
+    member_metadata: Bytes = b""
+    member_assignment: Bytes = b""
+
+
+class DescribedGroup(Wire, frozen=True):
+    """A group, its state and its members."""
+
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Since(6), IGNORABLE] = None
+    group_id: String = ""
+    group_state: String = ""
+    protocol_type: String = ""
+    protocol_data: String = ""
+    members: Array[DescribedMember] = ()
+    authorized_operations: Annotated[Int32, Since(3)] = -(2**31)
+
+
+class DescribeGroupsResponse(Wire, frozen=True):
+    """The groups asked for."""
+
+    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
+    groups: Array[DescribedGroup] = ()
+
+
+DESCRIBE_GROUPS = Api(
+    15, DescribeGroupsRequest, DescribeGroupsResponse, first=0, last=6, flexible_since=5
+)
+
+
+class ListGroupsRequest(Wire, frozen=True):
+    """Ask for all groups, perhaps of some states and types only."""
+
+    states_filter: Annotated[Array[String], Since(4)] = ()
+    types_filter: Annotated[Array[String], Since(5)] = ()
+
+
+class ListedGroup(Wire, frozen=True):
+    """A group, by name, type and state."""
+
+    group_id: String = ""
+    protocol_type: String = ""
+    group_state: Annotated[String, Since(4), IGNORABLE] = ""
+    group_type: Annotated[String, Since(5), IGNORABLE] = ""
+
+
+class ListGroupsResponse(Wire, frozen=True):
+    """The groups there are."""
+
+    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
+    error_code: Int16 = 0
+    groups: Array[ListedGroup] = ()
+
+
+LIST_GROUPS = Api(16, ListGroupsRequest, ListGroupsResponse, first=0, last=5, flexible_since=3)
+
+
+class DeleteGroupsRequest(Wire, frozen=True):
+    """Delete groups and what they have committed."""
+
+    groups_names: Array[String] = ()
+
+
+class DeletedGroup(Wire, frozen=True):
+    """Whether one group was deleted."""
+
+    group_id: String = ""
+    error_code: Int16 = 0
+
+
+class DeleteGroupsResponse(Wire, frozen=True):
+    """Which groups were deleted."""
+
+    throttle_time_ms: Int32 = 0
+    results: Array[DeletedGroup] = ()
+
+
+DELETE_GROUPS = Api(
+    42, DeleteGroupsRequest, DeleteGroupsResponse, first=0, last=2, flexible_since=2
+)

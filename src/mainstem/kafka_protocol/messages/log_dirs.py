@@ -1,0 +1,69 @@
+"""Where partitions are stored, and how large they are."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Since,
+    String,
+    Wire,
+)
+
+
+class LogDirsTopic(Wire, frozen=True):
+    """Partitions of one topic."""
+
+    topic: String = ""
+    partitions: Array[Int32] = ()
+
+
+class DescribeLogDirsRequest(Wire, frozen=True):
+    """Ask where partitions are stored; null means all."""
+
+    topics: Array[LogDirsTopic] | None = ()
+
+
+class LogDirPartition(Wire, frozen=True):
+    """A partition and its size."""
+
+    partition_index: Int32 = 0
+    partition_size: Int64 = 0
+    offset_lag: Int64 = 0
+    is_future_key: Bool = False
+
+
+class LogDirTopic(Wire, frozen=True):
+    """The partitions of one topic in a directory."""
+
+    name: String = ""
+    partitions: Array[LogDirPartition] = ()
+
+
+class LogDir(Wire, frozen=True):
+    """A directory and the partitions in it."""
+
+    error_code: Int16 = 0
+    log_dir: String = ""
+    topics: Array[LogDirTopic] = ()
+    total_bytes: Annotated[Int64, Since(4), IGNORABLE] = -1
+    usable_bytes: Annotated[Int64, Since(4), IGNORABLE] = -1
+    is_cordoned: Annotated[Bool, Since(5), IGNORABLE] = False
+
+
+class DescribeLogDirsResponse(Wire, frozen=True):
+    """The directories, and what is in them."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, Since(3), IGNORABLE] = 0
+    results: Array[LogDir] = ()
+
+
+DESCRIBE_LOG_DIRS = Api(
+    35, DescribeLogDirsRequest, DescribeLogDirsResponse, first=1, last=5, flexible_since=2
+)

@@ -1,0 +1,186 @@
+"""Being a member of a group by the classic protocol."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    Array,
+    Bool,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    NullSince,
+    Since,
+    String,
+    Until,
+    Wire,
+)
+
+
+class FindCoordinatorRequest(Wire, frozen=True):
+    """Ask which broker keeps groups (0), transactions (1) or share partitions (2)."""
+
+    key: Annotated[String, Until(3)] = ""
+    key_type: Annotated[Int8, Since(1)] = 0
+    coordinator_keys: Annotated[Array[String], Since(4)] = ()
+
+
+class Coordinator(Wire, frozen=True):
+    """Who keeps one of them."""
+
+    key: String = ""
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+class FindCoordinatorResponse(Wire, frozen=True):
+    """Who keeps them, in a list since version 4."""
+
+    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
+    coordinators: Annotated[Array[Coordinator], Since(4)] = ()
+    error_code: Annotated[Int16, Until(3)] = 0
+    error_message: Annotated[String | None, Since(1), Until(3), IGNORABLE] = ""
+    node_id: Annotated[Int32, Until(3)] = 0
+    host: Annotated[String, Until(3)] = ""
+    port: Annotated[Int32, Until(3)] = 0
+
+
+FIND_COORDINATOR = Api(
+    10, FindCoordinatorRequest, FindCoordinatorResponse, first=0, last=6, flexible_since=3
+)
+
+
+class JoinProtocol(Wire, frozen=True):
+    """An assignor that is understood, and the subscription in its terms."""
+
+    name: String = ""
+    metadata: Bytes = b""
+
+
+class JoinGroupRequest(Wire, frozen=True):
+    """Become a member, or stay one, and say what assignments are understood."""
+
+    group_id: String = ""
+    session_timeout_ms: Int32 = 0
+    rebalance_timeout_ms: Annotated[Int32, Since(1), IGNORABLE] = -1
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Since(5)] = None
+    protocol_type: String = ""
+    protocols: Array[JoinProtocol] = ()
+    reason: Annotated[String | None, Since(8), IGNORABLE] = None
+
+
+class JoinedMember(Wire, frozen=True):
+    """A member and its subscription, as the leader is told."""
+
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Since(5), IGNORABLE] = None
+    metadata: Bytes = b""
+
+
+class JoinGroupResponse(Wire, frozen=True):
+    """The generation, and to its leader all members."""
+
+    throttle_time_ms: Annotated[Int32, Since(2), IGNORABLE] = 0
+    error_code: Int16 = 0
+    generation_id: Int32 = -1
+    protocol_type: Annotated[String | None, Since(7), IGNORABLE] = None
+    protocol_name: Annotated[String | None, NullSince(7)] = ""
+    leader: String = ""
+    skip_assignment: Annotated[Bool, Since(9)] = False
+    member_id: String = ""
+    members: Array[JoinedMember] = ()
+
+
+JOIN_GROUP = Api(11, JoinGroupRequest, JoinGroupResponse, first=0, last=9, flexible_since=6)
+
+
+class MemberAssignment(Wire, frozen=True):
+    """What the leader assigned to one member."""
+
+    member_id: String = ""
+    assignment: Bytes = b""
+
+
+class SyncGroupRequest(Wire, frozen=True):
+    """Ask for one's assignment; the leader brings everybody's."""
+
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Since(3)] = None
+    protocol_type: Annotated[String | None, Since(5), IGNORABLE] = None
+    protocol_name: Annotated[String | None, Since(5), IGNORABLE] = None
+    assignments: Array[MemberAssignment] = ()
+
+
+class SyncGroupResponse(Wire, frozen=True):
+    """What was assigned."""
+
+    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
+    error_code: Int16 = 0
+    protocol_type: Annotated[String | None, Since(5), IGNORABLE] = None
+    protocol_name: Annotated[String | None, Since(5), IGNORABLE] = None
+    assignment: Bytes = b""
+
+
+SYNC_GROUP = Api(14, SyncGroupRequest, SyncGroupResponse, first=0, last=5, flexible_since=4)
+
+
+class HeartbeatRequest(Wire, frozen=True):
+    """Say that one is still there."""
+
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Since(3)] = None
+
+
+class HeartbeatResponse(Wire, frozen=True):
+    """Whether the generation still holds."""
+
+    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
+    error_code: Int16 = 0
+
+
+HEARTBEAT = Api(12, HeartbeatRequest, HeartbeatResponse, first=0, last=4, flexible_since=4)
+
+
+class LeavingMember(Wire, frozen=True):
+    """A member that leaves."""
+
+    member_id: String = ""
+    group_instance_id: String | None = None
+    reason: Annotated[String | None, Since(5), IGNORABLE] = None
+
+
+class LeaveGroupRequest(Wire, frozen=True):
+    """Leave, or since version 3 have several members leave."""
+
+    group_id: String = ""
+    members: Annotated[Array[LeavingMember], Since(3)] = ()
+    member_id: Annotated[String, Until(2)] = ""
+
+
+class LeftMember(Wire, frozen=True):
+    """Whether one member has left."""
+
+    member_id: String = ""
+    group_instance_id: String | None = ""
+    error_code: Int16 = 0
+
+
+class LeaveGroupResponse(Wire, frozen=True):
+    """Who has left."""
+
+    throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
+    error_code: Int16 = 0
+    members: Annotated[Array[LeftMember], Since(3)] = ()
+
+
+LEAVE_GROUP = Api(13, LeaveGroupRequest, LeaveGroupResponse, first=0, last=5, flexible_since=4)

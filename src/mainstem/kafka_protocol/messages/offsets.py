@@ -1,0 +1,165 @@
+"""Offsets by time and by epoch, and deleting what is before one."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Since,
+    String,
+    Wire,
+)
+
+
+class ListOffsetsPartition(Wire, frozen=True):
+    """The time that is searched in one partition."""
+
+    partition_index: Int32 = 0
+    current_leader_epoch: Annotated[Int32, Since(4), IGNORABLE] = -1
+    timestamp: Int64 = 0
+
+
+class ListOffsetsTopic(Wire, frozen=True):
+    """What is searched in one topic."""
+
+    name: String = ""
+    partitions: Array[ListOffsetsPartition] = ()
+
+
+class ListOffsetsRequest(Wire, frozen=True):
+    """Find offsets by time; -1 is the latest, -2 the earliest, -3 that of the latest time."""
+
+    replica_id: Int32 = 0
+    isolation_level: Annotated[Int8, Since(2)] = 0
+    topics: Array[ListOffsetsTopic] = ()
+    timeout_ms: Annotated[Int32, Since(10), IGNORABLE] = 0
+
+
+class ListedOffset(Wire, frozen=True):
+    """What was found in one partition."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    timestamp: Int64 = -1
+    offset: Int64 = -1
+    leader_epoch: Annotated[Int32, Since(4), IGNORABLE] = -1
+
+
+class ListedOffsetsTopic(Wire, frozen=True):
+    """What was found in one topic."""
+
+    name: String = ""
+    partitions: Array[ListedOffset] = ()
+
+
+class ListOffsetsResponse(Wire, frozen=True):
+    """The offsets found, -1 where there is none."""
+
+    throttle_time_ms: Annotated[Int32, Since(2), IGNORABLE] = 0
+    topics: Array[ListedOffsetsTopic] = ()
+
+
+LIST_OFFSETS = Api(2, ListOffsetsRequest, ListOffsetsResponse, first=1, last=11, flexible_since=6)
+
+
+class EpochPartition(Wire, frozen=True):
+    """The epoch that is asked of one partition."""
+
+    partition: Int32 = 0
+    current_leader_epoch: Int32 = -1
+    leader_epoch: Int32 = 0
+
+
+class EpochTopic(Wire, frozen=True):
+    """What is asked of one topic."""
+
+    topic: String = ""
+    partitions: Array[EpochPartition] = ()
+
+
+class OffsetForLeaderEpochRequest(Wire, frozen=True):
+    """Find where epochs ended, to learn whether the log was cut since."""
+
+    replica_id: Annotated[Int32, Since(3), IGNORABLE] = -2
+    topics: Array[EpochTopic] = ()
+
+
+class EpochEndOffset(Wire, frozen=True):
+    """Where the epoch, or the last one before it, ended in one partition."""
+
+    error_code: Int16 = 0
+    partition: Int32 = 0
+    leader_epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+class EpochEndTopic(Wire, frozen=True):
+    """What one topic answers."""
+
+    topic: String = ""
+    partitions: Array[EpochEndOffset] = ()
+
+
+class OffsetForLeaderEpochResponse(Wire, frozen=True):
+    """Where the epochs ended."""
+
+    throttle_time_ms: Int32 = 0
+    topics: Array[EpochEndTopic] = ()
+
+
+OFFSET_FOR_LEADER_EPOCH = Api(
+    23, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, first=2, last=4, flexible_since=4
+)
+
+
+class DeleteRecordsPartition(Wire, frozen=True):
+    """The first offset that one partition keeps."""
+
+    partition_index: Int32 = 0
+    offset: Int64 = 0
+
+
+class DeleteRecordsTopic(Wire, frozen=True):
+    """What is deleted from one topic."""
+
+    name: String = ""
+    partitions: Array[DeleteRecordsPartition] = ()
+
+
+class DeleteRecordsRequest(Wire, frozen=True):
+    """Delete what is before an offset; -1 is the end of what is committed."""
+
+    topics: Array[DeleteRecordsTopic] = ()
+    timeout_ms: Int32 = 0
+
+
+class DeletedRecordsPartition(Wire, frozen=True):
+    """Where one partition starts now."""
+
+    partition_index: Int32 = 0
+    low_watermark: Int64 = 0
+    error_code: Int16 = 0
+
+
+class DeletedRecordsTopic(Wire, frozen=True):
+    """What became of one topic."""
+
+    name: String = ""
+    partitions: Array[DeletedRecordsPartition] = ()
+
+
+class DeleteRecordsResponse(Wire, frozen=True):
+    """Where the partitions start now."""
+
+    throttle_time_ms: Int32 = 0
+    topics: Array[DeletedRecordsTopic] = ()
+
+
+DELETE_RECORDS = Api(
+    21, DeleteRecordsRequest, DeleteRecordsResponse, first=0, last=2, flexible_since=2
+)

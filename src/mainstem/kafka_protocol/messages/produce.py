@@ -1,0 +1,84 @@
+"""Appending records to partitions."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    NO_ID,
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    Since,
+    String,
+    Tag,
+    Until,
+    Uuid,
+    Wire,
+)
+from mainstem.kafka_protocol.messages.brokers import CurrentLeader, NodeEndpoint
+
+
+class ProducePartition(Wire, frozen=True):
+    """What goes to one partition: record batches as they are stored."""
+
+    index: Int32 = 0
+    records: Records | None = None
+
+
+class ProduceTopic(Wire, frozen=True):
+    """What goes to one topic, by its id since version 13."""
+
+    topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
+    name: Annotated[String, Until(12), IGNORABLE] = ""
+    partition_data: Array[ProducePartition] = ()
+
+
+class ProduceRequest(Wire, frozen=True):
+    """Append records to partitions; ``acks`` says when to answer."""
+
+    transactional_id: String | None = None
+    acks: Int16 = 0
+    timeout_ms: Int32 = 0
+    topic_data: Array[ProduceTopic] = ()
+
+
+class RecordError(Wire, frozen=True):
+    """A record that was refused, and with it its batch."""
+
+    batch_index: Int32 = 0
+    batch_index_error_message: String | None = None
+
+
+class ProducedPartition(Wire, frozen=True):
+    """What became of one partition's records."""
+
+    index: Int32 = 0
+    error_code: Int16 = 0
+    base_offset: Int64 = 0
+    log_append_time_ms: Int64 = -1
+    log_start_offset: Annotated[Int64, Since(5), IGNORABLE] = -1
+    record_errors: Annotated[Array[RecordError], Since(8), IGNORABLE] = ()
+    error_message: Annotated[String | None, Since(8), IGNORABLE] = None
+    current_leader: Annotated[CurrentLeader, Since(10), Tag(0)] = CurrentLeader()
+
+
+class ProducedTopic(Wire, frozen=True):
+    """What became of one topic's records."""
+
+    topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
+    name: Annotated[String, Until(12), IGNORABLE] = ""
+    partition_responses: Array[ProducedPartition] = ()
+
+
+class ProduceResponse(Wire, frozen=True):
+    """Where the records went, or why they did not."""
+
+    responses: Array[ProducedTopic] = ()
+    throttle_time_ms: Int32 = 0
+    node_endpoints: Annotated[Array[NodeEndpoint], Since(10), Tag(0)] = ()
+
+
+PRODUCE = Api(0, ProduceRequest, ProduceResponse, first=3, last=13, flexible_since=9)

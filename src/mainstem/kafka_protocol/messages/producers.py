@@ -1,0 +1,127 @@
+"""Looking at producers and their transactions."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import Array, Int16, Int32, Int64, Since, String, Wire
+
+
+class ProducersTopic(Wire, frozen=True):
+    """Partitions of one topic."""
+
+    name: String = ""
+    partition_indexes: Array[Int32] = ()
+
+
+class DescribeProducersRequest(Wire, frozen=True):
+    """Ask who writes to partitions with a producer id."""
+
+    topics: Array[ProducersTopic] = ()
+
+
+class ActiveProducer(Wire, frozen=True):
+    """A producer, and how far it has got in one partition."""
+
+    producer_id: Int64 = 0
+    producer_epoch: Int32 = 0
+    last_sequence: Int32 = -1
+    last_timestamp: Int64 = -1
+    coordinator_epoch: Int32 = 0
+    current_txn_start_offset: Int64 = -1
+
+
+class DescribedProducersPartition(Wire, frozen=True):
+    """Who writes to one partition."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    active_producers: Array[ActiveProducer] = ()
+
+
+class DescribedProducersTopic(Wire, frozen=True):
+    """Who writes to one topic."""
+
+    name: String = ""
+    partitions: Array[DescribedProducersPartition] = ()
+
+
+class DescribeProducersResponse(Wire, frozen=True):
+    """Who writes to the partitions."""
+
+    throttle_time_ms: Int32 = 0
+    topics: Array[DescribedProducersTopic] = ()
+
+
+DESCRIBE_PRODUCERS = Api(
+    61, DescribeProducersRequest, DescribeProducersResponse, first=0, last=0, flexible_since=0
+)
+
+
+class DescribeTransactionsRequest(Wire, frozen=True):
+    """Ask for transactions by their ids."""
+
+    transactional_ids: Array[String] = ()
+
+
+class DescribedTransactionTopic(Wire, frozen=True):
+    """Partitions of one topic that a transaction has written."""
+
+    topic: String = ""
+    partitions: Array[Int32] = ()
+
+
+class DescribedTransaction(Wire, frozen=True):
+    """A transaction, its state, and the partitions it has written."""
+
+    error_code: Int16 = 0
+    transactional_id: String = ""
+    transaction_state: String = ""
+    transaction_timeout_ms: Int32 = 0
+    transaction_start_time_ms: Int64 = 0
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    topics: Array[DescribedTransactionTopic] = ()
+
+
+class DescribeTransactionsResponse(Wire, frozen=True):
+    """The transactions asked for."""
+
+    throttle_time_ms: Int32 = 0
+    transaction_states: Array[DescribedTransaction] = ()
+
+
+DESCRIBE_TRANSACTIONS = Api(
+    65, DescribeTransactionsRequest, DescribeTransactionsResponse, first=0, last=0, flexible_since=0
+)
+
+
+class ListTransactionsRequest(Wire, frozen=True):
+    """Ask for all transactions, perhaps of some states, producers, ages or names only."""
+
+    state_filters: Array[String] = ()
+    producer_id_filters: Array[Int64] = ()
+    duration_filter: Annotated[Int64, Since(1)] = -1
+    transactional_id_pattern: Annotated[String | None, Since(2)] = None
+
+
+class ListedTransaction(Wire, frozen=True):
+    """A transaction, by id and state."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    transaction_state: String = ""
+
+
+class ListTransactionsResponse(Wire, frozen=True):
+    """The transactions there are."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    unknown_state_filters: Array[String] = ()
+    transaction_states: Array[ListedTransaction] = ()
+
+
+LIST_TRANSACTIONS = Api(
+    66, ListTransactionsRequest, ListTransactionsResponse, first=0, last=2, flexible_since=0
+)

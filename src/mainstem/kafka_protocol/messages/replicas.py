@@ -1,0 +1,293 @@
+"""Where partitions are led and stored: elections, reassignments, directories, the quorum."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    NO_ID,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Since,
+    String,
+    UInt16,
+    Uuid,
+    Wire,
+)
+
+
+class ReplicaDirTopic(Wire, frozen=True):
+    """Partitions of one topic that are to be moved."""
+
+    name: String = ""
+    partitions: Array[Int32] = ()
+
+
+class ReplicaDir(Wire, frozen=True):
+    """A directory, and what is to be moved into it."""
+
+    path: String = ""
+    topics: Array[ReplicaDirTopic] = ()
+
+
+class AlterReplicaLogDirsRequest(Wire, frozen=True):
+    """Move partitions to other directories."""
+
+    dirs: Array[ReplicaDir] = ()
+
+
+class MovedPartition(Wire, frozen=True):
+    """What became of one partition's move."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class MovedTopic(Wire, frozen=True):
+    """What became of the moves of one topic."""
+
+    topic_name: String = ""
+    partitions: Array[MovedPartition] = ()
+
+
+class AlterReplicaLogDirsResponse(Wire, frozen=True):
+    """What became of the moves."""
+
+    throttle_time_ms: Int32 = 0
+    results: Array[MovedTopic] = ()
+
+
+ALTER_REPLICA_LOG_DIRS = Api(
+    34, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, first=1, last=2, flexible_since=2
+)
+
+
+class ElectionTopic(Wire, frozen=True):
+    """Partitions of one topic that are to get a leader."""
+
+    topic: String = ""
+    partitions: Array[Int32] = ()
+
+
+class ElectLeadersRequest(Wire, frozen=True):
+    """Elect leaders; null means for all partitions."""
+
+    election_type: Annotated[Int8, Since(1)] = 0
+    topic_partitions: Array[ElectionTopic] | None = ()
+    timeout_ms: Int32 = 60_000
+
+
+class ElectedPartition(Wire, frozen=True):
+    """What became of one election."""
+
+    partition_id: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class ElectedTopic(Wire, frozen=True):
+    """What became of the elections of one topic."""
+
+    topic: String = ""
+    partition_result: Array[ElectedPartition] = ()
+
+
+class ElectLeadersResponse(Wire, frozen=True):
+    """What became of the elections."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, Since(1), IGNORABLE] = 0
+    replica_election_results: Array[ElectedTopic] = ()
+
+
+ELECT_LEADERS = Api(
+    43, ElectLeadersRequest, ElectLeadersResponse, first=0, last=2, flexible_since=2
+)
+
+
+class ReassignablePartition(Wire, frozen=True):
+    """A partition and the brokers it is to be on; null ends a move under way."""
+
+    partition_index: Int32 = 0
+    replicas: Array[Int32] | None = None
+
+
+class ReassignableTopic(Wire, frozen=True):
+    """Partitions of one topic that are to be elsewhere."""
+
+    name: String = ""
+    partitions: Array[ReassignablePartition] = ()
+
+
+class AlterPartitionReassignmentsRequest(Wire, frozen=True):
+    """Move partitions to other brokers."""
+
+    timeout_ms: Int32 = 60_000
+    allow_replication_factor_change: Annotated[Bool, Since(1)] = True
+    topics: Array[ReassignableTopic] = ()
+
+
+class ReassignedPartition(Wire, frozen=True):
+    """What became of one partition's reassignment."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class ReassignedTopic(Wire, frozen=True):
+    """What became of the reassignments of one topic."""
+
+    name: String = ""
+    partitions: Array[ReassignedPartition] = ()
+
+
+class AlterPartitionReassignmentsResponse(Wire, frozen=True):
+    """What became of the reassignments."""
+
+    throttle_time_ms: Int32 = 0
+    allow_replication_factor_change: Annotated[Bool, Since(1), IGNORABLE] = True
+    error_code: Int16 = 0
+    error_message: String | None = None
+    responses: Array[ReassignedTopic] = ()
+
+
+ALTER_PARTITION_REASSIGNMENTS = Api(
+    45,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    first=0,
+    last=1,
+    flexible_since=0,
+)
+
+
+class ReassignmentsTopic(Wire, frozen=True):
+    """Partitions of one topic that are asked about."""
+
+    name: String = ""
+    partition_indexes: Array[Int32] = ()
+
+
+class ListPartitionReassignmentsRequest(Wire, frozen=True):
+    """Ask which partitions are being moved; null means of all."""
+
+    timeout_ms: Int32 = 60_000
+    topics: Array[ReassignmentsTopic] | None = None
+
+
+class OngoingReassignment(Wire, frozen=True):
+    """A partition that is being moved."""
+
+    partition_index: Int32 = 0
+    replicas: Array[Int32] = ()
+    adding_replicas: Array[Int32] = ()
+    removing_replicas: Array[Int32] = ()
+
+
+class OngoingTopic(Wire, frozen=True):
+    """What is being moved of one topic."""
+
+    name: String = ""
+    partitions: Array[OngoingReassignment] = ()
+
+
+class ListPartitionReassignmentsResponse(Wire, frozen=True):
+    """What is being moved."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    topics: Array[OngoingTopic] = ()
+
+
+LIST_PARTITION_REASSIGNMENTS = Api(
+    46,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    first=0,
+    last=0,
+    flexible_since=0,
+)
+
+
+class QuorumPartitionNumber(Wire, frozen=True):
+    """A partition that is asked about."""
+
+    partition_index: Int32 = 0
+
+
+class QuorumTopicName(Wire, frozen=True):
+    """A topic that is asked about."""
+
+    topic_name: String = ""
+    partitions: Array[QuorumPartitionNumber] = ()
+
+
+class DescribeQuorumRequest(Wire, frozen=True):
+    """Ask who keeps the cluster's metadata."""
+
+    topics: Array[QuorumTopicName] = ()
+
+
+class Voter(Wire, frozen=True):
+    """Who keeps the metadata, and how far it has got."""
+
+    replica_id: Int32 = 0
+    replica_directory_id: Annotated[Uuid, Since(2), IGNORABLE] = NO_ID
+    log_end_offset: Int64 = 0
+    last_fetch_timestamp: Annotated[Int64, Since(1), IGNORABLE] = -1
+    last_caught_up_timestamp: Annotated[Int64, Since(1), IGNORABLE] = -1
+
+
+class QuorumPartition(Wire, frozen=True):
+    """Who leads, who votes and who looks on."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Since(2), IGNORABLE] = None
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+    high_watermark: Int64 = 0
+    current_voters: Array[Voter] = ()
+    observers: Array[Voter] = ()
+
+
+class QuorumTopic(Wire, frozen=True):
+    """The partitions of the metadata."""
+
+    topic_name: String = ""
+    partitions: Array[QuorumPartition] = ()
+
+
+class QuorumListener(Wire, frozen=True):
+    """Where a node listens."""
+
+    name: String = ""
+    host: String = ""
+    port: UInt16 = 0
+
+
+class QuorumNode(Wire, frozen=True):
+    """A node that keeps the metadata."""
+
+    node_id: Int32 = 0
+    listeners: Array[QuorumListener] = ()
+
+
+class DescribeQuorumResponse(Wire, frozen=True):
+    """Who keeps the cluster's metadata."""
+
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Since(2), IGNORABLE] = None
+    topics: Array[QuorumTopic] = ()
+    nodes: Annotated[Array[QuorumNode], Since(2), IGNORABLE] = ()
+
+
+DESCRIBE_QUORUM = Api(
+    55, DescribeQuorumRequest, DescribeQuorumResponse, first=0, last=2, flexible_since=0
+)

@@ -1,0 +1,165 @@
+"""Share groups: acquiring records and settling them [KIP-932]."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    NO_ID,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    Since,
+    String,
+    Uuid,
+    Wire,
+)
+from mainstem.kafka_protocol.messages.brokers import CurrentLeader, NodeEndpoint
+
+
+class Acknowledgement(Wire, frozen=True):
+    """How offsets are settled: 0 a gap, 1 accept, 2 release, 3 reject, 4 renew."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    acknowledge_types: Array[Int8] = ()
+
+
+class ShareFetchPartition(Wire, frozen=True):
+    """What is settled in one partition that is to be read."""
+
+    partition_index: Int32 = 0
+    acknowledgement_batches: Array[Acknowledgement] = ()
+
+
+class ShareFetchTopic(Wire, frozen=True):
+    """What is acquired and settled in one topic."""
+
+    topic_id: Uuid = NO_ID
+    partitions: Array[ShareFetchPartition] = ()
+
+
+class ForgottenShareTopic(Wire, frozen=True):
+    """Partitions that the share session no longer reads."""
+
+    topic_id: Uuid = NO_ID
+    partitions: Array[Int32] = ()
+
+
+class ShareFetchRequest(Wire, frozen=True):
+    """Acquire records, and settle some that were acquired before."""
+
+    group_id: String | None = None
+    member_id: String | None = ""
+    share_session_epoch: Int32 = 0
+    max_wait_ms: Int32 = 0
+    min_bytes: Int32 = 0
+    max_bytes: Int32 = 2**31 - 1
+    max_records: Int32 = 0
+    batch_size: Int32 = 0
+    share_acquire_mode: Annotated[Int8, Since(2)] = 0
+    is_renew_ack: Annotated[Bool, Since(2)] = False
+    topics: Array[ShareFetchTopic] = ()
+    forgotten_topics_data: Array[ForgottenShareTopic] = ()
+
+
+class AcquiredRecords(Wire, frozen=True):
+    """Offsets that are acquired, and how often they were delivered."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    delivery_count: Int16 = 0
+
+
+class SharedPartition(Wire, frozen=True):
+    """Records of one partition, and which of them are acquired."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    acknowledge_error_code: Int16 = 0
+    acknowledge_error_message: String | None = None
+    current_leader: CurrentLeader = CurrentLeader()
+    records: Records = b""
+    acquired_records: Array[AcquiredRecords] = ()
+
+
+class SharedTopic(Wire, frozen=True):
+    """What was acquired of one topic."""
+
+    topic_id: Uuid = NO_ID
+    partitions: Array[SharedPartition] = ()
+
+
+class ShareFetchResponse(Wire, frozen=True):
+    """The records acquired, and what became of those settled."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    acquisition_lock_timeout_ms: Int32 = 0
+    responses: Array[SharedTopic] = ()
+    node_endpoints: Array[NodeEndpoint] = ()
+
+
+SHARE_FETCH = Api(78, ShareFetchRequest, ShareFetchResponse, first=1, last=2, flexible_since=1)
+
+
+class AcknowledgePartition(Wire, frozen=True):
+    """What is settled in one partition."""
+
+    partition_index: Int32 = 0
+    acknowledgement_batches: Array[Acknowledgement] = ()
+
+
+class AcknowledgeTopic(Wire, frozen=True):
+    """What is settled in one topic."""
+
+    topic_id: Uuid = NO_ID
+    partitions: Array[AcknowledgePartition] = ()
+
+
+class ShareAcknowledgeRequest(Wire, frozen=True):
+    """Settle records that were acquired."""
+
+    group_id: String | None = None
+    member_id: String | None = ""
+    share_session_epoch: Int32 = 0
+    is_renew_ack: Annotated[Bool, Since(2)] = False
+    topics: Array[AcknowledgeTopic] = ()
+
+
+class AcknowledgedPartition(Wire, frozen=True):
+    """What became of one partition."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    current_leader: CurrentLeader = CurrentLeader()
+
+
+class AcknowledgedTopic(Wire, frozen=True):
+    """What became of one topic."""
+
+    topic_id: Uuid = NO_ID
+    partitions: Array[AcknowledgedPartition] = ()
+
+
+class ShareAcknowledgeResponse(Wire, frozen=True):
+    """What was settled."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    acquisition_lock_timeout_ms: Annotated[Int32, Since(2), IGNORABLE] = 0
+    responses: Array[AcknowledgedTopic] = ()
+    node_endpoints: Array[NodeEndpoint] = ()
+
+
+SHARE_ACKNOWLEDGE = Api(
+    79, ShareAcknowledgeRequest, ShareAcknowledgeResponse, first=1, last=2, flexible_since=1
+)

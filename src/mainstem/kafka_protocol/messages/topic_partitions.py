@@ -1,0 +1,68 @@
+"""Partitions of topics, page by page."""
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import NO_ID, Array, Bool, Int16, Int32, String, Uuid, Wire
+
+
+class DescribeTopicName(Wire, frozen=True):
+    """A topic that is asked for."""
+
+    name: String = ""
+
+
+class PartitionsCursor(Wire, frozen=True):
+    """Where a page begins."""
+
+    topic_name: String = ""
+    partition_index: Int32 = 0
+
+
+class DescribeTopicPartitionsRequest(Wire, frozen=True):
+    """Ask for the partitions of topics, from a cursor on; no topics means all."""
+
+    topics: Array[DescribeTopicName] = ()
+    response_partition_limit: Int32 = 2000
+    cursor: PartitionsCursor | None = None
+
+
+class DescribedPartition(Wire, frozen=True):
+    """A partition, its leader and its replicas."""
+
+    error_code: Int16 = 0
+    partition_index: Int32 = 0
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = -1
+    replica_nodes: Array[Int32] = ()
+    isr_nodes: Array[Int32] = ()
+    eligible_leader_replicas: Array[Int32] | None = None
+    last_known_elr: Array[Int32] | None = None
+    offline_replicas: Array[Int32] = ()
+
+
+class DescribedTopic(Wire, frozen=True):
+    """A topic, or the part of it that is on this page."""
+
+    error_code: Int16 = 0
+    name: String | None = ""
+    topic_id: Uuid = NO_ID
+    is_internal: Bool = False
+    partitions: Array[DescribedPartition] = ()
+    topic_authorized_operations: Int32 = -(2**31)
+
+
+class DescribeTopicPartitionsResponse(Wire, frozen=True):
+    """A page of topics, and where the next one begins."""
+
+    throttle_time_ms: Int32 = 0
+    topics: Array[DescribedTopic] = ()
+    next_cursor: PartitionsCursor | None = None
+
+
+DESCRIBE_TOPIC_PARTITIONS = Api(
+    75,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    first=0,
+    last=0,
+    flexible_since=0,
+)

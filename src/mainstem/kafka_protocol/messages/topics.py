@@ -1,0 +1,166 @@
+"""Creating, deleting and growing topics."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    NO_ID,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    NullSince,
+    Since,
+    String,
+    Tag,
+    Until,
+    Uuid,
+    Wire,
+)
+
+
+class CreateAssignment(Wire, frozen=True):
+    """The brokers that are to hold one partition."""
+
+    partition_index: Int32 = 0
+    broker_ids: Array[Int32] = ()
+
+
+class CreateConfig(Wire, frozen=True):
+    """A setting of the new topic."""
+
+    name: String = ""
+    value: String | None = ""
+
+
+class CreateTopic(Wire, frozen=True):
+    """A topic to create; -1 leaves a number to the broker."""
+
+    name: String = ""
+    num_partitions: Int32 = 0
+    replication_factor: Int16 = 0
+    assignments: Array[CreateAssignment] = ()
+    configs: Array[CreateConfig] = ()
+
+
+class CreateTopicsRequest(Wire, frozen=True):
+    """Create topics, or only check whether it could be done."""
+
+    topics: Array[CreateTopic] = ()
+    timeout_ms: Int32 = 60000
+    validate_only: Bool = False
+
+
+class CreatedConfig(Wire, frozen=True):
+    """A setting that the new topic has."""
+
+    name: String = ""
+    value: String | None = ""
+    read_only: Bool = False
+    config_source: Int8 = -1
+    is_sensitive: Bool = False
+
+
+class CreatedTopic(Wire, frozen=True):
+    """A topic as it was created, or why it was not."""
+
+    name: String = ""
+    topic_id: Annotated[Uuid, Since(7), IGNORABLE] = NO_ID
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    topic_config_error_code: Annotated[Int16, Since(5), Tag(0), IGNORABLE] = 0
+    num_partitions: Annotated[Int32, Since(5), IGNORABLE] = -1
+    replication_factor: Annotated[Int16, Since(5), IGNORABLE] = -1
+    configs: Annotated[Array[CreatedConfig] | None, Since(5), IGNORABLE] = ()
+
+
+class CreateTopicsResponse(Wire, frozen=True):
+    """Which topics were created."""
+
+    throttle_time_ms: Int32 = 0
+    topics: Array[CreatedTopic] = ()
+
+
+CREATE_TOPICS = Api(
+    19, CreateTopicsRequest, CreateTopicsResponse, first=2, last=7, flexible_since=5
+)
+
+
+class DeleteTopic(Wire, frozen=True):
+    """A topic to delete, by name or id."""
+
+    name: String | None = None
+    topic_id: Uuid = NO_ID
+
+
+class DeleteTopicsRequest(Wire, frozen=True):
+    """Delete topics, by name or since version 6 by id."""
+
+    topics: Annotated[Array[DeleteTopic], Since(6)] = ()
+    topic_names: Annotated[Array[String], Until(5), IGNORABLE] = ()
+    timeout_ms: Int32 = 0
+
+
+class DeletedTopic(Wire, frozen=True):
+    """Whether one topic was deleted."""
+
+    name: Annotated[String | None, NullSince(6)] = ""
+    topic_id: Annotated[Uuid, Since(6), IGNORABLE] = NO_ID
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Since(5), IGNORABLE] = None
+
+
+class DeleteTopicsResponse(Wire, frozen=True):
+    """Which topics were deleted."""
+
+    throttle_time_ms: Int32 = 0
+    responses: Array[DeletedTopic] = ()
+
+
+DELETE_TOPICS = Api(
+    20, DeleteTopicsRequest, DeleteTopicsResponse, first=1, last=6, flexible_since=4
+)
+
+
+class CreatePartitionsAssignment(Wire, frozen=True):
+    """The brokers that are to hold one new partition."""
+
+    broker_ids: Array[Int32] = ()
+
+
+class CreatePartitionsTopic(Wire, frozen=True):
+    """A topic, and how many partitions it is to have."""
+
+    name: String = ""
+    count: Int32 = 0
+    assignments: Array[CreatePartitionsAssignment] | None = ()
+
+
+class CreatePartitionsRequest(Wire, frozen=True):
+    """Let topics have more partitions."""
+
+    topics: Array[CreatePartitionsTopic] = ()
+    timeout_ms: Int32 = 0
+    validate_only: Bool = False
+
+
+class CreatedPartitions(Wire, frozen=True):
+    """Whether one topic has grown."""
+
+    name: String = ""
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class CreatePartitionsResponse(Wire, frozen=True):
+    """Which topics have grown."""
+
+    throttle_time_ms: Int32 = 0
+    results: Array[CreatedPartitions] = ()
+
+
+CREATE_PARTITIONS = Api(
+    37, CreatePartitionsRequest, CreatePartitionsResponse, first=0, last=3, flexible_since=2
+)

@@ -1,0 +1,203 @@
+"""Writing in transactions."""
+
+from typing import Annotated
+
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import (
+    IGNORABLE,
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Since,
+    String,
+    Until,
+    Wire,
+)
+
+
+class InitProducerIdRequest(Wire, frozen=True):
+    """Ask for a producer id, and fence whoever had the transactional id before."""
+
+    transactional_id: String | None = ""
+    transaction_timeout_ms: Int32 = 0
+    producer_id: Annotated[Int64, Since(3)] = -1
+    producer_epoch: Annotated[Int16, Since(3)] = -1
+    enable_2pc: Annotated[Bool, Since(6)] = False
+    keep_prepared_txn: Annotated[Bool, Since(6)] = False
+
+
+class InitProducerIdResponse(Wire, frozen=True):
+    """The producer id, and its epoch."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = 0
+    ongoing_txn_producer_id: Annotated[Int64, Since(6), IGNORABLE] = -1
+    ongoing_txn_producer_epoch: Annotated[Int16, Since(6), IGNORABLE] = -1
+
+
+INIT_PRODUCER_ID = Api(
+    22, InitProducerIdRequest, InitProducerIdResponse, first=0, last=6, flexible_since=2
+)
+
+
+class TransactionTopic(Wire, frozen=True):
+    """Partitions of one topic."""
+
+    name: String = ""
+    partitions: Array[Int32] = ()
+
+
+class TransactionPartitions(Wire, frozen=True):
+    """A transaction, and the partitions it is about to write."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    verify_only: Bool = False
+    topics: Array[TransactionTopic] = ()
+
+
+class AddPartitionsToTxnRequest(Wire, frozen=True):
+    """Name the partitions that a transaction is about to write; in a list since version 4."""
+
+    transactions: Annotated[Array[TransactionPartitions], Since(4)] = ()
+    v3_and_below_transactional_id: Annotated[String, Until(3)] = ""
+    v3_and_below_producer_id: Annotated[Int64, Until(3)] = 0
+    v3_and_below_producer_epoch: Annotated[Int16, Until(3)] = 0
+    v3_and_below_topics: Annotated[Array[TransactionTopic], Until(3)] = ()
+
+
+class AddedPartition(Wire, frozen=True):
+    """What became of one partition."""
+
+    partition_index: Int32 = 0
+    partition_error_code: Int16 = 0
+
+
+class AddedTopic(Wire, frozen=True):
+    """What became of one topic's partitions."""
+
+    name: String = ""
+    results_by_partition: Array[AddedPartition] = ()
+
+
+class AddedPartitions(Wire, frozen=True):
+    """What became of one transaction's partitions."""
+
+    transactional_id: String = ""
+    topic_results: Array[AddedTopic] = ()
+
+
+class AddPartitionsToTxnResponse(Wire, frozen=True):
+    """Which partitions are part of the transaction now."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, Since(4), IGNORABLE] = 0
+    results_by_transaction: Annotated[Array[AddedPartitions], Since(4)] = ()
+    results_by_topic_v3_and_below: Annotated[Array[AddedTopic], Until(3)] = ()
+
+
+ADD_PARTITIONS_TO_TXN = Api(
+    24, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, first=0, last=5, flexible_since=3
+)
+
+
+class AddOffsetsToTxnRequest(Wire, frozen=True):
+    """Say that a transaction is about to commit offsets of a group."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    group_id: String = ""
+
+
+class AddOffsetsToTxnResponse(Wire, frozen=True):
+    """Whether the group is part of the transaction now."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+
+
+ADD_OFFSETS_TO_TXN = Api(
+    25, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, first=0, last=4, flexible_since=3
+)
+
+
+class EndTxnRequest(Wire, frozen=True):
+    """Commit a transaction, or abort it."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    committed: Bool = False
+
+
+class EndTxnResponse(Wire, frozen=True):
+    """Whether it has ended, and since version 5 the epoch to go on with."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Annotated[Int64, Since(5), IGNORABLE] = -1
+    producer_epoch: Annotated[Int16, Since(5), IGNORABLE] = -1
+
+
+END_TXN = Api(26, EndTxnRequest, EndTxnResponse, first=0, last=5, flexible_since=3)
+
+
+class TxnCommitPartition(Wire, frozen=True):
+    """The offset that is committed for one partition."""
+
+    partition_index: Int32 = 0
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Annotated[Int32, Since(2), IGNORABLE] = -1
+    committed_metadata: String | None = ""
+
+
+class TxnCommitTopic(Wire, frozen=True):
+    """What is committed for one topic."""
+
+    name: String = ""
+    partitions: Array[TxnCommitPartition] = ()
+
+
+class TxnOffsetCommitRequest(Wire, frozen=True):
+    """Commit how far a group has got, if and when the transaction commits."""
+
+    transactional_id: String = ""
+    group_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    generation_id: Annotated[Int32, Since(3)] = -1
+    member_id: Annotated[String, Since(3)] = ""
+    group_instance_id: Annotated[String | None, Since(3)] = None
+    topics: Array[TxnCommitTopic] = ()
+
+
+class TxnCommittedPartition(Wire, frozen=True):
+    """What became of one partition."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class TxnCommittedTopic(Wire, frozen=True):
+    """What became of one topic."""
+
+    name: String = ""
+    partitions: Array[TxnCommittedPartition] = ()
+
+
+class TxnOffsetCommitResponse(Wire, frozen=True):
+    """What was taken into the transaction."""
+
+    throttle_time_ms: Int32 = 0
+    topics: Array[TxnCommittedTopic] = ()
+
+
+TXN_OFFSET_COMMIT = Api(
+    28, TxnOffsetCommitRequest, TxnOffsetCommitResponse, first=0, last=5, flexible_since=3
+)
