@@ -27,7 +27,7 @@ from mainstem.core.event import Event, Position
 
 if TYPE_CHECKING:
     from mainstem.client.async_connected import AsyncConnectedStem
-    from mainstem.remote.link import Setting
+    from mainstem.remote.cluster import Setting
 
 __all__ = [
     "AsyncDelivery",

@@ -6,7 +6,7 @@ cursors in the same transaction; readers seek to and fro; members of a group com
 client cannot go on, it begins anew as a program does that was restarted, under the same name.
 
 No producer is called while an error is handled, and none is freed that awaits something, for the
-reasons that ``mainstem.remote.transacting`` gives.
+reasons that ``mainstem.remote.transactions`` gives.
 
 A transaction may be seen if its commit was asked for and nobody has said that it failed. If the
 client was told that it has to be aborted, and has aborted it, it must not be seen.
@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from tests.checker.history import Outcome, Place, Read, Recorder, Sent
 from tests.faults.mortal import QUICK, Tally
 
-from mainstem.remote.transacting import give_up
+from mainstem.remote.transactions import give_up
 
 INPUTS = 4
 OUTPUTS = 3

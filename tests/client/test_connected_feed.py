@@ -12,8 +12,8 @@ from mainstem.client.connected_feed import ConnectedFeed
 from mainstem.client.wish import Wish
 from mainstem.core.errors import Unreachable
 from mainstem.core.event import Event
-from mainstem.remote.administering import Administration, Described
-from mainstem.remote.link import Link
+from mainstem.remote.admin import Admin, Described
+from mainstem.remote.cluster import Cluster
 
 PATIENCE = 300
 """How often events are asked for before they are given up."""
@@ -33,7 +33,7 @@ def first(feed: ConnectedFeed) -> Event:
     raise AssertionError("no event came")
 
 
-class Raced(Administration):
+class Raced(Admin):
     """Somebody deletes a topic just after it was seen."""
 
     other: mainstem.ConnectedStem
@@ -48,7 +48,7 @@ class Raced(Administration):
 def test_topics_of_a_pattern_are_read_also_if_others_go_meanwhile(
     kafka: str, other: mainstem.ConnectedStem
 ) -> None:
-    administration = Raced(Link(kafka, timeout_s=30, settings={}))
+    administration = Raced(Cluster(kafka, timeout_s=30, settings={}))
     administration.other = other
     feed = ConnectedFeed(administration, Wish(topics=("raced.*",)))
     for name in ("raced.gone", "raced.new"):
@@ -63,7 +63,7 @@ def test_topics_of_a_pattern_are_read_also_if_others_go_meanwhile(
     administration.close()
 
 
-class Away(Administration):
+class Away(Admin):
     """Has no answer for a moment, as while its server starts again."""
 
     failures = 0
@@ -71,7 +71,7 @@ class Away(Administration):
     def describe(self, topics: Iterable[str]) -> dict[str, Described]:
         if self.failures:
             self.failures -= 1
-            raise Unreachable(self.link.address, "for a moment")
+            raise Unreachable(self.cluster.address, "for a moment")
         return super().describe(topics)
 
 
@@ -79,7 +79,7 @@ def test_who_follows_does_not_end_if_the_server_is_away_for_a_moment(
     kafka: str, other: mainstem.ConnectedStem
 ) -> None:
     other.topics.create("away", partitions=1)
-    administration = Away(Link(kafka, timeout_s=30, settings={}))
+    administration = Away(Cluster(kafka, timeout_s=30, settings={}))
     feed = ConnectedFeed(administration, Wish(topics=("away",)))
     administration.failures = 1
     other.topics.alter("away", partitions=2)
@@ -95,7 +95,7 @@ def test_who_follows_does_not_end_if_the_server_is_away_for_a_moment(
 def test_who_follows_is_told_that_the_server_does_not_answer(tmp_path: Path) -> None:
     with Mortal(tmp_path / "data") as server, mainstem.connect(server.address) as stem:
         stem.topics.create("stalled", partitions=1)
-        administration = Administration(Link(server.address, timeout_s=1, settings={}))
+        administration = Admin(Cluster(server.address, timeout_s=1, settings={}))
         feed = ConnectedFeed(administration, Wish(topics=("stalled",)))
 
         server.tell(signal.SIGSTOP)

@@ -28,7 +28,7 @@ from mainstem.core.errors import (
     Unsupported,
 )
 from mainstem.node.server import Running
-from mainstem.remote.looking import AdminPort
+from mainstem.remote.admin_address import AdminPort
 
 PATIENCE_S = 30
 

@@ -28,7 +28,7 @@ from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.sinks import parquet, sqlite
 from mainstem.pipelines.sinks.port import Mark, Sink
 from mainstem.pipelines.sinks.topic import TopicSink
-from mainstem.remote.transacting import Outgoing, Transacting
+from mainstem.remote.transactions import Outgoing, TransactionalProducer
 
 TABLE, STEP = os.environ.get("DIE", "nobody:never").split(":")
 STATE = Path("mainstem-pipelines", "dying")
@@ -137,14 +137,14 @@ def in_topic(_: Death, rows: DataFrame, driver_and_jvm: tuple[int, int]) -> None
 
     class Writer(BatchSink):
         def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-            setattr(Transacting, "write", _half_written)  # noqa: B010
+            setattr(TransactionalProducer, "write", _half_written)  # noqa: B010
             super().commit(messages)
 
     class Source(MainstemSource):
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
             return Writer(sink_options(self.options))
 
-    def _half_written(self: Transacting, events: Iterator[Outgoing], _: object) -> int:
+    def _half_written(self: TransactionalProducer, events: Iterator[Outgoing], _: object) -> int:
         self._producer.begin_transaction()
         for _number in range(7):
             self._put(next(events))

@@ -237,12 +237,12 @@ def _address(at: str | None) -> str:
 
 def _check_answers(address: str) -> None:
     """Raise Unreachable if no server answers there: Spark would take minutes to find out."""
-    from mainstem.remote.administering import Administration  # noqa: PLC0415 - slow to load
-    from mainstem.remote.link import Link  # noqa: PLC0415
+    from mainstem.remote.admin import Admin  # noqa: PLC0415 - slow to load
+    from mainstem.remote.cluster import Cluster  # noqa: PLC0415
 
-    link = Link(address, timeout_s=_ANSWER_S, settings={})
-    link.knock()
-    administration = Administration(link)
+    cluster = Cluster(address, timeout_s=_ANSWER_S, settings={})
+    cluster.knock()
+    administration = Admin(cluster)
     try:
         administration.partitions()
     finally:

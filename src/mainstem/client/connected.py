@@ -18,10 +18,10 @@ from mainstem.client.values import make_event, value_bytes
 from mainstem.client.wish import Wish
 from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic
 from mainstem.core.event import Event, Position
-from mainstem.remote.administering import Administration
-from mainstem.remote.link import Link, Setting
-from mainstem.remote.producers import Producers
-from mainstem.remote.producing import Deliveries, Delivery
+from mainstem.remote.admin import Admin
+from mainstem.remote.cluster import Cluster, Setting
+from mainstem.remote.producer import Deliveries, Delivery
+from mainstem.remote.producer_pool import ProducerPool
 
 
 def connect(address: str, *, timeout_s: float = 5.0, **settings: Setting) -> "ConnectedStem":
@@ -30,9 +30,9 @@ def connect(address: str, *, timeout_s: float = 5.0, **settings: Setting) -> "Co
     Raises Unreachable if nobody answers in ``timeout_s`` seconds. Other keywords are librdkafka's
     settings with underscores for dots, such as ``security_protocol="SASL_SSL"``.
     """
-    link = Link(address, timeout_s=timeout_s, settings=settings)
-    link.knock()
-    administration = Administration(link)
+    cluster = Cluster(address, timeout_s=timeout_s, settings=settings)
+    cluster.knock()
+    administration = Admin(cluster)
     administration.partitions()
     return ConnectedStem(administration)
 
@@ -40,9 +40,9 @@ def connect(address: str, *, timeout_s: float = 5.0, **settings: Setting) -> "Co
 class ConnectedStem:
     """Implements ``Stem`` through the Kafka protocol; safe to use from several threads."""
 
-    def __init__(self, administration: Administration) -> None:
+    def __init__(self, administration: Admin) -> None:
         self._administration = administration
-        self._producers = Producers(administration)
+        self._producers = ProducerPool(administration)
         self._closed = False
         self._abandoned = Abandoned()
         self._topics = ConnectedTopics(administration, self._check_open, self._producers.forget)
@@ -56,7 +56,7 @@ class ConnectedStem:
     @property
     def address(self) -> str:
         """Where the server is."""
-        return self._administration.link.address
+        return self._administration.cluster.address
 
     @property
     def topics(self) -> ConnectedTopics:

@@ -7,7 +7,7 @@ from typing import NoReturn, Protocol
 from mainstem.client.share_member import Given
 from mainstem.core.errors import Closed, StaleDelivery, Unsupported
 from mainstem.core.event import Event
-from mainstem.remote.sharing import Verdict
+from mainstem.remote.share_consumer import Verdict
 
 
 class Settles(Protocol):

@@ -22,8 +22,8 @@ from mainstem.core.errors import (
 )
 from mainstem.core.event import Event
 from mainstem.core.names import check_group, is_pattern, matches
-from mainstem.remote.administering import Administration, Described, Place
-from mainstem.remote.consuming import Consuming
+from mainstem.remote.admin import Admin, Described, Place
+from mainstem.remote.consumer import RemoteConsumer
 
 _LOOK_S = 1.0
 _SLICE_S = 0.1
@@ -33,7 +33,7 @@ _SLICE_S = 0.1
 class ConnectedFeed:
     """Events as they come, for one reader; closed from any thread."""
 
-    def __init__(self, administration: Administration, wish: Wish) -> None:
+    def __init__(self, administration: Admin, wish: Wish) -> None:
         wish.check()
         if wish.group is not None:
             check_group(wish.group)
@@ -53,8 +53,8 @@ class ConnectedFeed:
         self._tails = {place: at.tail for place, at in administration.bounds(places).items()}
         # Refused now if it is past the tail, in a group as well.
         starts = self._begin(places)
-        self._consuming = Consuming(
-            administration.link,
+        self._consuming = RemoteConsumer(
+            administration.cluster,
             group=wish.group,
             begin=self._begin,
             limits=None if wish.follow else self._tails,
@@ -148,7 +148,7 @@ class ConnectedFeed:
             self._look_around()
         except Unreachable:
             since = self._unseen_since or now
-            if time.monotonic() - since >= self._administration.link.timeout_s:
+            if time.monotonic() - since >= self._administration.cluster.timeout_s:
                 self._unseen_since = None
                 raise
             self._unseen_since = since
@@ -185,9 +185,9 @@ class ConnectedFeed:
             return
         now = time.monotonic()
         self._gone_since = self._gone_since or now
-        if now - self._gone_since >= self._administration.link.timeout_s:
+        if now - self._gone_since >= self._administration.cluster.timeout_s:
             self._gone_since = None
-            self._administration.link.knock()
+            self._administration.cluster.knock()
 
     def _begin(self, places: Iterable[Place]) -> dict[Place, int]:
         wanted = list(places)

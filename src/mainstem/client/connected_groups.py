@@ -9,17 +9,17 @@ from mainstem.client.starts import check_start
 from mainstem.client.stem import GroupInfo, Lag, Start
 from mainstem.core.errors import GroupIsLive, UnknownGroup
 from mainstem.core.names import check_group
-from mainstem.remote.administering import Administration, Bounds, Place
-from mainstem.remote.ages import times_at
-from mainstem.remote.cursors import Cursors, GroupState
+from mainstem.remote.admin import Admin, Bounds, Place
+from mainstem.remote.consumer_groups import ConsumerGroups, GroupState
+from mainstem.remote.timestamps import times_at
 
 
 class ConnectedGroups:
     """Implements ``Groups`` through the Kafka protocol."""
 
-    def __init__(self, administration: Administration, check_open: Callable[[], None]) -> None:
+    def __init__(self, administration: Admin, check_open: Callable[[], None]) -> None:
         self._administration = administration
-        self._cursors = Cursors(administration)
+        self._cursors = ConsumerGroups(administration)
         self._check_open = check_open
 
     def list(self) -> tuple[GroupInfo, ...]:
@@ -92,7 +92,7 @@ class ConnectedGroups:
             turn = {(topic, number): offset for topic, number, offset in unread}
             asked = {(*place, offset) for place, offset in turn.items()}
             unread -= asked
-            for place, when in times_at(self._administration.link, turn).items():
+            for place, when in times_at(self._administration.cluster, turn).items():
                 times[*place, turn[place]] = when
 
         def aged(lag: Lag) -> Lag:

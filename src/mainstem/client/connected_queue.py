@@ -31,8 +31,8 @@ from mainstem.core.errors import (
     StaleDelivery,
 )
 from mainstem.core.event import Event, Position
-from mainstem.remote.link import Link
-from mainstem.remote.sharing import NotOut, Sharing, Verdict
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.share_consumer import NotOut, RemoteShareConsumer, Verdict
 
 _MOST_MEMBERS, _MOST_AT_ONCE = 24, 1000
 """So many members there are, and so many events one asks for, at most."""
@@ -47,7 +47,7 @@ class ConnectedQueue:
 
     def __init__(
         self,
-        link: Link,
+        cluster: Cluster,
         topic: str,
         name: str,
         *,
@@ -58,7 +58,7 @@ class ConnectedQueue:
         ready: Callable[[], int | None],
         abandoned: Abandoned,
     ) -> None:
-        self._link = link
+        self._cluster = cluster
         self._abandoned = abandoned
         self._topic, self._name = topic, name
         self._lock_s = lock_s
@@ -270,7 +270,7 @@ class ConnectedQueue:
             leaving = min(free, key=lambda it: it.has_asked)
             self._members.remove(leaving)
             self._leaving.append(leaving)
-        member = ShareMember(Sharing(self._link, self._name, self._topic, most))
+        member = ShareMember(RemoteShareConsumer(self._cluster, self._name, self._topic, most))
         self._members.append(member)
         return member
 
@@ -317,9 +317,9 @@ class ConnectedQueue:
             return
         now = time.monotonic()
         self._gone_since = self._gone_since or now
-        if now - self._gone_since >= self._link.timeout_s:
+        if now - self._gone_since >= self._cluster.timeout_s:
             self._gone_since = None
-            self._link.knock()
+            self._cluster.knock()
 
     def _tell_late(self) -> None:
         for member in self._members:

@@ -21,8 +21,8 @@ from mainstem.core.errors import (
 )
 from mainstem.core.event import Position
 from mainstem.core.names import check_group
-from mainstem.remote.administering import Administration
-from mainstem.remote.looking import AdminPort, admin_port
+from mainstem.remote.admin import Admin
+from mainstem.remote.admin_address import AdminPort, admin_port
 from mainstem.remote.share_groups import (
     ACQUIRE,
     DELIVERIES,
@@ -44,7 +44,7 @@ class ConnectedQueues:
 
     def __init__(
         self,
-        administration: Administration,
+        administration: Admin,
         abandoned: Abandoned,
         check_open: Callable[[], None],
     ) -> None:
@@ -79,7 +79,7 @@ class ConnectedQueues:
         self._groups.set(name, wanted, now)
         lock_s = self._lock_s(topic, name, now) if lock_s is None else lock_s
         made = ConnectedQueue(
-            self._administration.link,
+            self._administration.cluster,
             topic,
             name,
             lock_s=lock_s,
@@ -96,7 +96,7 @@ class ConnectedQueues:
 
     def list(self) -> tuple[QueueInfo, ...]:
         """Return every queue, by topic and name."""
-        return queues_at(self._port(), self._administration.link.timeout_s)
+        return queues_at(self._port(), self._administration.cluster.timeout_s)
 
     def show(self, topic: str, name: str) -> QueueInfo:
         """Return one queue."""
@@ -110,7 +110,7 @@ class ConnectedQueues:
     ) -> tuple[QueuedEvent, ...]:
         """Return the first events that are not settled, or the first after one; take none."""
         check_limit(limit)
-        port, timeout_s = self._port(), self._administration.link.timeout_s
+        port, timeout_s = self._port(), self._administration.cluster.timeout_s
         found: list[QueuedEvent] = []
         try:
             # Large events come in several pages.

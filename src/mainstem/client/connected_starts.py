@@ -5,12 +5,10 @@ from datetime import datetime
 
 from mainstem.client.stem import Start
 from mainstem.core.errors import UnknownPartition
-from mainstem.remote.administering import Administration, Bounds, Place, out_of_range
+from mainstem.remote.admin import Admin, Bounds, Place, out_of_range
 
 
-def offsets_of(
-    administration: Administration, places: Iterable[Place], start: Start
-) -> dict[Place, int]:
+def offsets_of(administration: Admin, places: Iterable[Place], start: Start) -> dict[Place, int]:
     """Return the offsets that a start means in partitions now.
 
     A time means the first event at or after it, or the tail. A partition that a mapping leaves

@@ -11,7 +11,7 @@ from mainstem.client.connected_feed import ConnectedFeed
 from mainstem.client.wish import Wish
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event
-from mainstem.remote.administering import Administration
+from mainstem.remote.admin import Admin
 
 _FOREVER_S = 3600.0
 
@@ -25,7 +25,7 @@ class ConnectedSubscription:
     takes and gives up partitions.
     """
 
-    def __init__(self, administration: Administration, wish: Wish, abandoned: Abandoned) -> None:
+    def __init__(self, administration: Admin, wish: Wish, abandoned: Abandoned) -> None:
         # Set first, as __del__ also comes after a constructor that raised.
         self._feed: ConnectedFeed | None = None
         self._abandoned = abandoned

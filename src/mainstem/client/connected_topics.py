@@ -8,7 +8,7 @@ from mainstem.client.stem import PartitionInfo, Start, TopicInfo
 from mainstem.core.errors import InvalidSetting, TopicExists, UnknownTopic
 from mainstem.core.names import check_topic, is_internal, matches
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.remote.administering import Administration
+from mainstem.remote.admin import Admin
 
 _OF_KAFKA = "__"
 """What begins like this is a server's own: __consumer_offsets, __mainstem_topics."""
@@ -19,7 +19,7 @@ class ConnectedTopics:
 
     def __init__(
         self,
-        administration: Administration,
+        administration: Admin,
         check_open: Callable[[], None],
         changed: Callable[[str], None],
     ) -> None:

@@ -13,7 +13,7 @@ from mainstem.core.errors import Unreachable
 from mainstem.core.event import Event, Position
 from mainstem.heads.admin.adapter import MAX_EVENTS
 from mainstem.node.peeking import PeekedEvent
-from mainstem.remote.looking import AdminPort
+from mainstem.remote.admin_address import AdminPort
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mainstem.core.errors import Closed, MainstemError
 from mainstem.core.event import Event, Position
-from mainstem.remote.sharing import Shared, Sharing, Verdict
+from mainstem.remote.share_consumer import RemoteShareConsumer, Shared, Verdict
 
 
 class Given:
@@ -26,7 +26,7 @@ class Given:
 class ShareMember:
     """A member with the events of its last poll; those who ask see to it that one polls."""
 
-    def __init__(self, sharing: Sharing) -> None:
+    def __init__(self, sharing: RemoteShareConsumer) -> None:
         self._sharing = sharing
         self._lock = threading.Lock()
         """librdkafka's consumer is for one thread at a time."""

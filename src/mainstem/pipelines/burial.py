@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, Row
 
 from mainstem.core.errors import TopicExists, UnknownGroup
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.remote.administering import Administration
-from mainstem.remote.cursors import Cursors
-from mainstem.remote.link import Link
+from mainstem.remote.admin import Admin
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.consumer_groups import ConsumerGroups
 
 PREFIX = "mainstem-"
 
@@ -26,7 +26,7 @@ class Burial:
     """Buries the bad events of one table."""
 
     def __init__(self, address: str, topic: str, table: str, group: str) -> None:
-        self._link = Link(address, timeout_s=30, settings={})
+        self._cluster = Cluster(address, timeout_s=30, settings={})
         self._topic = topic
         self._table = table
         self._group = group
@@ -40,30 +40,30 @@ class Burial:
         first = next(found, None)
         if first is None:
             return 0
-        administration = Administration(self._link)
-        if self._is_done(Cursors(administration), source, ends):
+        administration = Admin(self._cluster)
+        if self._is_done(ConsumerGroups(administration), source, ends):
             return rows.count()
         with suppress(TopicExists):
             settings = TopicSettings(partitions=1)
             administration.create(self._topic, {"partitions": 1}, settings)
-        producer = Producer(self._link.config(transactional_id=self._group, linger_ms=5))
+        producer = Producer(self._cluster.config(transactional_id=self._group, linger_ms=5))
         # Only for its name: it reads nothing.
-        consumer = Consumer(self._link.config(group_id=self._group))
+        consumer = Consumer(self._cluster.config(group_id=self._group))
         try:
-            producer.init_transactions(self._link.timeout_s)
+            producer.init_transactions(self._cluster.timeout_s)
             producer.begin_transaction()
             count = self._produce(producer, chain([first], found))
             cursors = [TopicPartition(source, int(number), end) for number, end in ends.items()]
             metadata = consumer.consumer_group_metadata()
-            producer.send_offsets_to_transaction(cursors, metadata, self._link.timeout_s)
-            producer.commit_transaction(self._link.timeout_s)
+            producer.send_offsets_to_transaction(cursors, metadata, self._cluster.timeout_s)
+            producer.commit_transaction(self._cluster.timeout_s)
         except KafkaException as error:
-            raise self._link.refusal(error, topic=self._topic, group=self._group) from None
+            raise self._cluster.refusal(error, topic=self._topic, group=self._group) from None
         finally:
             consumer.close()
         return count
 
-    def _is_done(self, cursors: Cursors, source: str, ends: Mapping[str, int]) -> bool:
+    def _is_done(self, cursors: ConsumerGroups, source: str, ends: Mapping[str, int]) -> bool:
         try:
             known = cursors.state(self._group).cursors
         except UnknownGroup:

@@ -6,9 +6,9 @@ import msgspec
 
 from mainstem.core.errors import MainstemError
 from mainstem.pipelines.standing import Standing
-from mainstem.remote.administering import Administration
-from mainstem.remote.ages import times_at
-from mainstem.remote.link import Link
+from mainstem.remote.admin import Admin
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.timestamps import times_at
 
 
 class Lag(msgspec.Struct, frozen=True):
@@ -26,17 +26,17 @@ def lag_of(standing: Standing, timeout_s: float = 5.0) -> Lag | None:
         for topic, offsets in standing.offsets.items()
         for number, offset in offsets.items()
     }
-    link = Link(standing.address, timeout_s=timeout_s, settings={})
+    cluster = Cluster(standing.address, timeout_s=timeout_s, settings={})
     try:
-        link.knock()
-        bounds = Administration(link).bounds(places)
+        cluster.knock()
+        bounds = Admin(cluster).bounds(places)
         behind = {
             place: offset
             for place, offset in places.items()
             if place in bounds and offset < bounds[place].tail
         }
         events = sum(bounds[place].tail - offset for place, offset in behind.items())
-        oldest = times_at(link, behind)
+        oldest = times_at(cluster, behind)
     except MainstemError:
         return None
     now_ms = time.time_ns() // 1_000_000

@@ -41,9 +41,9 @@ from mainstem.pipelines.progress import Batch, batch_of
 from mainstem.pipelines.sending import Write, sent_writer
 from mainstem.pipelines.standing import Failure, Place, Standing
 from mainstem.pipelines.writing import STOPPED, Writing
-from mainstem.remote.administering import Administration
-from mainstem.remote.cursors import Cursors
-from mainstem.remote.link import Link
+from mainstem.remote.admin import Admin
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.consumer_groups import ConsumerGroups
 
 LOOK_S = 0.1
 _SETTLE_S = 5.0
@@ -361,6 +361,6 @@ class TableRun:
             for number, offset in offsets.items()
         }
         if places:
-            link = Link(self._request.address, timeout_s=10, settings={})
+            cluster = Cluster(self._request.address, timeout_s=10, settings={})
             group = group_of(self._pipeline, self.table, self._request.into)
-            Cursors(Administration(link)).move(group, places)
+            ConsumerGroups(Admin(cluster)).move(group, places)

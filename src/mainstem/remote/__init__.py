@@ -1,1 +1,6 @@
-"""A Kafka address as a client sees it: producing, consuming, administering, by confluent-kafka."""
+"""A Kafka address as a client sees it: produce, consume, administer.
+
+``cluster.py`` is the address. ``admin.py``, ``consumer_groups.py`` and ``share_groups.py``
+administer. ``producer.py``, ``transactions.py``, ``consumer.py`` and ``share_consumer.py`` wrap
+librdkafka; ``connection.py`` speaks the protocol where librdkafka is too slow or lacks a call.
+"""

@@ -5,10 +5,10 @@ from contextlib import suppress
 from confluent_kafka import KafkaError
 
 from mainstem.core.errors import Unreachable
-from mainstem.remote.administering import Place
-from mainstem.remote.link import Link, host_and_port
-from mainstem.remote.refusals import explained
-from mainstem.remote.wire import INT8, Answer, Wire, array, string
+from mainstem.remote.admin import Place
+from mainstem.remote.cluster import Cluster, host_and_port
+from mainstem.remote.connection import INT8, Answer, Connection, array, string
+from mainstem.remote.errors import explained
 
 MOVED = frozenset(
     {
@@ -29,53 +29,53 @@ _NEVER_CREATE = 0
 class Leaders:
     """Connections to the brokers that lead partitions, made when first asked for."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._leader: dict[Place, tuple[str, int]] = {}
-        self._wires: dict[tuple[str, int], Wire] = {}
+        self._connections: dict[tuple[str, int], Connection] = {}
 
-    def wire(self, place: Place) -> Wire:
+    def connection(self, place: Place) -> Connection:
         """Return a connection to the broker that leads a partition."""
         if place not in self._leader:
             self._look(place[0])
         if place not in self._leader:
             raise Unreachable(
-                self._link.address, f"nobody leads partition {place[1]} of topic {place[0]!r}"
+                self._cluster.address, f"nobody leads partition {place[1]} of topic {place[0]!r}"
             )
         at = self._leader[place]
-        if at not in self._wires:
-            self._wires[at] = Wire(*at, self._link.timeout_s)
-        return self._wires[at]
+        if at not in self._connections:
+            self._connections[at] = Connection(*at, self._cluster.timeout_s)
+        return self._connections[at]
 
     def forget(self, place: Place) -> None:
         """Ask anew who leads a partition, and by a new connection."""
         at = self._leader.pop(place, None)
-        if at is not None and at in self._wires:
-            self._wires.pop(at).close()
+        if at is not None and at in self._connections:
+            self._connections.pop(at).close()
 
     def close(self) -> None:
         """Let go of all connections."""
-        for wire in self._wires.values():
-            wire.close()
-        self._wires.clear()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
     def _look(self, topic: str) -> None:
-        wire = self._any()
+        connection = self._any()
         try:
-            answer = wire.ask(
+            answer = connection.ask(
                 _METADATA, _VERSION, array([string(topic)]) + INT8.pack(_NEVER_CREATE)
             )
             self._read(answer)
         finally:
-            wire.close()
+            connection.close()
 
-    def _any(self) -> Wire:
+    def _any(self) -> Connection:
         """Connect to the first of the addresses where somebody answers."""
-        first, *others = self._link.address.split(",")
+        first, *others = self._cluster.address.split(",")
         for place in others:
             with suppress(Unreachable):
-                return Wire(*host_and_port(place), self._link.timeout_s)
-        return Wire(*host_and_port(first), self._link.timeout_s)
+                return Connection(*host_and_port(place), self._cluster.timeout_s)
+        return Connection(*host_and_port(first), self._cluster.timeout_s)
 
     def _read(self, answer: Answer) -> None:
         answer.int32()
@@ -86,7 +86,7 @@ class Leaders:
         answer.int32()
         for code, topic, partitions in answer.array(lambda: _topic(answer)):
             if code and code not in MOVED:
-                raise explained(KafkaError(code), self._link.address, topic=topic)
+                raise explained(KafkaError(code), self._cluster.address, topic=topic)
             for partition, leader in partitions:
                 if leader in brokers:
                     self._leader[topic, partition] = brokers[leader]

@@ -21,19 +21,19 @@ from mainstem.core.errors import (
     Unreachable,
     Unsupported,
 )
-from mainstem.remote.administering import Administration
-from mainstem.remote.link import host_and_port
-from mainstem.remote.refusals import explained
-from mainstem.remote.wire import (
+from mainstem.remote.admin import Admin
+from mainstem.remote.cluster import host_and_port
+from mainstem.remote.connection import (
     INT8,
     INT32,
     NO_TAGS,
     Answer,
-    Wire,
+    Connection,
     compact_array,
     compact_string,
     string,
 )
+from mainstem.remote.errors import explained
 
 START = "share.auto.offset.reset"
 LOCK = "share.record.lock.duration.ms"
@@ -60,12 +60,12 @@ class Standing(msgspec.Struct, frozen=True):
 class ShareGroups:
     """What can be asked about share groups and changed; safe to use from several threads."""
 
-    def __init__(self, administration: Administration) -> None:
+    def __init__(self, administration: Admin) -> None:
         self._administration = administration
-        self._link = administration.link
-        self._wait = {"request_timeout": self._link.timeout_s}
+        self._cluster = administration.cluster
+        self._wait = {"request_timeout": self._cluster.timeout_s}
         self._lock = threading.Lock()
-        self._wires: dict[str, Wire] = {}
+        self._connections: dict[str, Connection] = {}
         """To the coordinators of groups."""
 
     # Settings
@@ -74,7 +74,7 @@ class ShareGroups:
         """Return what every setting is for a group, whether there is such a group or not."""
         resource = ConfigResource(ConfigResource.Type.GROUP, group)
         (future,) = self._administration.client.describe_configs([resource], **self._wait).values()
-        entries = self._link.result(future, group=group)
+        entries = self._cluster.result(future, group=group)
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def set(self, group: str, wanted: Mapping[str, str], now: Mapping[str, str]) -> None:
@@ -90,11 +90,11 @@ class ShareGroups:
         client = self._administration.client
         (future,) = client.incremental_alter_configs([resource], **self._wait).values()
         try:
-            self._link.result(future, group=group)
+            self._cluster.result(future, group=group)
         except InvalidSetting as error:
             said = ", ".join(f"{name}={value}" for name, value in changes.items())
             raise InvalidSetting(
-                f"a queue over the network is a share group, and {self._link.address} does not "
+                f"a queue over the network is a share group, and {self._cluster.address} does not "
                 f"allow {said} for {group!r:.300}: {error}"
             ) from None
 
@@ -104,7 +104,7 @@ class ShareGroups:
         self, group: str, topic: str, partitions: Iterable[int]
     ) -> dict[int, Standing] | None:
         """Return how far a group has got in partitions; None if the server cannot be asked."""
-        if not self._link.is_plain:
+        if not self._cluster.is_plain:
             return None
         numbers = compact_array(INT32.pack(each) for each in partitions)
         asked = compact_string(topic) + numbers + NO_TAGS
@@ -118,7 +118,7 @@ class ShareGroups:
 
     def forget(self, group: str, topic: str) -> None:
         """Forget how far a group without members has got in a topic."""
-        if not self._link.is_plain:
+        if not self._cluster.is_plain:
             raise Unsupported(
                 "forgetting a queue needs a connection without encryption and login; Kafka's own "
                 "kafka-share-groups.sh --delete-offsets does it over others"
@@ -136,51 +136,51 @@ class ShareGroups:
                 raise UnknownSubscription(topic, group)
             if code:
                 error = KafkaError(code, text or None)
-                raise explained(error, self._link.address, topic=topic, group=group)
+                raise explained(error, self._cluster.address, topic=topic, group=group)
 
     def close(self) -> None:
         """Let go of all connections."""
         with self._lock:
-            for wire in self._wires.values():
-                wire.close()
-            self._wires.clear()
+            for connection in self._connections.values():
+                connection.close()
+            self._connections.clear()
 
     def _ask(self, group: str, api: int, version: int, body: bytes) -> Answer:
         """Ask the coordinator of a group, once more if it is another by now, or came back."""
         with self._lock:
             for last in (False, True):
                 try:
-                    wire = self._wires.get(group) or self._coordinator(group)
-                    self._wires[group] = wire
-                    return wire.ask(api, version, body, flexible=True)
+                    connection = self._connections.get(group) or self._coordinator(group)
+                    self._connections[group] = connection
+                    return connection.ask(api, version, body, flexible=True)
                 except Unreachable:
-                    if group in self._wires:
-                        self._wires.pop(group).close()
+                    if group in self._connections:
+                        self._connections.pop(group).close()
                     if last:
                         raise
         raise AssertionError("unreachable")
 
-    def _coordinator(self, group: str) -> Wire:
-        wire = self._any()
+    def _coordinator(self, group: str) -> Connection:
+        connection = self._any()
         try:
             body = string(group) + INT8.pack(_OF_GROUP)
-            answer = wire.ask(_FIND_COORDINATOR, _FIND_VERSION, body)
+            answer = connection.ask(_FIND_COORDINATOR, _FIND_VERSION, body)
         finally:
-            wire.close()
+            connection.close()
         answer.int32()
         code, text = answer.int16(), answer.string()
         if code:
-            raise Unreachable(self._link.address, text or KafkaError(code).str())
+            raise Unreachable(self._cluster.address, text or KafkaError(code).str())
         answer.int32()
-        return Wire(answer.string(), answer.int32(), self._link.timeout_s)
+        return Connection(answer.string(), answer.int32(), self._cluster.timeout_s)
 
-    def _any(self) -> Wire:
+    def _any(self) -> Connection:
         """Connect to the first of the addresses where somebody answers."""
-        *others, last = self._link.address.split(",")
+        *others, last = self._cluster.address.split(",")
         for place in others:
             with suppress(Unreachable):
-                return Wire(*host_and_port(place), self._link.timeout_s)
-        return Wire(*host_and_port(last), self._link.timeout_s)
+                return Connection(*host_and_port(place), self._cluster.timeout_s)
+        return Connection(*host_and_port(last), self._cluster.timeout_s)
 
 
 def _read_standings(answer: Answer) -> dict[int, Standing] | None:

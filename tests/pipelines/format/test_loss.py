@@ -6,7 +6,7 @@ import pytest
 
 from mainstem.pipelines.format.loss import DataLoss, Losses
 from mainstem.pipelines.format.offsets import Offsets, from_json
-from mainstem.remote.administering import Bounds, Described
+from mainstem.remote.admin import Bounds, Described
 
 TOPICS = {"orders": Described("id-1", 2)}
 KEPT = Offsets({("orders", 0): 50, ("orders", 1): 70}, {"orders": "id-1"})

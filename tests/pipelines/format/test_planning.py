@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.pipelines.format.planning import Admission, Range, evenly, rows_between, split
-from mainstem.remote.administering import Place
+from mainstem.remote.admin import Place
 
 NOW_MS = 1_700_000_000_000
 Backlog = dict[Place, list[int]]

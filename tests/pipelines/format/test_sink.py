@@ -25,7 +25,7 @@ from mainstem.pipelines.format.rows import check_columns
 from mainstem.pipelines.format.sink import BatchSink, StreamSink
 from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.format.staging import LostRows, Staged, stage
-from mainstem.remote.transacting import Transacting
+from mainstem.remote.transactions import TransactionalProducer
 
 TYPES: dict[str, DataType] = {
     "string": StringType(),
@@ -177,8 +177,8 @@ def test_what_a_crash_left_half_written_is_never_seen(topic: Topic) -> None:
 
 
 def test_a_run_that_was_replaced_can_write_no_more(topic: Topic) -> None:
-    link = sink_options({"address": topic.address}).server.link()
-    old = Transacting(link, f"mainstem-sink-{topic.name}", timeout_ms=30_000)
+    cluster = sink_options({"address": topic.address}).server.cluster()
+    old = TransactionalProducer(cluster, f"mainstem-sink-{topic.name}", timeout_ms=30_000)
     old.take_over()
 
     stream(topic).commit([staged("run", "new")], 0)

@@ -36,7 +36,7 @@ from mainstem.pipelines.format.options import source_options
 from mainstem.pipelines.format.planning import Range
 from mainstem.pipelines.format.reading import fetch_range
 from mainstem.pipelines.format.stream_reader import StreamReader
-from mainstem.remote.link import Link
+from mainstem.remote.cluster import Cluster
 
 Make = Callable[..., Topic]
 ALL = ReadAllAvailable()
@@ -206,10 +206,10 @@ both_ways = pytest.mark.parametrize("read", [fetch_range, consume])
 
 
 def read_by(read: object, topic: Topic, start: int, end: int) -> list[str]:
-    link = Link(topic.address, timeout_s=PATIENCE_S, settings={})
+    cluster = Cluster(topic.address, timeout_s=PATIENCE_S, settings={})
     return [
         (value or b"").decode()
-        for found in read(link, Range(topic.name, 0, start, end), 10_000)  # type: ignore[operator]
+        for found in read(cluster, Range(topic.name, 0, start, end), 10_000)  # type: ignore[operator]
         for value in found.column("value").to_pylist()
     ]
 
@@ -274,8 +274,8 @@ def test_reading_goes_on_when_the_server_is_restarted(tmp_path: Path) -> None:
     with serving(tmp_path) as address:
         topic = Topic(address, "orders")
         topic.fill([f"{number:0100000}" for number in range(150)])
-        link = Link(address, timeout_s=PATIENCE_S, settings={})
-        reading = fetch_range(link, Range("orders", 0, 0, 150), 10_000)
+        cluster = Cluster(address, timeout_s=PATIENCE_S, settings={})
+        reading = fetch_range(cluster, Range("orders", 0, 0, 150), 10_000)
         first = next(reading)
     with serving(tmp_path, int(address.rpartition(":")[2])):
         rest = list(reading)

@@ -10,17 +10,17 @@ from mainstem.core.errors import OffsetOutOfRange, Unreachable
 from mainstem.core.event import Headers
 from mainstem.pipelines.format.planning import Range
 from mainstem.pipelines.format.schema import ARROW
-from mainstem.remote.link import Link
-from mainstem.remote.refusals import GONE, explained
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.errors import GONE, explained
 
 _NO_TIME, _LOG_APPEND_TIME = 0, 2
 _TURN_S = 0.5
 
 
-def consume(link: Link, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
+def consume(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Read committed events of a range, up to a position at or past its end."""
     consumer = Consumer(
-        link.config(
+        cluster.config(
             group_id="mainstem-spark",
             enable_auto_commit=False,
             enable_partition_eof=True,
@@ -32,28 +32,28 @@ def consume(link: Link, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBat
     )
     try:
         consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-        yield from _batches(consumer, link, wanted, batch_rows)
+        yield from _batches(consumer, cluster, wanted, batch_rows)
     finally:
         consumer.close()
 
 
 def _batches(
-    consumer: Consumer, link: Link, wanted: Range, batch_rows: int
+    consumer: Consumer, cluster: Cluster, wanted: Range, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     position, silent_s = wanted.start, 0.0
     while position < wanted.end:
         try:
             taken = consumer.consume(batch_rows, _TURN_S)
         except KafkaException as error:
-            raise link.refusal(error, topic=wanted.topic, partition=wanted.partition) from None
+            raise cluster.refusal(error, topic=wanted.topic, partition=wanted.partition) from None
         silent_s = 0.0 if taken else silent_s + _TURN_S
-        if silent_s > link.timeout_s:
-            raise Unreachable(link.address, f"nothing came in {link.timeout_s:g} s")
+        if silent_s > cluster.timeout_s:
+            raise Unreachable(cluster.address, f"nothing came in {cluster.timeout_s:g} s")
         events: list[Message] = []
         for message in taken:
             trouble = message.error()
             if trouble is not None:
-                position = max(position, _position_told(trouble, message, link, wanted))
+                position = max(position, _position_told(trouble, message, cluster, wanted))
                 continue
             offset = message.offset() or 0
             position = offset + 1
@@ -63,7 +63,7 @@ def _batches(
             yield _record_batch(events, wanted)
 
 
-def _position_told(error: KafkaError, message: Message, link: Link, wanted: Range) -> int:
+def _position_told(error: KafkaError, message: Message, cluster: Cluster, wanted: Range) -> int:
     """Return the position that an end of the partition tells; raises what does not pass."""
     if error.code() == KafkaError._PARTITION_EOF:
         return message.offset() or 0
@@ -72,7 +72,7 @@ def _position_told(error: KafkaError, message: Message, link: Link, wanted: Rang
         raise OffsetOutOfRange(where, wanted.start, -1, -1)
     if error.retriable() or error.code() in GONE:
         return -1
-    raise explained(error, link.address, topic=wanted.topic, partition=wanted.partition)
+    raise explained(error, cluster.address, topic=wanted.topic, partition=wanted.partition)
 
 
 def _record_batch(events: list[Message], wanted: Range) -> pa.RecordBatch:

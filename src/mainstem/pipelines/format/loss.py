@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from mainstem.core.errors import MainstemError
 from mainstem.pipelines.format.offsets import Offsets
-from mainstem.remote.administering import Bounds, Described, Place
+from mainstem.remote.admin import Bounds, Described, Place
 
 ADVICE = (
     "if that is to be accepted, set failOnDataLoss to false and start the query again: it goes on "

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from mainstem.core.errors import InvalidSetting
-from mainstem.remote.administering import Place
+from mainstem.remote.admin import Place
 
 Json = dict[str, dict[str, object]]
 

@@ -9,8 +9,8 @@ import msgspec
 from mainstem.core.compression import NAMES as COMPRESSIONS
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.names import check_topic
-from mainstem.remote.link import Link
-from mainstem.remote.transacting import MARKS_TOPIC
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.transactions import MARKS_TOPIC
 
 EARLIEST, LATEST = -2, -1
 """What stands for the two ends of a partition in JSON, as in Spark's Kafka source."""
@@ -36,9 +36,9 @@ class Server(msgspec.Struct, frozen=True):
     settings: dict[str, str]
     timeout_s: float = 30.0
 
-    def link(self) -> Link:
+    def cluster(self) -> Cluster:
         """Return how clients of it are set up."""
-        return Link(self.address, timeout_s=self.timeout_s, settings=self.settings)
+        return Cluster(self.address, timeout_s=self.timeout_s, settings=self.settings)
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -138,7 +138,7 @@ class Given:
         self._known |= {f"kafka.{name}" for name in settings}
         timeout_s = self.number("timeoutSeconds", default=30)
         server = Server(address, settings, float(timeout_s))
-        server.link()
+        server.cluster()
         return server
 
     def refuse_others(self, kind: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from mainstem.remote.administering import Place
+from mainstem.remote.admin import Place
 
 Positions = Mapping[Place, int]
 AtTime = Callable[[int], Positions]

@@ -14,19 +14,19 @@ from mainstem.core.transaction_markers import is_commit
 from mainstem.pipelines.format.consuming import consume
 from mainstem.pipelines.format.decoding import record_batches
 from mainstem.pipelines.format.planning import Range
-from mainstem.remote.fetching import Fetched, fetch
-from mainstem.remote.link import Link
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.fetch import Fetched, fetch
 
 
-def read_range(link: Link, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
+def read_range(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Read a range of offsets; raises OffsetOutOfRange if its start is not there any more."""
-    return (fetch_range if link.is_plain else consume)(link, wanted, batch_rows)
+    return (fetch_range if cluster.is_plain else consume)(cluster, wanted, batch_rows)
 
 
-def fetch_range(link: Link, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
+def fetch_range(cluster: Cluster, wanted: Range, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Read a range as it is stored, many events at a time."""
     topic, partition = wanted.topic, wanted.partition
-    for fetched in fetch(link, (topic, partition), wanted.start, wanted.end):
+    for fetched in fetch(cluster, (topic, partition), wanted.start, wanted.end):
         batches = committed(fetched)
         for found in record_batches(batches, topic, partition, wanted.start, wanted.end):
             for first in range(0, found.num_rows, batch_rows):

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.event import Headers
-from mainstem.remote.transacting import Outgoing
+from mainstem.remote.transactions import Outgoing
 
 _TYPES: dict[str, tuple[type[DataType], ...]] = {
     "key": (BinaryType, StringType),

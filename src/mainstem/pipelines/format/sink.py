@@ -26,7 +26,7 @@ from mainstem.pipelines.format.marks import Mark, OtherRows, is_written, mark_of
 from mainstem.pipelines.format.options import SinkOptions
 from mainstem.pipelines.format.rows import Digest, events
 from mainstem.pipelines.format.staging import Staged, default_location, stage
-from mainstem.remote.transacting import Outgoing, Transacting
+from mainstem.remote.transactions import Outgoing, TransactionalProducer
 
 _NAMES_BEGIN = "mainstem-sink-"
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -87,10 +87,10 @@ class Sink:
         finally:
             writer.close()
 
-    def _writer(self, name: str) -> Transacting:
+    def _writer(self, name: str) -> TransactionalProducer:
         options = self._options
-        return Transacting(
-            options.server.link(),
+        return TransactionalProducer(
+            options.server.cluster(),
             _NAMES_BEGIN + name,
             timeout_ms=options.timeout_ms,
             compression=options.compression,

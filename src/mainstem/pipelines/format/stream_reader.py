@@ -30,8 +30,8 @@ from mainstem.pipelines.format.options import SourceOptions
 from mainstem.pipelines.format.planning import Admission, Positions, Range, evenly, split
 from mainstem.pipelines.format.survey import TOPICS_KEPT_S, Survey
 from mainstem.pipelines.format.tasks import End, Task, read_task
-from mainstem.remote.administering import Bounds, Described, Place
-from mainstem.remote.cursors import Cursors
+from mainstem.remote.admin import Bounds, Described, Place
+from mainstem.remote.consumer_groups import ConsumerGroups
 
 _log = logging.getLogger("mainstem.spark")
 
@@ -125,12 +125,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = self._options.group
         if group is None:
             return
-        link = self._options.server.link()
+        cluster = self._options.server.cluster()
         try:
-            Cursors(self._survey.administration).move(group, from_json(end).places)
+            ConsumerGroups(self._survey.administration).move(group, from_json(end).places)
         except MainstemError as error:
             # The checkpoint is what counts.
-            _log.warning("the cursors of group %r at %s: %s", group, link.address, error)
+            _log.warning("the cursors of group %r at %s: %s", group, cluster.address, error)
 
     def stop(self) -> None:
         """Let go of connections: the query has ended."""

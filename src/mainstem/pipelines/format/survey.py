@@ -10,16 +10,16 @@ from typing import TypeVar
 
 from mainstem.core.errors import MainstemError, UnknownPartition, UnknownTopic, Unreachable
 from mainstem.pipelines.format.options import EARLIEST, LATEST, Edge, SourceOptions
-from mainstem.remote.administering import (
-    Administration,
+from mainstem.remote.admin import (
+    Admin,
     Bounds,
     Described,
     Place,
     out_of_range,
 )
-from mainstem.remote.fetching import bytes_per_offset
+from mainstem.remote.fetch import bytes_per_offset
 from mainstem.remote.leaders import Leaders
-from mainstem.remote.listing import Listed, list_offsets
+from mainstem.remote.list_offsets import Listed, list_offsets
 
 T = TypeVar("T")
 
@@ -40,10 +40,10 @@ class Survey:
     ) -> None:
         self._options = options
         self._now = now
-        self._link = options.server.link()
-        self._leaders = Leaders(self._link)
-        self._link.knock()
-        self.administration = Administration(self._link)
+        self._cluster = options.server.cluster()
+        self._leaders = Leaders(self._cluster)
+        self._cluster.knock()
+        self.administration = Admin(self._cluster)
         self._topics: tuple[float, dict[str, Described]] = (float("-inf"), {})
         self._bounds: tuple[float, dict[Place, Bounds]] = (float("-inf"), {})
 
@@ -108,20 +108,20 @@ class Survey:
 
     def _listed(self, *asked: Mapping[Place, int]) -> list[Listed] | None:
         """Ask the leaders; None if they do not answer: librdkafka knows what to do then."""
-        if not self._link.is_plain:
+        if not self._cluster.is_plain:
             return None
         try:
             return list_offsets(self._leaders, *asked)
         except MainstemError:
             self._leaders.close()
-            self._leaders = Leaders(self._link)
+            self._leaders = Leaders(self._cluster)
             return None
 
     def rows_in(self, max_bytes: int, begin: Mapping[Place, int], ends: Mapping[Place, int]) -> int:
         """Return how many rows are about so many bytes, by a look at where most is waiting."""
         waiting = {place: end - begin[place] for place, end in ends.items()}
         # A few rows are never too much, and looking costs a request.
-        if not self._link.is_plain or sum(waiting.values()) * _LARGE_BYTES <= max_bytes:
+        if not self._cluster.is_plain or sum(waiting.values()) * _LARGE_BYTES <= max_bytes:
             return max_bytes
         most = sorted(waiting, key=lambda place: waiting[place])[-_LOOKS:]
         sizes = [self._size(place, begin[place]) for place in most]
@@ -129,12 +129,12 @@ class Survey:
 
     def _size(self, place: Place, offset: int) -> float:
         try:
-            return bytes_per_offset(self._leaders, self._link, place, offset)
+            return bytes_per_offset(self._leaders, self._cluster, place, offset)
         except Unreachable:
             # The server was restarted since the last look, or another leads the partition.
             self._leaders.close()
-            self._leaders = Leaders(self._link)
-            return bytes_per_offset(self._leaders, self._link, place, offset)
+            self._leaders = Leaders(self._cluster)
+            return bytes_per_offset(self._leaders, self._cluster, place, offset)
 
     def edge(self, edge: Edge, bounds: Mapping[Place, Bounds], *, unnamed: str) -> dict[Place, int]:
         """Return the offset at which reading begins or ends in every partition."""
@@ -176,7 +176,7 @@ class Survey:
 
         While a server restarts, librdkafka says of partitions that they do not exist.
         """
-        until = time.monotonic() + self._link.timeout_s
+        until = time.monotonic() + self._cluster.timeout_s
         while True:
             places = wanted()
             found = ask(places)
@@ -184,7 +184,7 @@ class Survey:
                 return found
             if time.monotonic() > until:
                 raise Unreachable(
-                    self._link.address,
+                    self._cluster.address,
                     f"it tells of {len(found)} of {len(places)} partitions where they end",
                 )
             time.sleep(_AGAIN_S)

@@ -15,7 +15,7 @@ from mainstem.pipelines.format.options import SourceOptions
 from mainstem.pipelines.format.planning import Range
 from mainstem.pipelines.format.reading import read_range
 from mainstem.pipelines.format.schema import ARROW
-from mainstem.remote.administering import Administration
+from mainstem.remote.admin import Admin
 
 _log = logging.getLogger("mainstem.spark")
 
@@ -53,12 +53,12 @@ def _read(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBat
         return
     wanted = task.value
     assert isinstance(wanted, Range)
-    link = options.server.link()
+    cluster = options.server.cluster()
     try:
-        yield from read_range(link, wanted, options.batch_rows)
+        yield from read_range(cluster, wanted, options.batch_rows)
     except OffsetOutOfRange:
         place = (wanted.topic, wanted.partition)
-        first = Administration(link).bounds([place])[place].start
+        first = Admin(cluster).bounds([place])[place].start
         what = (
             f"offsets {wanted.start} to {wanted.end} of partition {wanted.partition} of topic "
             f"{wanted.topic!r} were to be read, and the first one kept is {first}"
@@ -68,7 +68,7 @@ def _read(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBat
         _log.warning("%s; the query goes on with what there is", what)
         if wanted.start < first < wanted.end:
             rest = Range(wanted.topic, wanted.partition, first, wanted.end)
-            yield from read_range(link, rest, options.batch_rows)
+            yield from read_range(cluster, rest, options.batch_rows)
 
 
 def _keep_what_is_loaded() -> None:

@@ -1,4 +1,4 @@
-"""Record batches of a partition as they are stored, straight from the broker that leads it.
+"""Fetch: a partition's record batches as stored, straight from the partition leader.
 
 How this works: librdkafka would make an object of every event, which costs more than all the rest
 of reading. Here batches stay bytes. While one answer is worked on, the next is asked for already.
@@ -15,11 +15,11 @@ from confluent_kafka import KafkaError
 
 from mainstem.core.batch import read_header
 from mainstem.core.errors import OffsetOutOfRange, Unreachable
-from mainstem.remote.administering import Place
+from mainstem.remote.admin import Place
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.connection import INT32, Answer, Connection, array, string
+from mainstem.remote.errors import explained
 from mainstem.remote.leaders import MOVED, Leaders
-from mainstem.remote.link import Link
-from mainstem.remote.refusals import explained
-from mainstem.remote.wire import INT32, Answer, Wire, array, string
 
 _FETCH, _VERSION = 1, 4
 _REQUEST = Struct(">iiiib")
@@ -58,22 +58,22 @@ class _Answered(msgspec.Struct, frozen=True):
 _NOTHING = _Answered(memoryview(b""), [], -1)
 
 
-def fetch(link: Link, place: Place, start: int, end: int) -> Iterator[Fetched]:
+def fetch(cluster: Cluster, place: Place, start: int, end: int) -> Iterator[Fetched]:
     """Fetch batches until the position is at or past the end; the first may begin before start.
 
     ``end`` must be in the committed part of the partition. Raises OffsetOutOfRange if the start is
     not there any more.
     """
-    leaders = Leaders(link)
+    leaders = Leaders(cluster)
     try:
         position = start
-        until = time.monotonic() + link.timeout_s
+        until = time.monotonic() + cluster.timeout_s
         while True:
             try:
-                wire = leaders.wire(place)
-                for found in _run(wire, link, place, position, end):
+                connection = leaders.connection(place)
+                for found in _run(connection, cluster, place, position, end):
                     position = found.position
-                    until = time.monotonic() + link.timeout_s
+                    until = time.monotonic() + cluster.timeout_s
                     yield found
                 return
             except (Unreachable, _Moved):
@@ -85,11 +85,11 @@ def fetch(link: Link, place: Place, start: int, end: int) -> Iterator[Fetched]:
         leaders.close()
 
 
-def bytes_per_offset(leaders: Leaders, link: Link, place: Place, start: int) -> float:
+def bytes_per_offset(leaders: Leaders, cluster: Cluster, place: Place, start: int) -> float:
     """Return how large events are from an offset on, as stored, by a look at the first few."""
-    wire = leaders.wire(place)
-    _ask(wire, place, start, _SAMPLE_BYTES)
-    answered = _answer(wire.receive(), link, place, start)
+    connection = leaders.connection(place)
+    _ask(connection, place, start, _SAMPLE_BYTES)
+    answered = _answer(connection.receive(), cluster, place, start)
     batches = list(_whole(answered.records))
     if not batches:
         return 0.0
@@ -101,11 +101,13 @@ class _Moved(Unreachable):
     """Another broker leads the partition by now."""
 
 
-def _run(wire: Wire, link: Link, place: Place, position: int, end: int) -> Iterator[Fetched]:
+def _run(
+    connection: Connection, cluster: Cluster, place: Place, position: int, end: int
+) -> Iterator[Fetched]:
     heard_at = time.monotonic()
-    _ask(wire, place, position)
+    _ask(connection, place, position)
     while position < end:
-        answered = _answer(wire.receive(), link, place, position)
+        answered = _answer(connection.receive(), cluster, place, position)
         batches = list(_whole(answered.records))
         if batches:
             # Where the last batch ends, also if compaction took its last events.
@@ -114,22 +116,24 @@ def _run(wire: Wire, link: Link, place: Place, position: int, end: int) -> Itera
         elif answered.stable >= end:
             # Compaction took everything up to the end.
             return
-        elif time.monotonic() - heard_at > link.timeout_s:
-            raise Unreachable(link.address, f"nothing came in {link.timeout_s:g} s")
+        elif time.monotonic() - heard_at > cluster.timeout_s:
+            raise Unreachable(cluster.address, f"nothing came in {cluster.timeout_s:g} s")
         if position < end:
-            _ask(wire, place, position)
+            _ask(connection, place, position)
         if batches:
             yield Fetched(batches, answered.aborted, position)
 
 
-def _ask(wire: Wire, place: Place, position: int, max_bytes: int = _AT_ONCE_BYTES) -> None:
+def _ask(
+    connection: Connection, place: Place, position: int, max_bytes: int = _AT_ONCE_BYTES
+) -> None:
     topic, partition = place
     head = _REQUEST.pack(_NO_REPLICA, _WAIT_MS, 1, max_bytes, _READ_COMMITTED)
     asked = array([_PARTITION.pack(partition, position, max_bytes)])
-    wire.send(_FETCH, _VERSION, head + array([string(topic) + asked]))
+    connection.send(_FETCH, _VERSION, head + array([string(topic) + asked]))
 
 
-def _answer(answer: Answer, link: Link, place: Place, position: int) -> _Answered:
+def _answer(answer: Answer, cluster: Cluster, place: Place, position: int) -> _Answered:
     """Read the answer about the only partition that was asked for."""
     throttled_ms = answer.int32()
     if not answer.int32():
@@ -145,12 +149,12 @@ def _answer(answer: Answer, link: Link, place: Place, position: int) -> _Answere
     aborted = answer.array(lambda: Aborted(answer.int64(), answer.int64()))
     records = answer.data()
     if code in MOVED:
-        raise _Moved(link.address, KafkaError(code).str())
+        raise _Moved(cluster.address, KafkaError(code).str())
     if code == KafkaError.OFFSET_OUT_OF_RANGE:
         where = f"partition {place[1]} of topic {place[0]!r}"
         raise OffsetOutOfRange(where, position, -1, -1)
     if code:
-        raise explained(KafkaError(code), link.address, topic=place[0], partition=place[1])
+        raise explained(KafkaError(code), cluster.address, topic=place[0], partition=place[1])
     return _Answered(records, aborted, stable)
 
 

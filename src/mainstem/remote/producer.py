@@ -23,9 +23,9 @@ from mainstem.core.errors import (
     UnknownPartition,
 )
 from mainstem.core.event import Event, Position
-from mainstem.remote.link import Link
-from mainstem.remote.looking import why_not_ready
-from mainstem.remote.refusals import GONE, TOO_LARGE, explained, kafka_error
+from mainstem.remote.admin_address import why_not_ready
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.errors import GONE, TOO_LARGE, explained, kafka_error
 
 _TURN_S = 0.1
 _ASK_S = 5.0
@@ -42,21 +42,21 @@ DEFAULT_BATCH_EVENTS = 10_000
 Settled = Callable[[KafkaError | None, Message], None]
 
 
-class Producing:
+class RemoteProducer:
     """A producer whose events are acknowledged by all copies; for use by many threads."""
 
     def __init__(
         self,
-        link: Link,
+        cluster: Cluster,
         *,
         batch_bytes: int = DEFAULT_BATCH_BYTES,
         batch_events: int = DEFAULT_BATCH_EVENTS,
     ) -> None:
-        self.link = link
+        self.cluster = cluster
         self.limits: dict[str, int] = {}
         """The largest batch that a topic takes, where it is known."""
         self._producer = Producer(
-            link.config(
+            cluster.config(
                 acks="all",
                 partitioner="murmur2_random",
                 # What is sent again is neither doubled nor out of order.
@@ -68,7 +68,7 @@ class Producing:
                 message_timeout_ms=30_000,
                 message_send_max_retries=5,
                 queue_buffering_max_kbytes=65_536,
-                topic_metadata_propagation_max_ms=int(link.timeout_s * 1000),
+                topic_metadata_propagation_max_ms=int(cluster.timeout_s * 1000),
             )
             | {"error_cb": self._on_error}
         )
@@ -109,7 +109,7 @@ class Producing:
     def refresh(self, topic: str) -> None:
         """Learn how many partitions a topic has now."""
         with suppress(KafkaException):
-            self._producer.list_topics(topic, timeout=self.link.timeout_s)
+            self._producer.list_topics(topic, timeout=self.cluster.timeout_s)
 
     def refusal(
         self, error: KafkaError, topic: str, event: Event, partition: int | None
@@ -122,21 +122,21 @@ class Producing:
             return UnknownPartition(topic, partition)
         if error.code() in _NO_REASON and self._why is not None:
             kind = StorageFull if self._why.startswith("full:") else Overloaded
-            return kind(f"the server at {self.link.address} takes no events: {self._why}")
-        return explained(error, self.link.address, topic=topic)
+            return kind(f"the server at {self.cluster.address} takes no events: {self._why}")
+        return explained(error, self.cluster.address, topic=topic)
 
     def learn(self, error: KafkaError) -> None:
         """Ask the server what librdkafka does not tell, in the thread that nobody waits for."""
         now = time.monotonic()
         if error.code() in _NO_REASON and now - self._asked_at > _ASK_S:
-            self._why = why_not_ready(self.link)
+            self._why = why_not_ready(self.cluster)
             self._asked_at = now
 
     def close(self) -> None:
         """Wait for what is on its way, for a bounded time, and let go."""
         if self._closed:
             return
-        self._producer.flush(self.link.timeout_s)
+        self._producer.flush(self.cluster.timeout_s)
         self._closed = True
         self._thread.join()
         self._producer.purge()
@@ -157,7 +157,7 @@ class Producing:
         if not len(self._producer):
             # Nobody waits; who begins to has the whole time.
             self._gone_since = now
-        elif now - self._gone_since >= self.link.timeout_s - _PROBE_S:
+        elif now - self._gone_since >= self.cluster.timeout_s - _PROBE_S:
             try:
                 self._producer.list_topics(timeout=_PROBE_S)
                 self._gone_since = None
@@ -175,7 +175,7 @@ class Delivery:
 
     def __init__(
         self,
-        producing: Producing,
+        producing: RemoteProducer,
         topic: str,
         event: Event,
         partition: int | None,
@@ -211,7 +211,7 @@ class Delivery:
 class Deliveries:
     """Many events on their way into one topic; the first that is refused is told."""
 
-    def __init__(self, producing: Producing, topic: str, partition: int | None) -> None:
+    def __init__(self, producing: RemoteProducer, topic: str, partition: int | None) -> None:
         self._producing, self._topic, self._partition = producing, topic, partition
         self._sent = 0
         self._kept = 0

@@ -7,17 +7,17 @@ from tests.serving import serving
 
 import mainstem
 from mainstem.core.errors import Unreachable
-from mainstem.remote.administering import Administration
+from mainstem.remote.admin import Admin
+from mainstem.remote.cluster import Cluster
 from mainstem.remote.leaders import Leaders
-from mainstem.remote.link import Link
-from mainstem.remote.listing import list_offsets
+from mainstem.remote.list_offsets import list_offsets
 
 PLACES = [("orders", 0), ("orders", 1), ("payments", 0)]
 BEGIN, END = -2, -1
 
 
 @pytest.fixture
-def link() -> Iterator[Link]:
+def cluster() -> Iterator[Cluster]:
     with serving(None) as address:
         with mainstem.connect(address) as stem:
             stem.topics.create("orders", partitions=2)
@@ -25,11 +25,11 @@ def link() -> Iterator[Link]:
             for number in range(10):
                 event = mainstem.Event(b"x", timestamp_ms=1000 * number)
                 stem.publish_many("orders", [event], partition=number % 2)
-        yield Link(address, timeout_s=30, settings={})
+        yield Cluster(address, timeout_s=30, settings={})
 
 
-def test_begin_end_and_times_are_those_that_librdkafka_tells(link: Link) -> None:
-    administration, leaders = Administration(link), Leaders(link)
+def test_begin_end_and_times_are_those_that_librdkafka_tells(cluster: Cluster) -> None:
+    administration, leaders = Admin(cluster), Leaders(cluster)
 
     starts, tails, times = list_offsets(
         leaders,
@@ -49,8 +49,8 @@ def test_begin_end_and_times_are_those_that_librdkafka_tells(link: Link) -> None
     )
 
 
-def test_a_partition_that_is_not_there_is_told(link: Link) -> None:
-    leaders = Leaders(link)
+def test_a_partition_that_is_not_there_is_told(cluster: Cluster) -> None:
+    leaders = Leaders(cluster)
 
     with pytest.raises(Unreachable):
         list_offsets(leaders, {("orders", 7): END})

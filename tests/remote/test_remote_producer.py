@@ -8,13 +8,13 @@ from tests.serving import serving
 
 import mainstem
 from mainstem.core.event import Event
-from mainstem.remote.link import Link
-from mainstem.remote.producing import Deliveries, Producing, Settled
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.producer import Deliveries, RemoteProducer, Settled
 
 PATIENCE_S = 30
 
 
-class Interrupted(Producing):
+class Interrupted(RemoteProducer):
     """Ctrl-C comes when an event was sent, and is kept already."""
 
     def send(self, topic: str, event: Event, partition: int | None, settled: Settled) -> None:
@@ -33,7 +33,7 @@ def test_who_is_interrupted_while_an_event_is_sent_waits_for_nothing_more() -> N
     with serving(None) as address:
         with mainstem.connect(address) as stem:
             stem.topics.create("orders", partitions=1)
-        producing = Interrupted(Link(address, timeout_s=30, settings={}))
+        producing = Interrupted(Cluster(address, timeout_s=30, settings={}))
         deliveries = Deliveries(producing, "orders", None)
         with pytest.raises(KeyboardInterrupt):
             deliveries.put(Event(b"x"))

@@ -1,4 +1,4 @@
-"""One producer for each size of batch that topics take, as librdkafka knows only one."""
+"""One producer per batch size limit: librdkafka has one limit for all topics of a producer."""
 
 import threading
 import time
@@ -9,22 +9,22 @@ from confluent_kafka import KafkaException
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.core.names import check_topic
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.remote.administering import Administration
-from mainstem.remote.producing import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_EVENTS, Producing
+from mainstem.remote.admin import Admin
+from mainstem.remote.producer import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_EVENTS, RemoteProducer
 
 _AGAIN_S = 0.1
 
 
-class Producers:
+class ProducerPool:
     """Finds, or makes, the producer that suits a topic; safe to use from several threads."""
 
-    def __init__(self, administration: Administration) -> None:
+    def __init__(self, administration: Admin) -> None:
         self._administration = administration
         self._lock = threading.Lock()
-        self._by_topic: dict[str, Producing] = {}
-        self._by_batch: dict[tuple[int, int], Producing] = {}
+        self._by_topic: dict[str, RemoteProducer] = {}
+        self._by_batch: dict[tuple[int, int], RemoteProducer] = {}
 
-    def to(self, topic: str) -> Producing:
+    def to(self, topic: str) -> RemoteProducer:
         """Return the producer for a topic; one that is unknown is created if the server does so."""
         found = self._by_topic.get(topic)
         if found is not None:
@@ -39,8 +39,8 @@ class Producers:
         with self._lock:
             producing = self._by_batch.get(batch)
             if producing is None:
-                producing = Producing(
-                    self._administration.link, batch_bytes=batch[0], batch_events=batch[1]
+                producing = RemoteProducer(
+                    self._administration.cluster, batch_bytes=batch[0], batch_events=batch[1]
                 )
                 self._by_batch[batch] = producing
             producing.limits[topic] = settings.max_batch_bytes
@@ -66,17 +66,17 @@ class Producers:
         try:
             settings = self._administration.settings({topic: 1})
         except MainstemError:
-            # Producers need not be allowed to see settings.
+            # ProducerPool need not be allowed to see settings.
             return TopicSettings()
         return settings.get(topic, TopicSettings())
 
     def _create(self, topic: str) -> None:
         """Have an unknown topic created by naming it, if that is how the server is set up."""
-        link = self._administration.link
-        until = time.monotonic() + link.timeout_s
+        cluster = self._administration.cluster
+        until = time.monotonic() + cluster.timeout_s
         while True:
             with suppress(KafkaException):
-                self._administration.client.list_topics(topic, timeout=link.timeout_s)
+                self._administration.client.list_topics(topic, timeout=cluster.timeout_s)
             if topic in self._administration.describe([topic]):
                 return
             if time.monotonic() > until:

@@ -24,7 +24,7 @@ NO_TAGS = b"\0"
 """The end of every structure in a flexible version that has nothing more to say."""
 
 
-class Wire:
+class Connection:
     """A connection; answers come in the order of the requests."""
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:

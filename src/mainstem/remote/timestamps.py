@@ -1,27 +1,27 @@
-"""When events happened that stand at given offsets: the protocol tells only by sending them."""
+"""Timestamps of the events at given offsets, read by fetching one event of each partition."""
 
 import time
 from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from mainstem.remote.administering import Place
-from mainstem.remote.link import Link
+from mainstem.remote.admin import Place
+from mainstem.remote.cluster import Cluster
 
 _WAIT_S = 0.1
 
 
-def times_at(link: Link, offsets: Mapping[Place, int]) -> dict[Place, int]:
+def times_at(cluster: Cluster, offsets: Mapping[Place, int]) -> dict[Place, int]:
     """Return the timestamps of the first events at or after offsets; what is not known is left out.
 
-    So are partitions that hold no event there, or do not send any within the link's time-out.
+    So are partitions that hold no event there, or do not send any within the time-out.
     """
     if not offsets:
         return {}
     found: dict[Place, int] = {}
     waiting = dict(offsets)
     consumer = Consumer(
-        link.config(
+        cluster.config(
             group_id="mainstem-reader",
             enable_auto_commit=False,
             enable_partition_eof=True,
@@ -34,7 +34,7 @@ def times_at(link: Link, offsets: Mapping[Place, int]) -> dict[Place, int]:
     )
     try:
         consumer.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
-        until = time.monotonic() + link.timeout_s
+        until = time.monotonic() + cluster.timeout_s
         while waiting and time.monotonic() < until:
             message = consumer.poll(_WAIT_S)
             if message is None:
@@ -46,7 +46,7 @@ def times_at(link: Link, offsets: Mapping[Place, int]) -> dict[Place, int]:
                 found[place] = message.timestamp()[1]
             consumer.incremental_unassign([TopicPartition(*place)])
     except KafkaException as error:
-        raise link.refusal(error) from None
+        raise cluster.refusal(error) from None
     finally:
         consumer.close()
     return found

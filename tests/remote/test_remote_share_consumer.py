@@ -1,7 +1,7 @@
 """A member of a share group: in which order it says what becomes of events."""
 
 from mainstem.core.event import Event
-from mainstem.remote.sharing import Unanswered
+from mainstem.remote.share_consumer import Unanswered
 
 
 def at(partition: int, offset: int) -> Event:

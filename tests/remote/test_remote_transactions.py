@@ -9,8 +9,8 @@ from tests.leftovers import clients_left, kafka_clients
 from tests.serving import serving
 
 from mainstem.core.errors import Fenced
-from mainstem.remote.link import Link
-from mainstem.remote.transacting import Outgoing, Transacting, give_up
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.transactions import Outgoing, TransactionalProducer, give_up
 
 PATIENCE_S = 30.0
 PARTITIONS = 20
@@ -26,9 +26,11 @@ def address() -> Iterator[str]:
         yield address
 
 
-def writer(address: str) -> Transacting:
+def writer(address: str) -> TransactionalProducer:
     """Return the writer of this name that is the last to have taken over."""
-    found = Transacting(Link(address, timeout_s=PATIENCE_S, settings={}), "w", timeout_ms=30_000)
+    found = TransactionalProducer(
+        Cluster(address, timeout_s=PATIENCE_S, settings={}), "w", timeout_ms=30_000
+    )
     found.take_over()
     return found
 

@@ -1,4 +1,4 @@
-"""Groups of a server: who is in them, how far they have got, and moving or forgetting them."""
+"""Consumer groups: their members and committed offsets; moving offsets and deleting groups."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -14,8 +14,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import ConsumerGroupDescription
 
 from mainstem.core.errors import GroupIsLive, UnknownGroup
-from mainstem.remote.administering import Administration, Place
-from mainstem.remote.refusals import LOST_MEMBERSHIP, explained, kafka_error
+from mainstem.remote.admin import Admin, Place
+from mainstem.remote.errors import LOST_MEMBERSHIP, explained, kafka_error
 
 
 class GroupState(msgspec.Struct, frozen=True):
@@ -26,24 +26,26 @@ class GroupState(msgspec.Struct, frozen=True):
     cursors: dict[Place, int]
 
 
-class Cursors:
+class ConsumerGroups:
     """What can be asked about groups and changed; safe to use from several threads."""
 
-    def __init__(self, administration: Administration) -> None:
-        self._link = administration.link
+    def __init__(self, administration: Admin) -> None:
+        self._cluster = administration.cluster
         self._administration = administration
-        self._wait = {"request_timeout": self._link.timeout_s}
+        self._wait = {"request_timeout": self._cluster.timeout_s}
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all groups."""
-        listed = self._link.result(self._administration.client.list_consumer_groups(**self._wait))
+        listed = self._cluster.result(
+            self._administration.client.list_consumer_groups(**self._wait)
+        )
         if not listed.valid and listed.errors:
-            raise self._link.refusal(listed.errors[0])
+            raise self._cluster.refusal(listed.errors[0])
         return tuple(sorted(each.group_id for each in listed.valid))
 
     def states(self, names: Iterable[str]) -> tuple[GroupState, ...]:
         """Return groups; those that are not there are left out."""
-        described = self._link.patiently(lambda: self._described(list(names)))
+        described = self._cluster.patiently(lambda: self._described(list(names)))
         # One group a request, but many requests at a time. Not before the groups were described:
         # librdkafka dies of the answer that somebody else keeps the group, or nobody yet.
         asked = {
@@ -55,7 +57,7 @@ class Cursors:
         found = []
         for name, description in described.items():
             try:
-                listed = self._link.result(asked[name], group=name)
+                listed = self._cluster.result(asked[name], group=name)
             except UnknownGroup:
                 continue
             cursors = {
@@ -77,7 +79,7 @@ class Cursors:
             names, **self._wait
         ).items():
             with suppress(UnknownGroup):
-                found[name] = self._link.result(future, group=name)
+                found[name] = self._cluster.result(future, group=name)
         return found
 
     def state(self, name: str) -> GroupState:
@@ -89,7 +91,7 @@ class Cursors:
 
     def move(self, group: str, offsets: Mapping[Place, int]) -> None:
         """Move the cursors of a group that has no members."""
-        self._link.patiently(lambda: self._move(group, offsets))
+        self._cluster.patiently(lambda: self._move(group, offsets))
 
     def _move(self, group: str, offsets: Mapping[Place, int]) -> None:
         places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
@@ -98,11 +100,11 @@ class Cursors:
             group
         ]
         try:
-            done = future.result(self._link.timeout_s)
+            done = future.result(self._cluster.timeout_s)
         except KafkaException as error:
             if kafka_error(error).code() in LOST_MEMBERSHIP:
                 raise GroupIsLive(group, "it has members", "moved") from None
-            raise self._link.refusal(error, group=group) from None
+            raise self._cluster.refusal(error, group=group) from None
         for at in done.topic_partitions or ():
             if at.error is not None:
                 self._refuse(at, group)
@@ -110,7 +112,7 @@ class Cursors:
     def delete(self, group: str) -> None:
         """Forget a group that has no members."""
         futures = self._administration.client.delete_consumer_groups([group], **self._wait)
-        self._link.result(futures[group], group=group)
+        self._cluster.result(futures[group], group=group)
 
     def _refuse(self, at: TopicPartition, group: str) -> None:
         error = at.error
@@ -118,7 +120,7 @@ class Cursors:
         if error.code() in LOST_MEMBERSHIP:
             raise GroupIsLive(group, "it has members", "moved")
         raise explained(
-            error, self._link.address, topic=at.topic, partition=at.partition, group=group
+            error, self._cluster.address, topic=at.topic, partition=at.partition, group=group
         )
 
 

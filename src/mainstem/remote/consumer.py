@@ -1,6 +1,6 @@
 """Reading partitions of a server: chosen ones, or those that a consumer group shares out.
 
-How this works: every partition read has a ``Track``: how far it was given out, finished by the
+How this works: every partition read has a ``Progress``: how far it was given out, finished by the
 consumer, committed, and where to stop. librdkafka fetches ahead; what is asked for is taken from
 it in one go. In a group, partitions come and go inside of a call to librdkafka: what was taken
 from a partition that went is thrown away, and what was finished of it is committed before it is
@@ -18,10 +18,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from mainstem.core.errors import Fenced, MainstemError, UnknownTopic
 from mainstem.core.event import Event
-from mainstem.remote.administering import Place
-from mainstem.remote.link import Link
-from mainstem.remote.refusals import GONE, LOST_MEMBERSHIP, NO_TOPIC, explained, kafka_error
-from mainstem.remote.track import Track, event_of
+from mainstem.remote.admin import Place
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.errors import GONE, LOST_MEMBERSHIP, NO_TOPIC, explained, kafka_error
+from mainstem.remote.events import event_of
+from mainstem.remote.progress import Progress
 
 Begin = Callable[[list[Place]], Mapping[Place, int]]
 """Tells where to begin in partitions that have no cursor."""
@@ -29,31 +30,31 @@ Begin = Callable[[list[Place]], Mapping[Place, int]]
 _AT_ONCE = 10_000
 
 
-class Consuming:
+class RemoteConsumer:
     """A consumer; not thread-safe: its owner sees to that."""
 
     def __init__(
         self,
-        link: Link,
+        cluster: Cluster,
         *,
         group: str | None,
         begin: Begin,
         limits: Mapping[Place, int] | None,
         commits: bool,
     ) -> None:
-        self._link = link
+        self._cluster = cluster
         self._group = group
         self._begin = begin
         self._limits = limits
         self._commits = commits
-        self._tracks: dict[Place, Track] = {}
-        self._former: dict[Place, Track] = {}
+        self._progress: dict[Place, Progress] = {}
+        self._former: dict[Place, Progress] = {}
         """Tracks of partitions that a rebalance took, and may give back at once."""
         self._owed: list[Place] | None = None
         """Partitions that the group gave, as long as it is not known where to begin in them."""
         self._cut: set[Place] = set()
         """Partitions whose next event was deleted, as long as it is not known what is left."""
-        self._unfinished: list[Track] = []
+        self._unfinished: list[Progress] = []
         self._waiting: deque[Event] = deque()
         self._trouble: MainstemError | None = None
         self.settled = group is None
@@ -64,7 +65,7 @@ class Consuming:
         self._gone = False
         self._heard_at = time.monotonic()
         self._consumer = Consumer(
-            link.config(
+            cluster.config(
                 # librdkafka wants a name also where nothing is stored under it.
                 group_id=group or "mainstem-reader",
                 enable_auto_commit=False,
@@ -94,14 +95,14 @@ class Consuming:
     def read(self, offsets: Mapping[Place, int]) -> None:
         """Read more partitions, from those offsets."""
         for place, offset in offsets.items():
-            self._tracks[place] = self._track(place, offset)
+            self._progress[place] = self._progress_from(place, offset)
         self._consumer.incremental_assign(
             [TopicPartition(*place, offset) for place, offset in offsets.items()]
         )
 
     def drop(self, places: Iterable[Place]) -> None:
         """Read some partitions no more."""
-        gone = [place for place in places if self._tracks.pop(place, None)]
+        gone = [place for place in places if self._progress.pop(place, None)]
         if gone:
             self._consumer.incremental_unassign([TopicPartition(*place) for place in gone])
             self._forget_waiting()
@@ -109,7 +110,7 @@ class Consuming:
     @property
     def places(self) -> tuple[Place, ...]:
         """The partitions read now."""
-        return tuple(sorted(self._tracks))
+        return tuple(sorted(self._progress))
 
     @property
     def ended(self) -> bool:
@@ -118,7 +119,7 @@ class Consuming:
             self.settled
             and not self._waiting
             and self._limits is not None
-            and all(track.done for track in list(self._tracks.values()))
+            and all(progress.done for progress in list(self._progress.values()))
         )
 
     # Events
@@ -136,15 +137,15 @@ class Consuming:
         waiting = self._waiting
         taken = [waiting.popleft() for _ in range(min(limit, len(waiting)))]
         for event in taken:
-            track = self._tracks[event.topic, event.partition]
-            track.given = event.offset + 1
-            self._unfinished.append(track)
+            progress = self._progress[event.topic, event.partition]
+            progress.given = event.offset + 1
+            self._unfinished.append(progress)
         return taken
 
     def finish(self) -> None:
         """Call everything given out finished."""
-        for track in self._unfinished:
-            track.finished = track.given
+        for progress in self._unfinished:
+            progress.finished = progress.given
         self._unfinished.clear()
 
     def _fetch(self, limit: int, timeout_s: float) -> None:
@@ -157,7 +158,7 @@ class Consuming:
                     # No more than is asked for: while some wait here, nobody serves the group.
                     messages += self._consumer.consume(min(limit - 1, _AT_ONCE), 0)
         except KafkaException as error:
-            self._trouble = self._link.refusal(error, group=self._group or "")
+            self._trouble = self._cluster.refusal(error, group=self._group or "")
         if messages:
             self._hear()
         # librdkafka gives each just once: none is left out for what is wrong with another.
@@ -168,38 +169,38 @@ class Consuming:
             else:
                 self._keep(message)
         # Those that went since are somebody else's, or nobody's.
-        self._cut &= self._tracks.keys()
+        self._cut &= self._progress.keys()
         if self._cut:
             self._jump()
 
     def _keep(self, message: Message) -> None:
         topic, partition = message.topic() or "", message.partition() or 0
-        track = self._tracks.get((topic, partition))
+        progress = self._progress.get((topic, partition))
         offset = message.offset() or 0
         # One that we have comes again after a jump.
-        if track is None or track.done or offset < track.next:
+        if progress is None or progress.done or offset < progress.next:
             return
-        if track.limit is not None and offset >= track.limit:
-            self._stop(topic, partition, track)
+        if progress.limit is not None and offset >= progress.limit:
+            self._stop(topic, partition, progress)
             return
         self._waiting.append(event_of(message, topic, partition, offset))
-        track.next = offset + 1
-        if track.limit is not None and offset + 1 >= track.limit:
-            self._stop(topic, partition, track)
+        progress.next = offset + 1
+        if progress.limit is not None and offset + 1 >= progress.limit:
+            self._stop(topic, partition, progress)
 
-    def _stop(self, topic: str, partition: int, track: Track) -> None:
-        track.done = True
+    def _stop(self, topic: str, partition: int, progress: Progress) -> None:
+        progress.done = True
         self._consumer.pause([TopicPartition(topic, partition)])
 
     def _on_message_error(self, error: KafkaError, message: Message) -> None:
         place = (message.topic() or "", message.partition() or 0)
-        track = self._tracks.get(place)
+        progress = self._progress.get(place)
         code = error.code()
         if code == KafkaError._PARTITION_EOF:
-            if track is not None and track.limit is not None:
-                track.done = True
+            if progress is not None and progress.limit is not None:
+                progress.done = True
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            if track is not None:
+            if progress is not None:
                 self._cut.add(place)
         elif code in NO_TOPIC:
             # A topic is gone: whoever asked for it by name has to know.
@@ -208,31 +209,33 @@ class Consuming:
             self._gone = True
         else:
             self._trouble = explained(
-                error, self._link.address, topic=place[0], group=self._group or ""
+                error, self._cluster.address, topic=place[0], group=self._group or ""
             )
 
     def _jump(self) -> None:
         """Go on with the first events that are left, and count what was missed."""
         for place in self._cut:
-            at, track = TopicPartition(*place), self._tracks[place]
+            at, progress = TopicPartition(*place), self._progress[place]
             try:
-                start, tail = self._consumer.get_watermark_offsets(at, timeout=self._link.timeout_s)
+                start, tail = self._consumer.get_watermark_offsets(
+                    at, timeout=self._cluster.timeout_s
+                )
             except KafkaException as error:
                 # Asked again with the next fetch; until then librdkafka leaves it alone.
-                self._trouble = self._link.refusal(error, topic=place[0], partition=place[1])
+                self._trouble = self._cluster.refusal(error, topic=place[0], partition=place[1])
                 return
-            wanted = track.next
+            wanted = progress.next
             # Past the tail only if the log was truncated: nothing is there to be missed.
             offset = min(max(wanted, start), tail)
             self.missed += max(0, offset - wanted)
-            track.next = offset
-            track.done = track.limit is not None and offset >= track.limit
+            progress.next = offset
+            progress.done = progress.limit is not None and offset >= progress.limit
         self._cut.clear()
         # All begin anew, as a partition that failed can be neither moved nor begun by itself.
         self._consumer.assign(
             [
                 TopicPartition(*each, other.next)
-                for each, other in self._tracks.items()
+                for each, other in self._progress.items()
                 if not other.done
             ]
         )
@@ -264,22 +267,22 @@ class Consuming:
         lost, self._lost = self._lost, False
         if lost and wait:
             raise self._fenced()
-        offsets = self._unstored(self._tracks, finished=finished)
+        offsets = self._unstored(self._progress, finished=finished)
         for event in before:
             place = (event.topic, event.partition)
             if place in offsets:
                 offsets[place] = min(offsets[place], event.offset)
         if not wait:
-            tracks = self._tracks
-            offsets = {place: at for place, at in offsets.items() if tracks[place].asked != at}
+            known = self._progress
+            offsets = {place: at for place, at in offsets.items() if known[place].asked != at}
         self._commit(offsets, wait=wait)
 
     def _unstored(self, places: Iterable[Place], *, finished: bool) -> dict[Place, int]:
         offsets = {}
         for place in places:
-            track = self._tracks[place]
-            offset = track.finished if finished else track.given
-            if track.committed != offset:
+            progress = self._progress[place]
+            offset = progress.finished if finished else progress.given
+            if progress.committed != offset:
                 offsets[place] = offset
         return offsets
 
@@ -287,9 +290,9 @@ class Consuming:
         if not offsets:
             return
         asked = [TopicPartition(*place, offset) for place, offset in offsets.items()]
-        if wait and time.monotonic() - self._heard_at > self._link.timeout_s:
+        if wait and time.monotonic() - self._heard_at > self._cluster.timeout_s:
             # librdkafka would wait for its coordinator, for longer than we want to.
-            self._link.knock()
+            self._cluster.knock()
         try:
             if wait:
                 self._check(self._consumer.commit(offsets=asked, asynchronous=False))
@@ -299,20 +302,20 @@ class Consuming:
         except KafkaException as error:
             raise self._commit_refusal(kafka_error(error)) from None
         for place, offset in offsets.items():
-            self._tracks[place].asked = offset
+            self._progress[place].asked = offset
             if wait:
-                self._tracks[place].committed = offset
+                self._progress[place].committed = offset
 
     def _on_commit(self, error: KafkaError | None, stored: list[TopicPartition]) -> None:
         for at in stored:
-            track = self._tracks.get((at.topic, at.partition))
-            if track is None:
+            progress = self._progress.get((at.topic, at.partition))
+            if progress is None:
                 continue
             if error is None and at.error is None:
-                track.committed = at.offset
+                progress.committed = at.offset
             else:
                 # Not told: the next commit covers it.
-                track.asked = None
+                progress.asked = None
 
     def _check(self, stored: Iterable[TopicPartition] | None) -> None:
         for at in stored or ():
@@ -322,7 +325,7 @@ class Consuming:
     def _commit_refusal(self, error: KafkaError) -> MainstemError:
         if error.code() in LOST_MEMBERSHIP:
             return self._fenced()
-        return explained(error, self._link.address, group=self._group or "")
+        return explained(error, self._cluster.address, group=self._group or "")
 
     def _fenced(self) -> Fenced:
         return Fenced(
@@ -334,7 +337,7 @@ class Consuming:
         """Leave the group and let go; nothing more is committed."""
         self._commits = False
         self._consumer.close()
-        self._tracks.clear()
+        self._progress.clear()
         self._waiting.clear()
 
     # What librdkafka calls from inside of a poll
@@ -347,22 +350,26 @@ class Consuming:
         self._owed = places
         given = [TopicPartition(*place) for place in places]
         try:
-            stored = self._consumer.committed(given, timeout=self._link.timeout_s) if given else []
+            stored = (
+                self._consumer.committed(given, timeout=self._cluster.timeout_s) if given else []
+            )
             cursors = {(at.topic, at.partition): at.offset for at in stored if at.offset >= 0}
             fresh = self._begin([place for place in places if place not in cursors])
         except (MainstemError, KafkaException) as error:
             # Not to be raised through librdkafka; and without a place to begin nothing is read.
-            self._trouble = error if isinstance(error, MainstemError) else self._link.refusal(error)
+            self._trouble = (
+                error if isinstance(error, MainstemError) else self._cluster.refusal(error)
+            )
             self._consumer.assign([])
             return
         self._owed = None
-        self._tracks = {place: self._taken_up(place, cursors, fresh) for place in places}
+        self._progress = {place: self._taken_up(place, cursors, fresh) for place in places}
         self._former = {}
         self._consumer.assign(
             [
-                TopicPartition(*place, track.given)
-                for place, track in self._tracks.items()
-                if not track.done
+                TopicPartition(*place, progress.given)
+                for place, progress in self._progress.items()
+                if not progress.done
             ]
         )
         self._forget_waiting()
@@ -371,30 +378,32 @@ class Consuming:
     def _on_revoke(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
         if self._commits:
             places = [(at.topic, at.partition) for at in taken]
-            mine = [place for place in places if place in self._tracks]
+            mine = [place for place in places if place in self._progress]
             try:
                 self._commit(self._unstored(mine, finished=True), wait=True)
             except MainstemError as error:
                 # Fenced: what was not committed is read again, by whoever owns it now.
                 self._trouble = None if isinstance(error, Fenced) else error
-        former = self._tracks
+        former = self._progress
         self._let_go(consumer)
         self._former = former
 
     def _on_lost(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
-        self._lost = any(track.given != track.committed for track in self._tracks.values())
+        self._lost = any(
+            progress.given != progress.committed for progress in self._progress.values()
+        )
         self._let_go(consumer)
 
     def _let_go(self, consumer: Consumer) -> None:
         self.settled = False
         self._owed = None
-        self._tracks, self._former = {}, {}
+        self._progress, self._former = {}, {}
         self._forget_waiting()
         consumer.unassign()
 
     def _taken_up(
         self, place: Place, cursors: Mapping[Place, int], fresh: Mapping[Place, int]
-    ) -> Track:
+    ) -> Progress:
         former, cursor = self._former.get(place), cursors.get(place)
         if former is not None and former.committed == cursor:
             # Nobody else had it between: go on, rather than repeat what was not committed.
@@ -402,22 +411,23 @@ class Consuming:
             former.done = former.limit is not None and former.next >= former.limit
             return former
         # Where a group begins is stored even if nothing is read: see ``latest``.
-        track = self._track(place, fresh.get(place, 0) if cursor is None else cursor)
-        track.committed = cursor
-        return track
+        progress = self._progress_from(place, fresh.get(place, 0) if cursor is None else cursor)
+        progress.committed = cursor
+        return progress
 
-    def _track(self, place: Place, offset: int) -> Track:
+    def _progress_from(self, place: Place, offset: int) -> Progress:
         if self._limits is None:
-            return Track(offset, offset, offset)
+            return Progress(offset, offset, offset)
         # What was created later is all after the end.
         limit = self._limits.get(place, 0)
-        return Track(offset, offset, offset, limit, done=offset >= limit)
+        return Progress(offset, offset, offset, limit, done=offset >= limit)
 
     def _forget_waiting(self) -> None:
-        tracks = self._tracks
+        known = self._progress
         kept = [
             each
             for each in self._waiting
-            if (track := tracks.get((each.topic, each.partition))) and each.offset >= track.given
+            if (progress := known.get((each.topic, each.partition)))
+            and each.offset >= progress.given
         ]
         self._waiting = deque(kept)

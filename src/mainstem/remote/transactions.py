@@ -23,9 +23,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from mainstem.core.errors import Fenced, MainstemError, TopicExists
 from mainstem.core.event import Headers
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.remote.administering import Administration
-from mainstem.remote.link import Link
-from mainstem.remote.refusals import explained, kafka_error
+from mainstem.remote.admin import Admin
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.errors import explained, kafka_error
 
 T = TypeVar("T")
 
@@ -51,25 +51,25 @@ class Outgoing(NamedTuple):
     timestamp_ms: int | None
 
 
-class Transacting:
+class TransactionalProducer:
     """A writer with a name; one process at a time can be it."""
 
     def __init__(
         self,
-        link: Link,
+        cluster: Cluster,
         name: str,
         *,
         timeout_ms: int,
         compression: str = "none",
         marks_topic: str = MARKS_TOPIC,
     ) -> None:
-        self._link = link
+        self._cluster = cluster
         self._name = name
         self._fates = _Fates()
         self._mark_at = (marks_topic, 0)
-        self._marks = Consumer(link.config(group_id=name, enable_auto_commit=False))
+        self._marks = Consumer(cluster.config(group_id=name, enable_auto_commit=False))
         self._producer = Producer(
-            link.config(
+            cluster.config(
                 transactional_id=name,
                 transaction_timeout_ms=timeout_ms,
                 partitioner="murmur2_random",
@@ -86,11 +86,11 @@ class Transacting:
 
         Raises Fenced, at any later time, if another took over in turn.
         """
-        _make(self._link, self._mark_at[0])
-        self._call(self._producer.init_transactions, self._link.timeout_s)
+        _make(self._cluster, self._mark_at[0])
+        self._call(self._producer.init_transactions, self._cluster.timeout_s)
         places = [TopicPartition(*self._mark_at)]
-        (found,) = self._link.patiently(
-            lambda: self._call(self._marks.committed, places, self._link.timeout_s)
+        (found,) = self._cluster.patiently(
+            lambda: self._call(self._marks.committed, places, self._cluster.timeout_s)
         )
         return found.metadata or ""
 
@@ -109,9 +109,9 @@ class Transacting:
                     self._producer.send_offsets_to_transaction,
                     [TopicPartition(*self._mark_at, 0, metadata=mark())],
                     self._marks.consumer_group_metadata(),
-                    self._link.timeout_s,
+                    self._cluster.timeout_s,
                 )
-            self._call(self._producer.commit_transaction, self._link.timeout_s)
+            self._call(self._producer.commit_transaction, self._cluster.timeout_s)
         except MainstemError as error:
             # What became of an event says more than that its transaction cannot be committed.
             failure = self._lost() or error
@@ -159,18 +159,18 @@ class Transacting:
         if self._fates.lost is None:
             return None
         error, topic = self._fates.lost
-        return explained(error, self._link.address, topic=topic)
+        return explained(error, self._cluster.address, topic=topic)
 
     def _abort(self) -> Fenced | None:
         """Take everything back; returns why it cannot be, if that is because another took over."""
         try:
-            self._producer.abort_transaction(self._link.timeout_s)
+            self._producer.abort_transaction(self._cluster.timeout_s)
         except (KafkaException, SystemError) as error:
             # Then it has been aborted by who took over, or is when its time is up.
             refused = _told(error)
         else:
             return None
-        give_up(self._producer, self._link.timeout_s)
+        give_up(self._producer, self._cluster.timeout_s)
         return self._fenced() if refused.code() in _REPLACED else None
 
     def _call(self, deed: Callable[..., T], *arguments: object) -> T:
@@ -187,7 +187,7 @@ class Transacting:
     def _refusal(self, error: KafkaError, topic: str = "") -> MainstemError:
         if error.code() in _REPLACED:
             return self._fenced()
-        return explained(error, self._link.address, topic=topic, group=self._name)
+        return explained(error, self._cluster.address, topic=topic, group=self._name)
 
     def _fenced(self) -> Fenced:
         return Fenced(
@@ -230,9 +230,9 @@ def _told(error: KafkaException | SystemError) -> KafkaError:
     return kafka_error(found)
 
 
-def _make(link: Link, topic: str) -> None:
+def _make(cluster: Cluster, topic: str) -> None:
     """Create the topic of the marks, if it is not there."""
-    administration = Administration(link)
+    administration = Admin(cluster)
     if topic not in administration.describe([topic]):
         try:
             administration.create(topic, {"partitions": 1}, TopicSettings(partitions=1))

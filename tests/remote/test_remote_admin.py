@@ -9,8 +9,8 @@ from tests.serving import serving
 
 import mainstem
 from mainstem.core.errors import Unreachable
-from mainstem.remote.administering import Administration
-from mainstem.remote.link import Link
+from mainstem.remote.admin import Admin
+from mainstem.remote.cluster import Cluster
 
 ORDERS = ("orders", 0)
 
@@ -19,7 +19,7 @@ def test_offsets_that_a_server_does_not_tell_are_not_made_up(tmp_path: Path) -> 
     with Mortal(tmp_path / "data") as server:
         with mainstem.connect(server.address) as stem:
             stem.topics.create("orders", partitions=1)
-        administration = Administration(Link(server.address, timeout_s=1, settings={}))
+        administration = Admin(Cluster(server.address, timeout_s=1, settings={}))
         # Where the leader is, is known: only it need not answer.
         administration.bounds([ORDERS])
 
@@ -36,7 +36,7 @@ def test_offsets_that_a_server_does_not_tell_are_not_made_up(tmp_path: Path) -> 
 def test_partitions_that_somebody_else_added_are_known() -> None:
     with serving(None) as address, mainstem.connect(address) as other:
         other.topics.create("orders", partitions=1)
-        administration = Administration(Link(address, timeout_s=30, settings={}))
+        administration = Admin(Cluster(address, timeout_s=30, settings={}))
         administration.bounds([ORDERS])
 
         other.topics.alter("orders", partitions=2)

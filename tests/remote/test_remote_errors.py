@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from mainstem.core import errors
-from mainstem.remote.refusals import explained
+from mainstem.remote.errors import explained
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Topics of a server: what there is, where it begins and ends, and changing it.
+"""Topics: listing, describing, creating, altering, deleting them, and where partitions end.
 
 A Kafka answers before a change has reached all of its parts. So whoever makes a change here waits
 until it shows, and a question that comes too early is asked again: what was done is done.
@@ -39,9 +39,9 @@ from mainstem.core.errors import (
     Unreachable,
 )
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.remote.link import Link
-from mainstem.remote.refusals import kafka_error
-from mainstem.remote.settings import about_own, from_kafka, to_kafka
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.errors import kafka_error
+from mainstem.remote.topic_configs import about_own, from_kafka, to_kafka
 
 Place = tuple[str, int]
 """A partition: topic and number."""
@@ -69,13 +69,13 @@ class Described(msgspec.Struct, frozen=True):
     partitions: int
 
 
-class Administration:
+class Admin:
     """What can be asked of a server and changed there; safe to use from several threads."""
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self._client: AdminClient | None = AdminClient(link.config())
-        self._wait = {"request_timeout": link.timeout_s}
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._client: AdminClient | None = AdminClient(cluster.config())
+        self._wait = {"request_timeout": cluster.timeout_s}
 
     @property
     def client(self) -> AdminClient:
@@ -94,9 +94,9 @@ class Administration:
     def partitions(self) -> dict[str, int]:
         """Return how many partitions every topic has."""
         try:
-            found = self.client.list_topics(timeout=self.link.timeout_s)
+            found = self.client.list_topics(timeout=self.cluster.timeout_s)
         except KafkaException as error:
-            raise self.link.refusal(error) from None
+            raise self.cluster.refusal(error) from None
         return {name: len(each.partitions) for name, each in found.topics.items() if not each.error}
 
     def describe(self, topics: Iterable[str]) -> dict[str, Described]:
@@ -110,7 +110,7 @@ class Administration:
             )
             for name, future in futures.items():
                 try:
-                    topic = self.link.result(future, topic=name)
+                    topic = self.cluster.result(future, topic=name)
                 except UnknownTopic:
                     continue
                 found[name] = Described(_hexadecimal(topic.topic_id), len(topic.partitions))
@@ -133,7 +133,7 @@ class Administration:
         found = {}
         for resource, future in self.client.describe_configs(list(resources), **self._wait).items():
             try:
-                entries = self.link.result(future, topic=resource.name)
+                entries = self.cluster.result(future, topic=resource.name)
             except UnknownTopic:
                 continue
             values = {name: entry.value for name, entry in entries.items()}
@@ -174,9 +174,9 @@ class Administration:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=config)
         futures = self.client.create_topics([new], **self._wait)
         try:
-            self.link.result(futures[topic], topic=topic)
+            self.cluster.result(futures[topic], topic=topic)
         except InvalidSetting as error:
-            raise about_own(error, config, self.link.address) from None
+            raise about_own(error, config, self.cluster.address) from None
         self._until(lambda: topic in self.describe([topic]))
 
     def alter(self, topic: str, names: Mapping[str, object], settings: TopicSettings) -> None:
@@ -191,9 +191,9 @@ class Administration:
         changed = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
         futures = self.client.incremental_alter_configs([changed], **self._wait)
         try:
-            self.link.result(futures[changed], topic=topic)
+            self.cluster.result(futures[changed], topic=topic)
         except InvalidSetting as error:
-            raise about_own(error, config, self.link.address) from None
+            raise about_own(error, config, self.cluster.address) from None
 
         def shows() -> bool:
             now = self.settings({topic: settings.partitions}).get(topic)
@@ -206,13 +206,13 @@ class Administration:
     def grow(self, topic: str, partitions: int) -> None:
         """Let a topic have more partitions."""
         futures = self.client.create_partitions([NewPartitions(topic, partitions)], **self._wait)
-        self.link.result(futures[topic], topic=topic)
+        self.cluster.result(futures[topic], topic=topic)
         self._until(lambda: self.count(topic) >= partitions)
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""
         futures = self.client.delete_topics([topic], **self._wait)
-        self.link.result(futures[topic], topic=topic)
+        self.cluster.result(futures[topic], topic=topic)
         self._until(lambda: topic not in self.describe([topic]))
 
     def trim(self, offsets: Mapping[Place, int]) -> None:
@@ -220,13 +220,13 @@ class Administration:
         asked = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         for at, future in self.client.delete_records(asked, **self._wait).items():
             try:
-                future.result(self.link.timeout_s)
+                future.result(self.cluster.timeout_s)
             except KafkaException as error:
                 raise self._trim_refusal(error, at) from None
 
     def _trim_refusal(self, error: KafkaException, at: TopicPartition) -> MainstemError:
         if kafka_error(error).code() != KafkaError.OFFSET_OUT_OF_RANGE:
-            return self.link.refusal(error, topic=at.topic, partition=at.partition)
+            return self.cluster.refusal(error, topic=at.topic, partition=at.partition)
         bounds = self.bounds([(at.topic, at.partition)])[at.topic, at.partition]
         return out_of_range((at.topic, at.partition), at.offset, bounds)
 
@@ -275,7 +275,7 @@ class Administration:
         found, early = {}, False
         for at, future in answers.items():
             try:
-                info = self.link.result(future, topic=at.topic, partition=at.partition)
+                info = self.cluster.result(future, topic=at.topic, partition=at.partition)
             except (UnknownTopic, UnknownPartition):
                 continue
             except Overloaded:
@@ -283,17 +283,19 @@ class Administration:
                 continue
             if info.offset == OFFSET_INVALID:
                 # librdkafka gave up on the leader of this one, and calls that no error.
-                raise Unreachable(self.link.address, f"nothing came in {self.link.timeout_s:g} s")
+                raise Unreachable(
+                    self.cluster.address, f"nothing came in {self.cluster.timeout_s:g} s"
+                )
             found[at.topic, at.partition] = (info.offset, info.leader_epoch or 0)
         return found, early
 
     def _until(self, shows: Callable[[], bool]) -> None:
         """Ask until a change shows; Unreachable if it never does."""
-        until = time.monotonic() + self.link.timeout_s
+        until = time.monotonic() + self.cluster.timeout_s
         while not shows():
             if time.monotonic() > until:
                 raise Unreachable(
-                    self.link.address, f"a change did not show in {self.link.timeout_s:g} s"
+                    self.cluster.address, f"a change did not show in {self.cluster.timeout_s:g} s"
                 )
             time.sleep(_AGAIN_S)
 

@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.core.errors import Unreachable
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.connection import (
+    INT8,
+    INT32,
+    NO_TAGS,
+    Answer,
+    Connection,
+    compact_array,
+    compact_string,
+)
 from mainstem.remote.leaders import Leaders
-from mainstem.remote.link import Link
-from mainstem.remote.wire import INT8, INT32, NO_TAGS, Answer, Wire, compact_array, compact_string
 
 
 @contextmanager
@@ -45,24 +53,24 @@ def answering(data: bytes) -> Iterator[int]:
 )
 def test_what_is_no_answer_is_said(data: bytes, says: str) -> None:
     with answering(data) as port:
-        wire = Wire("127.0.0.1", port, 10)
+        connection = Connection("127.0.0.1", port, 10)
 
         with pytest.raises(Unreachable, match=says):
-            wire.ask(3, 4, b"")
-        wire.close()
+            connection.ask(3, 4, b"")
+        connection.close()
 
 
 def test_an_answer_that_is_cut_off_is_said() -> None:
     with answering(b"\0\0\0\x0c\0\0\0\0\0\0\0\0\x7f\xff\xff\xff") as port:
-        leaders = Leaders(Link(f"127.0.0.1:{port}", timeout_s=10, settings={}))
+        leaders = Leaders(Cluster(f"127.0.0.1:{port}", timeout_s=10, settings={}))
 
         with pytest.raises(Unreachable, match="cut off"):
-            leaders.wire(("orders", 0))
+            leaders.connection(("orders", 0))
 
 
 def test_nobody_there_is_said() -> None:
     with pytest.raises(Unreachable, match="refused"):
-        Wire("127.0.0.1", 1, 10)
+        Connection("127.0.0.1", 1, 10)
 
 
 @given(st.text(max_size=300), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=300))

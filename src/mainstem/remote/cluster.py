@@ -1,4 +1,4 @@
-"""Where a server is, how its clients are set up, and how long it may take to answer."""
+"""A Kafka cluster as its clients see it: the address, their settings and the time-out."""
 
 import re
 import socket
@@ -11,7 +11,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaException
 
 from mainstem.core.errors import InvalidSetting, MainstemError, Overloaded, Unreachable
-from mainstem.remote.refusals import explained, kafka_error
+from mainstem.remote.errors import explained, kafka_error
 
 T = TypeVar("T")
 Setting = str | int | float | bool
@@ -28,8 +28,8 @@ _OURS = {
 }
 
 
-class Link:
-    """A server's address and what every client of it shares."""
+class Cluster:
+    """A cluster's address and what all its clients share."""
 
     def __init__(self, address: str, *, timeout_s: float, settings: Mapping[str, Setting]) -> None:
         if timeout_s <= 0:

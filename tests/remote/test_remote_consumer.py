@@ -8,9 +8,9 @@ from tests.serving import serving
 
 import mainstem
 from mainstem.core.errors import Unreachable
-from mainstem.remote.administering import Place
-from mainstem.remote.consuming import Begin, Consuming
-from mainstem.remote.link import Link
+from mainstem.remote.admin import Place
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.consumer import Begin, RemoteConsumer
 
 PATIENCE = 300
 """How often events are asked for before they are given up."""
@@ -26,12 +26,12 @@ def address() -> Iterator[str]:
         yield found
 
 
-def consuming(address: str, *, group: str | None = None, begin: Begin) -> Consuming:
-    link = Link(address, timeout_s=30, settings={})
-    return Consuming(link, group=group, begin=begin, limits=None, commits=False)
+def consuming(address: str, *, group: str | None = None, begin: Begin) -> RemoteConsumer:
+    cluster = Cluster(address, timeout_s=30, settings={})
+    return RemoteConsumer(cluster, group=group, begin=begin, limits=None, commits=False)
 
 
-def take(consuming: Consuming, count: int) -> tuple[list[tuple[int, int]], list[Exception]]:
+def take(consuming: RemoteConsumer, count: int) -> tuple[list[tuple[int, int]], list[Exception]]:
     """Return where so many events stand that came, and the errors meanwhile."""
     found: list[tuple[int, int]] = []
     errors: list[Exception] = []
@@ -105,7 +105,7 @@ def at_end(message: Message) -> bool:
 def test_nothing_is_lost_if_a_server_does_not_say_what_is_left_of_a_partition(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainstem.remote.consuming.Consumer", Stalling)
+    monkeypatch.setattr("mainstem.remote.consumer.Consumer", Stalling)
     with mainstem.connect(address) as stem:
         stem.topics.trim("orders", 5, partition=0)
     reader = consuming(address, begin=lambda _: {})

@@ -1,4 +1,4 @@
-"""Where a server of ours is looked after: it says so among its settings."""
+"""Finds a server's admin HTTP address from the broker config `mainstem.admin.address`."""
 
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
@@ -8,8 +8,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource
 
 from mainstem.core.errors import MainstemError, Unsupported
-from mainstem.remote.administering import Administration
-from mainstem.remote.link import Link, host_and_port
+from mainstem.remote.admin import Admin
+from mainstem.remote.cluster import Cluster, host_and_port
 
 ADDRESS, RUN = "mainstem.admin.address", "mainstem.run.id"
 _ASK_S = 2.0
@@ -31,37 +31,37 @@ class AdminPort(msgspec.Struct, frozen=True):
         return f"{self.host}:{self.port}"
 
 
-def admin_port(administration: Administration) -> AdminPort:
+def admin_port(administration: Admin) -> AdminPort:
     """Return where the server is looked after; raises Unsupported if that is nowhere."""
-    link = administration.link
+    cluster = administration.cluster
     settings = _broker_settings(administration)
     if RUN not in settings:
         raise Unsupported(
-            f"{link.address} is no mainstem server, or an older one, and cannot be asked how its "
-            "queues stand; Kafka's own kafka-share-groups.sh --describe tells something of that"
+            f"{cluster.address} is no mainstem server, or an older one, and cannot be asked how "
+            "its queues stand; Kafka's own kafka-share-groups.sh --describe tells something of that"
         )
     if ADDRESS not in settings:
         raise Unsupported(
-            f"the server at {link.address} has no admin port, where queues are looked at: start "
+            f"the server at {cluster.address} has no admin port, where queues are looked at: start "
             "it with --admin HOST:PORT"
         )
     host, _, port = settings[ADDRESS].rpartition(":")
-    reached = host_and_port(link.address.split(",")[0])[0]
+    reached = host_and_port(cluster.address.split(",")[0])[0]
     if host in _EVERYWHERE:
         host = reached
     elif host in _LOOPBACK and reached not in _LOOPBACK:
         raise Unsupported(
-            f"the admin port of {link.address}, where queues are looked at, can be reached on its "
-            f"own machine only ({settings[ADDRESS]}): ask there"
+            f"the admin port of {cluster.address}, where queues are looked at, can be reached on "
+            f"its own machine only ({settings[ADDRESS]}): ask there"
         )
     return AdminPort(host, int(port), settings[RUN])
 
 
-def why_not_ready(link: Link) -> str | None:
+def why_not_ready(cluster: Cluster) -> str | None:
     """Return why a server of ours says that it cannot be used; None if it does not say so."""
-    asking = Link(link.address, timeout_s=_ASK_S, settings=link.settings)
+    asking = Cluster(cluster.address, timeout_s=_ASK_S, settings=cluster.settings)
     try:
-        port = admin_port(Administration(asking))
+        port = admin_port(Admin(asking))
         connection = HTTPConnection(port.host, port.port, timeout=_ASK_S)
         try:
             connection.request("GET", "/readyz", headers={"Host": "localhost"})
@@ -74,16 +74,18 @@ def why_not_ready(link: Link) -> str | None:
     return said if answer.status == HTTPStatus.SERVICE_UNAVAILABLE else None
 
 
-def _broker_settings(administration: Administration) -> dict[str, str]:
-    link = administration.link
+def _broker_settings(administration: Admin) -> dict[str, str]:
+    cluster = administration.cluster
     try:
-        brokers = administration.client.list_topics(timeout=link.timeout_s).brokers
+        brokers = administration.client.list_topics(timeout=cluster.timeout_s).brokers
     except KafkaException as error:
-        raise link.refusal(error) from None
+        raise cluster.refusal(error) from None
     for number in brokers:
         resource = ConfigResource(ConfigResource.Type.BROKER, str(number))
-        asked = administration.client.describe_configs([resource], request_timeout=link.timeout_s)
+        asked = administration.client.describe_configs(
+            [resource], request_timeout=cluster.timeout_s
+        )
         (future,) = asked.values()
-        entries = link.result(future)
+        entries = cluster.result(future)
         return {name: it.value for name, it in entries.items() if it.value is not None}
-    raise MainstemError(f"{link.address} names no broker")
+    raise MainstemError(f"{cluster.address} names no broker")

@@ -1,4 +1,4 @@
-"""Where partitions begin, end, or stand at a time, straight from the brokers that lead them.
+"""ListOffsets, sent straight to the partition leaders.
 
 Librdkafka asks for metadata before each such question and takes some milliseconds; a planner that
 asks a hundred times a second, or searches for a moment, has no time for that.
@@ -10,9 +10,9 @@ from struct import Struct
 from confluent_kafka import KafkaError
 
 from mainstem.core.errors import Unreachable
-from mainstem.remote.administering import Place
+from mainstem.remote.admin import Place
+from mainstem.remote.connection import Answer, Connection, array, string
 from mainstem.remote.leaders import Leaders
-from mainstem.remote.wire import Answer, Wire, array, string
 
 _LIST_OFFSETS, _VERSION = 2, 4
 _REQUEST = Struct(">ib")
@@ -30,21 +30,23 @@ def list_offsets(leaders: Leaders, *asked: Mapping[Place, int]) -> list[Listed]:
     Raises Unreachable, also if a partition is not there or is led by somebody else by now: then
     ask in another way, which explains it.
     """
-    sent: list[tuple[int, Wire]] = []
+    sent: list[tuple[int, Connection]] = []
     for number, wanted in enumerate(asked):
-        for wire, places in _by_wire(leaders, wanted).items():
-            wire.send(_LIST_OFFSETS, _VERSION, _request(places))
-            sent.append((number, wire))
+        for connection, places in _by_connection(leaders, wanted).items():
+            connection.send(_LIST_OFFSETS, _VERSION, _request(places))
+            sent.append((number, connection))
     found: list[Listed] = [{} for _ in asked]
-    for number, wire in sent:
-        found[number] |= _read(wire.receive(), wire.address)
+    for number, connection in sent:
+        found[number] |= _read(connection.receive(), connection.address)
     return found
 
 
-def _by_wire(leaders: Leaders, wanted: Mapping[Place, int]) -> dict[Wire, dict[Place, int]]:
-    found: dict[Wire, dict[Place, int]] = {}
+def _by_connection(
+    leaders: Leaders, wanted: Mapping[Place, int]
+) -> dict[Connection, dict[Place, int]]:
+    found: dict[Connection, dict[Place, int]] = {}
     for place, moment in wanted.items():
-        found.setdefault(leaders.wire(place), {})[place] = moment
+        found.setdefault(leaders.connection(place), {})[place] = moment
     return found
 
 

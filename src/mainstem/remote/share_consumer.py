@@ -1,4 +1,4 @@
-"""One member of a share group, as a client sees it (librdkafka, where it is a preview).
+"""One member of a share group, over librdkafka's share consumer, which is a preview.
 
 How this works: a member polls a few events, says of each what becomes of it, and may poll again
 when it has said so of all. The lock of an event begins at the server, when it is given out: a poll
@@ -24,9 +24,9 @@ from confluent_kafka import (
 
 from mainstem.core.errors import Fenced, InvalidSetting, MainstemError
 from mainstem.core.event import Event, Position
-from mainstem.remote.link import Link
-from mainstem.remote.refusals import GONE, explained, kafka_error
-from mainstem.remote.track import event_of
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.errors import GONE, explained, kafka_error
+from mainstem.remote.events import event_of
 
 _FETCH_WAIT_MS = 200
 """How long a fetch waits at the server at most: so long one may be under way after a poll."""
@@ -85,11 +85,11 @@ class Unanswered:
         return any(each.offset < self._last.get(each.partition, -1) for each in events)
 
 
-class Sharing:
+class RemoteShareConsumer:
     """A member; not thread-safe: its owner sees to that."""
 
-    def __init__(self, link: Link, group: str, topic: str, most: int) -> None:
-        self._link = link
+    def __init__(self, cluster: Cluster, group: str, topic: str, most: int) -> None:
+        self._cluster = cluster
         self._group, self._topic = group, topic
         self.most = most
         self.gone = False
@@ -99,7 +99,7 @@ class Sharing:
         self._unanswered = Unanswered()
         try:
             self._consumer = ShareConsumer(
-                link.config(
+                cluster.config(
                     group_id=group,
                     share_acknowledgement_mode="explicit",
                     max_poll_records=most,
@@ -144,7 +144,7 @@ class Sharing:
         if not said:
             return refused
         try:
-            answers = self._consumer.commit_sync(self._link.timeout_s)
+            answers = self._consumer.commit_sync(self._cluster.timeout_s)
         except KafkaException as error:
             raise self._refusal(kafka_error(error)) from None
         failed = {at.partition: error for at, error in answers.items() if error is not None}
@@ -209,11 +209,11 @@ class Sharing:
     def _explained(self, error: KafkaException) -> MainstemError:
         found = kafka_error(error)
         if found.code() in _STALE:
-            return NotOut(f"{self._link.address} says {found.name()}: {found.str()}")
+            return NotOut(f"{self._cluster.address} says {found.name()}: {found.str()}")
         return self._refusal(found)
 
     def _refusal(self, error: KafkaError) -> MainstemError:
-        return explained(error, self._link.address, topic=self._topic, group=self._group)
+        return explained(error, self._cluster.address, topic=self._topic, group=self._group)
 
     def _on_commit(
         self, offsets: dict[TopicPartition, set[int]], error: KafkaException | None

@@ -13,7 +13,7 @@ from mainstem.core.topic_settings import (
     Timestamps,
     TopicSettings,
 )
-from mainstem.remote.settings import about_own, from_kafka, to_kafka
+from mainstem.remote.topic_configs import about_own, from_kafka, to_kafka
 
 ALL = dict.fromkeys(TopicSettings.__struct_fields__)
 

@@ -1,4 +1,4 @@
-"""What librdkafka and a server refuse, as the core error of the same fact.
+"""librdkafka's and Kafka's errors as core errors.
 
 | theirs | ours |
 |---|---|

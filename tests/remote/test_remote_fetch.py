@@ -12,8 +12,8 @@ from mainstem.core.batch import place
 from mainstem.core.errors import OffsetOutOfRange, Unreachable
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.remote.fetching import fetch
-from mainstem.remote.link import Link
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.fetch import fetch
 
 ORDERS = ("orders", 0)
 NOT_LEADER, OUT_OF_RANGE = 6, 1
@@ -73,8 +73,8 @@ def broker(*fetches: bytes) -> Iterator[str]:
 
 
 def positions(address: str, start: int, end: int, timeout_s: float = 10) -> Sequence[int]:
-    link = Link(address, timeout_s=timeout_s, settings={})
-    return [found.position for found in fetch(link, ORDERS, start, end)]
+    cluster = Cluster(address, timeout_s=timeout_s, settings={})
+    return [found.position for found in fetch(cluster, ORDERS, start, end)]
 
 
 def batch(first: int, count: int) -> bytes:
