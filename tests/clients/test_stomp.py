@@ -122,6 +122,17 @@ def test_a_message_is_sent_received_and_acknowledged(running: Running, version: 
     assert sum(each.unsettled for each in state.windows) == 0
 
 
+def test_ipv6_is_served(tmp_path_factory: pytest.TempPathFactory) -> None:
+    config = CONFIG.listening(stomp="[::1]:0")
+    with server(tmp_path_factory.mktemp("data"), config=config) as running:
+        assert str(running.addresses["stomp"]).startswith("[::1]:")
+        with client(running) as one:
+            one.subscribe("/queue/six")
+            one.connection.send("/queue/six", "hello")
+
+            assert one.next().body == "hello"
+
+
 @pytest.mark.parametrize("version", ["1.1", "1.2"])
 def test_headers_with_every_character_come_back(running: Running, version: str) -> None:
     value = "a:b\\c\nd" + ("\re" if version == "1.2" else "")

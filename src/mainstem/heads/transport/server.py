@@ -76,7 +76,8 @@ class Server:
 
 def bind(host: str, port: int, silence_ms: int = SILENCE_MS) -> socket.socket:
     """Take an address, without serving it yet; port 0 takes a free one."""
-    listener = socket.create_server((host, port), backlog=BACKLOG)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     # Connections have these from their listener: the kernel asks peers that say nothing, and gives
     # up those that have gone without a word.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
