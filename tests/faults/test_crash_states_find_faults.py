@@ -99,7 +99,7 @@ def test_emptying_the_trash_before_that_is_durable_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def too_early(self: upkeep.Upkeep, segment: Segment) -> None:
-        self._handles.drop(segment.path)
+        self._file_cache.drop(segment.path)
         self._files.remove(segment.path)
 
     monkeypatch.setattr(upkeep.Upkeep, "_throw_away", too_early)

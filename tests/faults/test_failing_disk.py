@@ -17,8 +17,8 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.disk import DiskLog, Options
+from mainstem.log.file_cache import FileCache
 from mainstem.log.files import Buffer, OpenFile, RealFiles
-from mainstem.log.handles import Handles
 from mainstem.log.port import PartitionId
 
 FSYNC = TopicSettings()
@@ -426,7 +426,7 @@ def test_many_topics_make_do_with_few_open_files(tmp_path: Path, threads: str) -
 
 def test_lacks_of_descriptors_that_are_over_leave_half_of_the_files_open() -> None:
     files = SimFiles()
-    handles = Handles(files, 64)
+    file_cache = FileCache(files, 64)
     paths = [f"{number}" for number in range(64)]
 
     def lack_once(kind: str, path: str) -> None:
@@ -436,32 +436,32 @@ def test_lacks_of_descriptors_that_are_over_leave_half_of_the_files_open() -> No
 
     def open_all() -> int:
         for path in paths:
-            handles.get(path, create=True)
-        return len(handles.opened)
+            file_cache.get(path, create=True)
+        return len(file_cache.opened)
 
     open_all()
     for number in range(10):
         files.before = lack_once
-        handles.get(f"another {number}", create=True)
+        file_cache.get(f"another {number}", create=True)
     fewest = open_all()
     for _ in range(10):
         open_all()
 
     assert 16 <= fewest < 32
-    assert len(handles.opened) == 32
+    assert len(file_cache.opened) == 32
 
 
 def test_a_lack_of_descriptors_is_met_by_letting_go_of_few_too() -> None:
     files = SimFiles()
-    handles = Handles(files, 64)
+    file_cache = FileCache(files, 64)
     for path in ("a", "b", "c"):
-        handles.get(path, create=True)
+        file_cache.get(path, create=True)
 
     def taken(kind: str, path: str) -> None:
-        if kind == "open" and len(handles.opened) > 1:
+        if kind == "open" and len(file_cache.opened) > 1:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
     files.before = taken
-    handles.get("d", create=True)
+    file_cache.get("d", create=True)
 
-    assert list(handles.opened) == ["c", "d"]
+    assert list(file_cache.opened) == ["c", "d"]

@@ -13,7 +13,7 @@ from mainstem.core.errors import StorageFull
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.node.directory import holder_of
+from mainstem.node.data_directory import holder_of
 
 FULL = """
 import errno, os

@@ -8,9 +8,9 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.context import HeadContext
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.node.admin_queries import AdminQueries
 from mainstem.node.broker_clock import BrokerClock
 from mainstem.node.health import Health
-from mainstem.node.operations import NodeOperations
 
 DEFAULTS = TopicSettings()
 KAFKA = KafkaSettings()
@@ -23,7 +23,7 @@ def context_on(
     auth: Auth | None = None,
 ) -> HeadContext:
     """Return a context whose broker's deadlines are looked at, inside a running loop."""
-    operations = NodeOperations(Health(), "of a test")
+    operations = AdminQueries(Health(), "of a test")
     context = HeadContext(now_ms, operations, defaults=defaults, broker=broker, auth=auth)
     context.deadlines_changed = BrokerClock(broker).look
     return context

@@ -10,7 +10,7 @@ from mainstem.core.batch import batches, place, read_header, seal
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log import latest
+from mainstem.log import offset_map
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.memory import MemoryLog
 
@@ -123,7 +123,7 @@ def test_a_deletion_before_all_that_transactions_wrote_of_its_key_is_forgotten(
 def test_deletions_are_all_kept_if_transactions_wrote_more_keys_than_are_remembered(
     compacted: Compacted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(latest, "MAX_TRANSACTED", 1)
+    monkeypatch.setattr(offset_map, "MAX_TRANSACTED", 1)
     compacted.write(b"k", b"committed", transactional=True)
     compacted.write(b"l", b"committed", transactional=True)
     compacted.write(b"l", None)

@@ -9,8 +9,8 @@ from tests.faults.simdisk import SimFiles
 from tests.log.directory import ORDERS, SMALL
 
 from mainstem.log import recovery
-from mainstem.log.handles import Handles
-from mainstem.log.partition import DiskPartition
+from mainstem.log.disk_partition import DiskPartition
+from mainstem.log.file_cache import FileCache
 from mainstem.log.port import PartitionId
 from mainstem.log.segment import Segment
 
@@ -75,9 +75,9 @@ class Counted(Segment):
 
 def test_replacing_segments_looks_at_each_once() -> None:
     files = SimFiles()
-    handles = Handles(files, 16)
-    partition = DiskPartition(files, handles, ORDERS, "orders", SMALL)
-    segments = [Counted(handles, partition.directory, base, 0, 0) for base in range(100)]
+    file_cache = FileCache(files, 16)
+    partition = DiskPartition(files, file_cache, ORDERS, "orders", SMALL)
+    segments = [Counted(file_cache, partition.directory, base, 0, 0) for base in range(100)]
     partition.segments = list(segments)
 
     partition.replace(segments[:-1], [])

@@ -17,7 +17,7 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.kafka_protocol.messages.fetch import FETCH
 from mainstem.node.config import Config
-from mainstem.node.directory import Holder, holder_of
+from mainstem.node.data_directory import Holder, holder_of
 from mainstem.node.server import AddressTaken, Running, running
 
 ANY = "127.0.0.1:0"

@@ -23,7 +23,7 @@ from mainstem.cli.rows import Format, format_option, print_rows
 from mainstem.cli.target import at_option, is_address, target_of
 from mainstem.cli.units import human_bytes
 from mainstem.core.errors import MainstemError
-from mainstem.node.directory import FORMAT, check_format, holder_of, is_log
+from mainstem.node.data_directory import FORMAT, check_format, holder_of, is_log
 
 LEAST_PYTHON = (3, 11)
 FEW_DESCRIPTORS = 4096

@@ -12,7 +12,7 @@ from mainstem.cli.progress import Progress
 from mainstem.cli.rows import Format, cell, chosen, format_option, print_json, print_rows
 from mainstem.cli.target import at_option, directory_of
 from mainstem.node import offline
-from mainstem.node.directory import is_log
+from mainstem.node.data_directory import is_log
 
 
 @click.command(

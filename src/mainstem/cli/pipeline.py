@@ -221,7 +221,7 @@ def _settings(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _address(at: str | None) -> str:
-    from mainstem.node.directory import holder_of  # noqa: PLC0415 - only what is used
+    from mainstem.node.data_directory import holder_of  # noqa: PLC0415 - only what is used
 
     target = target_of(at)
     if is_address(target):

@@ -70,7 +70,7 @@ def open_target(
         return _connect(target)
     # The log is only loaded when it is used.
     import mainstem  # noqa: PLC0415
-    from mainstem.node.directory import holder_of  # noqa: PLC0415
+    from mainstem.node.data_directory import holder_of  # noqa: PLC0415
 
     if target == IN_MEMORY:
         return mainstem.open(target)

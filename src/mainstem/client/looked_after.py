@@ -12,7 +12,7 @@ from mainstem.client.queues import QueuedEvent, QueueInfo
 from mainstem.core.errors import Unreachable
 from mainstem.core.event import Event, Position
 from mainstem.heads.admin.adapter import MAX_EVENTS
-from mainstem.node.peeking import PeekedEvent
+from mainstem.node.queue_peek import PeekedEvent
 from mainstem.remote.admin_address import AdminPort
 
 T = TypeVar("T")

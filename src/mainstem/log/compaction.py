@@ -1,11 +1,11 @@
-"""Compaction: keep the latest event of each key, and forget deletions after a while.
+"""Compaction: keep the latest event of each key, and drop tombstones after a while.
 
-How this works: the keys of segments not compacted yet are read into a map from key to latest
-offset (at most so many that memory stays bounded), then all segments up to there are written anew
-without the events that the map outdates. Offsets never change, a batch keeps the range of offsets
-it stood for, and the segment being appended to is never touched. Several small segments become
-one. What is kept of a batch is said in ``latest``; the last batch of an idempotent producer stays,
-even if it holds nothing any more, for a while: it says what the producer has written.
+How this works: the keys of segments not yet compacted are read into a map from key to latest
+offset, as far as memory allows; then all segments up to there are written again without the events
+that the map shows to be outdated. Offsets never change, a batch keeps its offset range, and the
+active segment is never touched. Several small segments become one. ``offset_map`` decides what is
+kept of a batch. The last batch of an idempotent producer is kept for a while even when it is
+empty, since it holds the producer's last sequence number.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,11 @@ from typing import NamedTuple
 from mainstem.core.batch import read_header
 from mainstem.core.records import emptied
 from mainstem.core.topic_settings import TopicSettings
+from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.files import Files
-from mainstem.log.latest import Latest
-from mainstem.log.partition import DiskPartition
-from mainstem.log.rewriting import write_segment
+from mainstem.log.offset_map import OffsetMap
 from mainstem.log.segment import Segment
+from mainstem.log.segment_rewrite import write_segment
 
 MAX_KEYS = 1_000_000
 EMPTY_MS = 3_600_000
@@ -56,12 +56,12 @@ def compact(
     added: list[Segment],
 ) -> list[Segment]:
     """Write the sealed segments anew into ``added``; return those that these replace."""
-    latest = Latest(now_ms - partition.settings.tombstone_ms)
-    last_batches, covered = _survey(sealed, latest, MAX_KEYS)
+    offset_map = OffsetMap(now_ms - partition.settings.tombstone_ms)
+    last_batches, covered = _survey(sealed, offset_map, MAX_KEYS)
     for run in _runs(covered, partition.settings.segment_bytes):
         fresh = partition.empty_segment(run[0].base, run[0].created_ms, generation)
         added.append(fresh)
-        kept = _kept(run, latest, last_batches, now_ms)
+        kept = _kept(run, offset_map, last_batches, now_ms)
         fresh.dense = False
         write_segment(files, partition, fresh, kept, next_offset=run[-1].next_offset)
     return covered
@@ -76,29 +76,29 @@ class _Survey(NamedTuple):
     """The segments up to which that, and the latest of each key, is known."""
 
 
-def _survey(sealed: Sequence[Segment], latest: Latest, max_keys: int) -> _Survey:
+def _survey(sealed: Sequence[Segment], offset_map: OffsetMap, max_keys: int) -> _Survey:
     last: dict[int, int] = {}
     covered: list[Segment] = []
     for segment in sealed:
-        if segment.dense and len(latest) >= max_keys:
+        if segment.dense and len(offset_map) >= max_keys:
             break
         for _, batch in segment.batches():
             header = read_header(batch)
             if header.producer_id >= 0:
                 last[header.producer_id] = header.base_offset
             if segment.dense:
-                latest.add(header, batch)
+                offset_map.add(header, batch)
         covered.append(segment)
     return _Survey(set(last.values()), covered)
 
 
 def _kept(
-    run: Sequence[Segment], latest: Latest, last_batches: set[int], now_ms: int
+    run: Sequence[Segment], offset_map: OffsetMap, last_batches: set[int], now_ms: int
 ) -> Iterator[bytes | bytearray]:
     for segment in run:
         for _, batch in segment.batches():
             header = read_header(batch)
-            kept = latest.kept(header, batch)
+            kept = offset_map.kept(header, batch)
             if kept is None and header.base_offset in last_batches:
                 # What its producer sends again, or next, is told by this after a restart.
                 if header.count:

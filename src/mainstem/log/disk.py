@@ -4,7 +4,7 @@ The life of an append under the ``fsync`` policy: space is reserved in the write
 batch is stamped with its offset and written into its segment (page cache only), an entry joins
 the write-ahead log's next write, and the group commit makes it durable and visible. Under ``disk``
 the segment is written and that is all; only the first write since a checkpoint leaves a note in
-the write-ahead log, so that recovery knows where to look. That is in ``appending``; ``upkeep``
+the write-ahead log, so that recovery knows where to look. That is in ``appender``; ``upkeep``
 checkpoints, retains and compacts; ``recovery`` brings the directory back after an unclean end.
 
 Files: ``manifest`` (and its copy), ``wal/``, ``partitions/<topic id>-<number>/`` with segments and
@@ -19,19 +19,19 @@ import msgspec
 
 from mainstem.core.errors import DamagedLog, InvalidSetting
 from mainstem.core.topic_settings import Durability, TopicSettings
-from mainstem.log.appending import Appender
-from mainstem.log.commits import Committer
+from mainstem.log.appender import Appender
+from mainstem.log.disk_partition import DiskPartition
+from mainstem.log.file_cache import FileCache
 from mainstem.log.files import FAULTS, Files, RealFiles, refusal
-from mainstem.log.handles import Handles
+from mainstem.log.group_commit import Committer
 from mainstem.log.memory import MemoryPartition
-from mainstem.log.partition import DiskPartition
-from mainstem.log.partitions import Partitions
+from mainstem.log.partition_map import PartitionMap
 from mainstem.log.port import Appended, Bounds, PartitionId, Slice, TimedOffset, WritableBatch
 from mainstem.log.recovery import Recovered, Report, recover
 from mainstem.log.segment import EMPTY, Segment
+from mainstem.log.tail_watches import Wake, already_woken, call_all
 from mainstem.log.upkeep import Upkeep
 from mainstem.log.wal import Kind
-from mainstem.log.watches import Wake, call, nothing_to_take_back
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,13 +67,13 @@ class DiskLog:
     ) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._handles = recovered.handles
-        self._partitions = Partitions(recovered.partitions)
+        self._file_cache = recovered.file_cache
+        self._partitions = PartitionMap(recovered.partitions)
         self.recovery: Report = recovered.report
         """What opening found."""
         self.committer = Committer(files, self._lock, recovered.wal)
         self.upkeep = Upkeep(
-            files, self._lock, now_ms, self.committer, self._partitions, self._handles
+            files, self._lock, now_ms, self.committer, self._partitions, self._file_cache
         )
         self.upkeep.limits(
             options.checkpoint_wal_bytes,
@@ -115,10 +115,10 @@ class DiskLog:
             files = RealFiles(path, brief=brief)
         files.lock(listens, admin)
         try:
-            handles = Handles(files, options.max_open_files)
+            file_cache = FileCache(files, options.max_open_files)
             recovered = recover(
                 files,
-                handles,
+                file_cache,
                 now_ms,
                 wal_step_bytes=options.wal_step_bytes,
                 sync_all_from=options.sync_all_from,
@@ -141,7 +141,7 @@ class DiskLog:
             wakes = [wake for each in self._partitions.values() for wake in each.close()]
         self.upkeep.stop()
         self.committer.stop()
-        call(wakes)
+        call_all(wakes)
         try:
             if self.committer.failed is None:
                 self.upkeep.checkpoint()
@@ -150,7 +150,7 @@ class DiskLog:
         finally:
             with self._lock:
                 self._partitions.clear()
-            self._handles.clear()
+            self._file_cache.clear()
             self._files.unlock()
 
     def ensure(self, partition: PartitionId, topic: str, settings: TopicSettings) -> None:
@@ -171,7 +171,7 @@ class DiskLog:
             else:
                 self._note(Kind.ENSURE, msgspec.msgpack.encode((partition, topic, settings)))
                 if not isinstance(known, DiskPartition):
-                    known = DiskPartition(self._files, self._handles, partition, topic, settings)
+                    known = DiskPartition(self._files, self._file_cache, partition, topic, settings)
                 elif settings.durability is Durability.FSYNC is not known.settings.durability:
                     self._sync_with_next_commit(known)
                 self.upkeep.changed(known)
@@ -207,7 +207,7 @@ class DiskLog:
                 if isinstance(partition, DiskPartition):
                     self.upkeep.discard(partition)
             self.committer.gather()
-        call(wakes)
+        call_all(wakes)
 
     def append(
         self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
@@ -286,7 +286,7 @@ class DiskLog:
 
                 return take_back
         wake()
-        return nothing_to_take_back
+        return already_woken
 
     def cut(
         self, partition: PartitionId, *, start: int | None = None, end: int | None = None

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from mainstem.core.errors import MainstemError
-from mainstem.log import watches
+from mainstem.log import tail_watches
 
 Call = Callable[[MainstemError | None], None]
 
@@ -42,7 +42,7 @@ class Commit:
             self._error = error
             self.done = True
             calls, self._calls = self._calls, []
-        watches.call(partial(each, error) for each in calls)
+        tail_watches.call_all(partial(each, error) for each in calls)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until durable; False on time-out; raises the error if it will never be."""

@@ -10,8 +10,8 @@ import msgspec
 
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import DamagedLog, FormatTooNew
+from mainstem.log.disk_partition import PartitionRecord
 from mainstem.log.files import Files
-from mainstem.log.partition import PartitionRecord
 
 FORMAT = 1
 """The version of everything in the data directory."""

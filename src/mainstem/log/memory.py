@@ -17,7 +17,7 @@ from mainstem.core.errors import Closed, OffsetOutOfRange, StorageFull, UnknownP
 from mainstem.core.records import events, retain
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.durable import AT_ONCE
-from mainstem.log.latest import Latest
+from mainstem.log.offset_map import OffsetMap
 from mainstem.log.port import (
     Appended,
     Bounds,
@@ -26,7 +26,7 @@ from mainstem.log.port import (
     TimedOffset,
     WritableBatch,
 )
-from mainstem.log.watches import Wake, Watches, call
+from mainstem.log.tail_watches import TailWatches, Wake, call_all
 
 MAX_BYTES = 1024 * 1024 * 1024
 """What a memory log holds unless told otherwise; an append beyond it is refused."""
@@ -59,7 +59,7 @@ class MemoryPartition:
         self._looks: list[tuple[int, int]] = []
         """When retention looked, and where the end was: how old batches without a time are."""
         self._compact_over = settings.segment_bytes
-        self.watches = Watches()
+        self.watches = TailWatches()
 
     def bounds(self) -> Bounds:
         """Return what the partition holds now."""
@@ -194,13 +194,13 @@ class MemoryPartition:
         if self.settings.compact_after_ms:
             young = self._peaks[-1] - self.settings.compact_after_ms
             visible = bisect_right(self._peaks, young, self._first, visible)
-        latest = Latest(self._peaks[-1] - self.settings.tombstone_ms)
+        offset_map = OffsetMap(self._peaks[-1] - self.settings.tombstone_ms)
         for batch in self._batches[self._first : visible]:
-            latest.add(read_header(batch), batch)
+            offset_map.add(read_header(batch), batch)
         newest = max(visible - 1, self._first)
         older = self._batches[self._first : newest]
         newer = self._batches[newest:]
-        compacted = (latest.kept(read_header(batch), batch) for batch in older)
+        compacted = (offset_map.kept(read_header(batch), batch) for batch in older)
         self._hold([bytes(batch) for batch in compacted if batch is not None] + newer)
         self._compact_over = max(self.settings.segment_bytes, 2 * self.size_bytes)
 
@@ -284,7 +284,7 @@ class MemoryLog:
                 if gone is not None:
                     self._size_bytes -= gone.size_bytes
                     wakes += gone.close()
-        call(wakes)
+        call_all(wakes)
 
     def append(
         self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
@@ -303,7 +303,7 @@ class MemoryLog:
                 wakes += partition.advance(partition.end)
                 self._size_bytes += partition.size_bytes - before
         if wakes:
-            call(wakes)
+            call_all(wakes)
         return Appended(offsets, AT_ONCE, [partition.start for partition, _ in found])
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
@@ -327,7 +327,7 @@ class MemoryLog:
             watched = self._partition(partition)
             token = watched.watches.add(offset, wake)
             due = watched.watches.due(watched.tail)
-        call(due)
+        call_all(due)
 
         def take_back() -> None:
             with self._lock:
@@ -364,7 +364,7 @@ class MemoryLog:
             wakes = [wake for each in self._partitions.values() for wake in each.close()]
             self._partitions.clear()
             self._size_bytes = 0
-        call(wakes)
+        call_all(wakes)
 
     def _partition(self, partition: PartitionId) -> MemoryPartition:
         try:

@@ -31,12 +31,12 @@ from mainstem.core.batch import read_header
 from mainstem.core.errors import DamagedLog
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log import manifest, wal
-from mainstem.log.ends import NO_LIMIT, QUARANTINE, End, keep
+from mainstem.log.disk_partition import PARTITIONS, DiskPartition, PartitionRecord
+from mainstem.log.file_cache import FileCache
 from mainstem.log.files import Files
-from mainstem.log.handles import Handles
 from mainstem.log.manifest import Manifest
-from mainstem.log.partition import PARTITIONS, DiskPartition, PartitionRecord
 from mainstem.log.port import PartitionId
+from mainstem.log.tail_recovery import NO_LIMIT, QUARANTINE, TailRecovery, quarantine
 from mainstem.log.wal import Entry, Kind, Part, WriteAheadLog, decode_parts
 
 T = TypeVar("T")
@@ -62,13 +62,13 @@ class Recovered(NamedTuple):
 
     partitions: dict[PartitionId, DiskPartition]
     wal: WriteAheadLog
-    handles: Handles
+    file_cache: FileCache
     report: Report
 
 
 def recover(
     files: Files,
-    handles: Handles,
+    file_cache: FileCache,
     now_ms: Callable[[], int],
     *,
     wal_step_bytes: int,
@@ -85,7 +85,7 @@ def recover(
     _make_directories(files)
     partitions: dict[PartitionId, DiskPartition] = {}
     for saved in known.partitions:
-        partition = DiskPartition.load(files, handles, manifest.decode_partition(saved))
+        partition = DiskPartition.load(files, file_cache, manifest.decode_partition(saved))
         partition.saved = saved
         partitions[partition.id] = partition
     found = wal.scan(files, known.wal_number, known.wal_sequence)
@@ -96,7 +96,8 @@ def recover(
     for place, problem, data in found.lost:
         where = ""
         if data:
-            where = f"; its bytes are in {QUARANTINE}/{keep(files, place.replace('/', '_'), data)}"
+            name = quarantine(files, place.replace("/", "_"), data)
+            where = f"; its bytes are in {QUARANTINE}/{name}"
         report.findings.append(f"{place}: {problem}{where}")
     unclean = bool(found.entries or found.lost)
     # Before the manifest asks for it: a write-ahead log that is not there was lost.
@@ -108,10 +109,10 @@ def recover(
         # an entry must not become durable before it.
         wal.sync(files, known.wal_number)
         files.sync_dir(QUARANTINE)
-        recovery = _Recovery(files, handles, now_ms, partitions, report, sync_all_from)
+        recovery = _Recovery(files, file_cache, now_ms, partitions, report, sync_all_from)
         recovery.run(found.entries, number, found.next_sequence)
     log = WriteAheadLog(*prepared, found.next_sequence, wal_step_bytes)
-    return Recovered(partitions, log, handles, report)
+    return Recovered(partitions, log, file_cache, report)
 
 
 def _check_fresh(files: Files) -> None:
@@ -137,7 +138,7 @@ class _Recovery:
     def __init__(
         self,
         files: Files,
-        handles: Handles,
+        file_cache: FileCache,
         now_ms: Callable[[], int],
         partitions: dict[PartitionId, DiskPartition],
         report: Report,
@@ -145,7 +146,7 @@ class _Recovery:
     ) -> None:
         self._files = files
         self._sync_all_from = sync_all_from
-        self._handles = handles
+        self._file_cache = file_cache
         self._now_ms = now_ms
         self._partitions = partitions
         self._report = report
@@ -179,7 +180,7 @@ class _Recovery:
             if place.number < number:
                 self._files.remove(place.path)
 
-    def _settle(self, ends: list[End]) -> None:
+    def _settle(self, ends: list[TailRecovery]) -> None:
         """Make what was found durable, and report it."""
         at_once = len(ends) >= self._sync_all_from
         for end in ends:
@@ -225,7 +226,7 @@ class _Recovery:
     def _ensure(self, partition_id: PartitionId, topic: str, settings: TopicSettings) -> None:
         partition = self._partitions.get(partition_id)
         if partition is None:
-            partition = DiskPartition(self._files, self._handles, partition_id, topic, settings)
+            partition = DiskPartition(self._files, self._file_cache, partition_id, topic, settings)
             self._partitions[partition_id] = partition
         partition.settings = settings
         self._touched[partition_id] = None
@@ -264,13 +265,13 @@ class _Recovery:
                 continue
             self._files.make_dir(partition.directory)
             path = partition.empty_segment(part.base, 0, part.generation).path
-            file = self._handles.get(path, create=True)
+            file = self._file_cache.get(path, create=True)
             if file.pread(len(part.batch), part.position) != part.batch:
                 file.pwrite(part.batch, part.position)
 
-    def _read_ends(self) -> list[End]:
+    def _read_ends(self) -> list[TailRecovery]:
         """Read every end that may have been written to, until nothing is torn apart."""
-        found: dict[PartitionId, End] = {}
+        found: dict[PartitionId, TailRecovery] = {}
         points = {each: self._partitions[each].record() for each in self._partitions}
         limits = dict.fromkeys(self._partitions, NO_LIMIT)
         again = [each for each in self._touched if each in self._partitions]
@@ -279,7 +280,9 @@ class _Recovery:
                 if partition_id in found:
                     point = points[partition_id]
                     self._partitions[partition_id] = self._load(point)
-                end = End(self._files, self._partitions[partition_id], limits[partition_id])
+                end = TailRecovery(
+                    self._files, self._partitions[partition_id], limits[partition_id]
+                )
                 end.read(self._gone[self._partitions[partition_id].key], self._now_ms)
                 found[partition_id] = end
             again = self._tighten(limits, points)
@@ -315,7 +318,7 @@ class _Recovery:
         return (part.base, part.generation) in self._gone.get(part.key, ())
 
     def _load(self, record: PartitionRecord) -> DiskPartition:
-        return DiskPartition.load(self._files, self._handles, record)
+        return DiskPartition.load(self._files, self._file_cache, record)
 
     def _remove_deleted(self) -> None:
         """Remove what is left of deleted partitions, also of those the manifest did not know."""

@@ -13,13 +13,13 @@ from mainstem.core.errors import DamagedLog
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log import manifest, wal
 from mainstem.log.disk import DiskLog, Options
-from mainstem.log.ends import QUARANTINE, segment_names
+from mainstem.log.disk_partition import PARTITIONS, DiskPartition
+from mainstem.log.file_cache import FileCache
 from mainstem.log.files import Files
-from mainstem.log.handles import Handles
-from mainstem.log.inspection import Piece, pieces
-from mainstem.log.partition import PARTITIONS, DiskPartition
 from mainstem.log.port import PartitionId
 from mainstem.log.segment import Segment
+from mainstem.log.tail_recovery import QUARANTINE, segment_names
+from mainstem.log.verification import Piece, pieces
 
 
 class Repaired(msgspec.Struct):
@@ -113,13 +113,13 @@ def _copy(files: Files, segment: Segment) -> None:
 
 def _rebuild_manifest(files: Files, now_ms: Callable[[], int]) -> None:
     """Describe what is in the directories, since nothing else does any more."""
-    handles = Handles(files, 64)
+    file_cache = FileCache(files, 64)
     saved = []
     for directory in files.names(PARTITIONS):
         topic_id, _, number = directory.rpartition("-")
         if len(topic_id) == 32 and number.isdigit():
             found = PartitionId(topic_id, int(number))
-            partition = DiskPartition(files, handles, found, topic_id, TopicSettings())
+            partition = DiskPartition(files, file_cache, found, topic_id, TopicSettings())
             _find_segments(files, partition, now_ms())
             saved.append(manifest.encode_partition(partition.record()))
     places = wal.listed(files)

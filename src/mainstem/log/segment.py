@@ -16,8 +16,8 @@ from mainstem.core.batch import CHECKED_FROM, HEADER_SIZE, BatchHeader, read_hea
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.core.records import events
+from mainstem.log.file_cache import FileCache
 from mainstem.log.files import Files, OpenFile
-from mainstem.log.handles import Handles
 from mainstem.log.index import BLOCK_BYTES, COVERED, ENTRY_SIZE, Index, OpenBlock
 from mainstem.log.port import Slice, TimedOffset, WritableBatch
 
@@ -50,9 +50,9 @@ class Segment:
     """The batches from ``base`` to ``next_offset``; ``dense`` unless compaction took some out."""
 
     def __init__(
-        self, handles: Handles, directory: str, base: int, created_ms: int, generation: int
+        self, file_cache: FileCache, directory: str, base: int, created_ms: int, generation: int
     ) -> None:
-        self._handles = handles
+        self._file_cache = file_cache
         name = f"{base:020d}-{generation}"
         self.path = f"{directory}/{name}.seg"
         self.index_path = f"{directory}/{name}.idx"
@@ -78,9 +78,9 @@ class Segment:
         self._hints: dict[int, int] = {}
 
     @classmethod
-    def load(cls, handles: Handles, directory: str, record: SegmentRecord) -> "Segment":
+    def load(cls, file_cache: FileCache, directory: str, record: SegmentRecord) -> "Segment":
         """Bring back a segment that the manifest describes; nothing is read yet."""
-        segment = cls(handles, directory, record.base, record.created_ms, record.generation)
+        segment = cls(file_cache, directory, record.base, record.created_ms, record.generation)
         segment.size = record.size
         segment.next_offset = record.next_offset
         segment.newest_ms = record.newest_ms
@@ -111,7 +111,7 @@ class Segment:
     @property
     def file(self) -> OpenFile:
         """The open file."""
-        return self._handles.get(self.path, create=not self.created)
+        return self._file_cache.get(self.path, create=not self.created)
 
     @property
     def index(self) -> Index:
@@ -122,7 +122,7 @@ class Segment:
                 index = self._index
                 if index is None:
                     index = self._index = self._load_index()
-                    self._handles.loaded(self.path, self.forget_index)
+                    self._file_cache.loaded(self.path, self.forget_index)
         return index
 
     def has_room(self, size: int, limit: int) -> bool:
@@ -131,7 +131,7 @@ class Segment:
 
     def write(self, batch: WritableBatch | bytes) -> None:
         """Write a batch after the last; it counts only once it is accepted."""
-        file = self._handles.opened.get(self.path) if self._ready else None
+        file = self._file_cache.opened.get(self.path) if self._ready else None
         (file or self._ready_file()).pwrite(batch, self.size)
 
     def clear_end(self, *, sync: bool) -> None:
@@ -144,7 +144,7 @@ class Segment:
     def remove(self, files: Files) -> None:
         """Delete its files, of which the next segment may have the names."""
         for path in (self.path, self.index_path):
-            self._handles.drop(path)
+            self._file_cache.drop(path)
             files.remove(path)
 
     def reserve(self, length: int) -> None:
@@ -224,7 +224,7 @@ class Segment:
         if index is None or index.closed == self.saved_blocks:
             return False
         closed = index.closed
-        file = self._handles.get(self.index_path, create=True)
+        file = self._file_cache.get(self.index_path, create=True)
         entries = index.encode(self.saved_blocks, closed)
         file.pwrite(entries, self.saved_blocks * ENTRY_SIZE)
         file.truncate(closed * ENTRY_SIZE)
@@ -377,7 +377,7 @@ class Segment:
         """Read the index file; None if it is missing or damaged."""
         size = self.saved_blocks * ENTRY_SIZE
         try:
-            data = self._handles.get(self.index_path).pread(size, 0) if size else b""
+            data = self._file_cache.get(self.index_path).pread(size, 0) if size else b""
         except FileNotFoundError:
             return None
         return Index.decode(data, self._open_block) if len(data) == size else None

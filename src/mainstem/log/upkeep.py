@@ -22,17 +22,17 @@ import msgspec
 from mainstem.core.errors import MainstemError
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log import manifest, wal
-from mainstem.log.commits import Committer
+from mainstem.log.backoff import Backoff
 from mainstem.log.compaction import compact, old_enough, worth_compacting
+from mainstem.log.disk_partition import PARTITIONS, DiskPartition, PartitionRecord
+from mainstem.log.file_cache import FileCache
 from mainstem.log.files import Files, refusal
-from mainstem.log.handles import Handles
+from mainstem.log.group_commit import Committer
 from mainstem.log.memory import MemoryPartition
-from mainstem.log.partition import PARTITIONS, DiskPartition, PartitionRecord
-from mainstem.log.partitions import Partition, Partitions
+from mainstem.log.partition_map import Partition, PartitionMap
 from mainstem.log.port import PartitionId
-from mainstem.log.retries import Retries
-from mainstem.log.rewriting import batches_before, write_segment
 from mainstem.log.segment import Segment
+from mainstem.log.segment_rewrite import batches_before, write_segment
 from mainstem.log.wal import Kind
 
 _CHECKPOINT = "checkpoint"
@@ -49,15 +49,15 @@ class Upkeep:
         lock: threading.Lock,
         now_ms: Callable[[], int],
         committer: Committer,
-        partitions: Partitions,
-        handles: Handles,
+        partitions: PartitionMap,
+        file_cache: FileCache,
     ) -> None:
         self._files = files
         self._lock = lock
         self._now_ms = now_ms
         self._committer = committer
         self._partitions = partitions
-        self._handles = handles
+        self._file_cache = file_cache
         self._checkpointing = threading.RLock()
         self._ticking = threading.Lock()
         self._dirty: dict[PartitionId, DiskPartition] = {}
@@ -69,7 +69,7 @@ class Upkeep:
         self._bytes = self._batches = 0
         self._overdue = False
         self._max_wal_bytes = self._max_bytes = self._max_batches = self._many = 0
-        self._retries = Retries()
+        self._retries = Backoff()
         """Of what costs much: the checkpoint, and compaction, partition by partition."""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -508,7 +508,7 @@ class Upkeep:
         if self._committer.failed is not None:
             return
         for path in trash:
-            self._handles.drop(path)
+            self._file_cache.drop(path)
             self._remove(path)
         for directory in emptied:
             # A checkpoint that was under way may have saved an index meanwhile.

@@ -16,13 +16,13 @@ from mainstem.core.errors import StorageFull
 from mainstem.core.histogram import Histogram
 from mainstem.core.names import is_internal
 from mainstem.core.topic_settings import Durability, TopicSettings
-from mainstem.log.commits import Committer
 from mainstem.log.disk import DiskLog, Options
+from mainstem.log.group_commit import Committer
 from mainstem.log.memory import MemoryLog
 from mainstem.log.read_only import ReadOnlyFiles
 from mainstem.log.recovery import Report
 from mainstem.node.config import Config
-from mainstem.node.limits import raise_open_files
+from mainstem.node.open_file_limit import raise_open_files
 
 __all__ = ["Node", "Report", "monotonic_ms", "open_node", "open_view", "time_of_day_ms"]
 

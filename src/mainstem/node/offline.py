@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from mainstem.core.errors import MainstemError
-from mainstem.log import inspection
 from mainstem.log import repair as mending
+from mainstem.log import verification
 from mainstem.log.files import RealFiles
-from mainstem.log.inspection import Checked, Finding
 from mainstem.log.read_only import ReadOnlyFiles
 from mainstem.log.repair import Repaired
+from mainstem.log.verification import Checked, Finding
 
 Taken = TypeVar("Taken", RealFiles, ReadOnlyFiles)
 
@@ -30,7 +30,7 @@ def verify(path: Path, progress: Callable[[Checked], None] = lambda _: None) -> 
     """Read everything in the directory and say what is wrong; nothing is changed."""
     files = _take(ReadOnlyFiles(path), path)
     try:
-        return inspection.verify(files, progress)
+        return verification.verify(files, progress)
     finally:
         files.unlock()
 

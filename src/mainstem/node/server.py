@@ -21,12 +21,12 @@ from mainstem.heads import HEADS
 from mainstem.heads.context import HeadContext
 from mainstem.heads.head import Head, RunningHead
 from mainstem.heads.listen import LOOPBACK, Address, address_of, parse_address
+from mainstem.node.admin_queries import AdminQueries
 from mainstem.node.broker_clock import BrokerClock
 from mainstem.node.config import Config
 from mainstem.node.health import Health, Phase
-from mainstem.node.loop_commits import LoopCommits
+from mainstem.node.loop_committer import LoopCommitter
 from mainstem.node.node import Node, open_node, time_of_day_ms
-from mainstem.node.operations import NodeOperations
 
 MEMORY = ":memory:"
 AUTO = "auto"
@@ -77,7 +77,7 @@ async def running(
     """
     began = time.monotonic()
     health, run_id = Health(), secrets.token_hex(8)
-    operations = NodeOperations(health, __version__)
+    operations = AdminQueries(health, __version__)
     heads = operations.heads
     async with contextlib.AsyncExitStack() as stack:
         bound = {
@@ -103,7 +103,7 @@ async def running(
         )
         stack.callback(node.close)
         if node.committer is not None:
-            stack.callback(LoopCommits(node.committer, asyncio.get_running_loop()).stop)
+            stack.callback(LoopCommitter(node.committer, asyncio.get_running_loop()).stop)
         context.broker, context.defaults = node.broker, node.defaults
         clock = BrokerClock(node.broker)
         context.deadlines_changed = clock.look

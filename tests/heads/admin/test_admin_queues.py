@@ -11,7 +11,7 @@ from tests.serving import server
 from mainstem.broker.broker import Broker
 from mainstem.core.event import Event, Position
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.node.peeking import NotYet, Peeking
+from mainstem.node.queue_peek import NotYet, QueuePeek
 from mainstem.node.server import Running
 
 
@@ -102,7 +102,7 @@ def test_a_page_has_no_more_bytes_than_it_may_and_one_event_at_least(served: Run
     after = Position(1, start - 1)
 
     for max_bytes, count in ((1, 1), (7000, 1), (13_000, 2), (100_000, 3)):
-        peeking = Peeking(max_bytes=max_bytes)
+        peeking = QueuePeek(max_bytes=max_bytes)
         peeking.node = served.node
         found = json.loads(peeking.page("orders", "emails é&", 1000, after))
         assert len(found) == count
@@ -110,4 +110,4 @@ def test_a_page_has_no_more_bytes_than_it_may_and_one_event_at_least(served: Run
 
 def test_a_server_that_is_starting_shows_nothing_yet() -> None:
     with pytest.raises(NotYet):
-        Peeking().page("orders", "emails", 1, None)
+        QueuePeek().page("orders", "emails", 1, None)

@@ -11,7 +11,7 @@ _PROBE = "space.probe"
 _PROBE_BYTES = 1024 * 1024
 
 
-class Space:
+class DiskSpace:
     """Says so once when the disk is full, and once when there is space again."""
 
     def __init__(self, files: Files) -> None:

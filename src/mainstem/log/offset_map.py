@@ -18,7 +18,7 @@ MAX_TRANSACTED = 1_000_000
 _DIGEST = 16
 
 
-class Latest:
+class OffsetMap:
     """The latest offset of each key, of batches that are compacted together."""
 
     def __init__(self, forget_before: int) -> None:

@@ -6,11 +6,11 @@ from mainstem.core.event import Position
 from mainstem.heads.head import RunningHead
 from mainstem.node.health import Health
 from mainstem.node.node import Node
-from mainstem.node.peeking import Peeking
+from mainstem.node.queue_peek import QueuePeek
 from mainstem.node.scrape import Scrape
 
 
-class NodeOperations:
+class AdminQueries:
     """Answers the admin head, also while the log is being opened."""
 
     def __init__(self, health: Health, version: str) -> None:
@@ -19,7 +19,7 @@ class NodeOperations:
         self.not_ready = health.not_ready
         self._scrape = Scrape(health.not_ready, version)
         self._scrape.heads = self.heads
-        self._peeking = Peeking()
+        self._queue_peek = QueuePeek()
 
     @property
     def node(self) -> Node | None:
@@ -28,7 +28,7 @@ class NodeOperations:
 
     @node.setter
     def node(self, node: Node) -> None:
-        self._scrape.node = self._peeking.node = node
+        self._scrape.node = self._queue_peek.node = node
 
     def metrics(self) -> str:
         """Return all metrics, in the text format of Prometheus."""
@@ -40,7 +40,7 @@ class NodeOperations:
 
     def peek(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
         """Return events of a queue as JSON."""
-        return self._peeking.page(topic, name, limit, after)
+        return self._queue_peek.page(topic, name, limit, after)
 
     def connections(self) -> bytes:
         """Return who is connected to which head, as JSON."""

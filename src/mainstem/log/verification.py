@@ -14,12 +14,12 @@ from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.core.records import events
 from mainstem.log import manifest, wal
-from mainstem.log.ends import QUARANTINE
+from mainstem.log.disk_partition import DiskPartition
+from mainstem.log.file_cache import FileCache
 from mainstem.log.files import Files
-from mainstem.log.handles import Handles
 from mainstem.log.index import COVERED, Index
-from mainstem.log.partition import DiskPartition
 from mainstem.log.segment import Segment, SegmentRecord
+from mainstem.log.tail_recovery import QUARANTINE
 
 _OPEN_FILES = 64
 
@@ -58,10 +58,10 @@ def verify(files: Files, progress: Callable[[Checked], None] = lambda _: None) -
     checked.clean = not found.entries
     for lost in found.lost:
         checked.findings.append(Finding(wal.DIRECTORY, f"{lost.place}: {lost.problem}"))
-    handles = Handles(files, _OPEN_FILES)
+    file_cache = FileCache(files, _OPEN_FILES)
     for saved in known.partitions:
         record = manifest.decode_partition(saved)
-        partition = DiskPartition.load(files, handles, record)
+        partition = DiskPartition.load(files, file_cache, record)
         checked.partitions += 1
         for segment, described in zip(partition.segments, record.segments, strict=True):
             checked.segments += 1

@@ -6,7 +6,7 @@ MOST_ROUNDS = 64
 """With a round a second this is a minute, and what can be done again waits no longer for it."""
 
 
-class Retries:
+class Backoff:
     """Counts rounds: what failed is left out of the next one, then of two, four and so on."""
 
     def __init__(self) -> None:

@@ -19,14 +19,14 @@ from time import perf_counter
 
 from mainstem.core.errors import MainstemError, StorageFailed
 from mainstem.core.histogram import Histogram
+from mainstem.log.disk_partition import PARTITIONS, DiskPartition
+from mainstem.log.disk_space import DiskSpace
 from mainstem.log.durable import Commit
 from mainstem.log.files import Files, OpenFile, refusal
 from mainstem.log.memory import MemoryPartition
-from mainstem.log.partition import PARTITIONS, DiskPartition
 from mainstem.log.segment import Segment
-from mainstem.log.space import Space
+from mainstem.log.tail_watches import Wake, call_all
 from mainstem.log.wal import WriteAheadLog
-from mainstem.log.watches import Wake, call
 
 _logger = logging.getLogger("mainstem.log")
 
@@ -80,7 +80,7 @@ class Committer:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self.wal = wal
-        self.space = Space(files)
+        self.space = DiskSpace(files)
         """Whether the disk has room."""
         self.loop_thread: int | None = None
         """The thread of an event loop that commits, and so must not wait for a commit."""
@@ -244,7 +244,7 @@ class Committer:
                 wakes += partition.watches.due(tail)
             for memory, tail in group.memory_tails.items():
                 wakes += memory.advance(tail)
-        call(wakes)
+        call_all(wakes)
 
     def _run(self) -> None:
         while True:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from mainstem.core.batch import HEADER_SIZE, BatchHeader, checksum_matches, read_header
 from mainstem.core.errors import CorruptBatch, DamagedLog
 from mainstem.log import manifest
+from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.files import Files
-from mainstem.log.partition import DiskPartition
 from mainstem.log.segment import Segment
 
 QUARANTINE = "quarantine"
@@ -18,7 +18,7 @@ NO_LIMIT = 1 << 63
 _WINDOW = 4 * 1024 * 1024
 
 
-class End:
+class TailRecovery:
     """One partition beyond its recovery point."""
 
     def __init__(self, files: Files, partition: DiskPartition, limit: int) -> None:
@@ -145,7 +145,7 @@ class End:
             if not data.strip(b"\0"):
                 # Reserved, and never written: it holds nothing.
                 continue
-            name = keep(self._files, f"{segment.path.replace('/', '_')}@{position}", data)
+            name = quarantine(self._files, f"{segment.path.replace('/', '_')}@{position}", data)
             self.findings.append(
                 f"{segment.place(position)} ({self.partition.place}, offset {self.partition.end}): "
                 f"{reason}; {len(data)} bytes were moved to {QUARANTINE}/{name}"
@@ -183,7 +183,7 @@ def segment_names(files: Files, directory: str) -> Iterator[tuple[int, int]]:
             yield int(base), int(generation)
 
 
-def keep(files: Files, name: str, data: bytes) -> str:
+def quarantine(files: Files, name: str, data: bytes) -> str:
     """Keep bytes in quarantine; a name that is taken by others is not used again."""
     taken = files.names(QUARANTINE)
     number, free = 1, name

@@ -12,11 +12,11 @@ import msgspec
 from mainstem.core.batch import place, read_span
 from mainstem.core.errors import OffsetOutOfRange
 from mainstem.core.topic_settings import TopicSettings
+from mainstem.log.file_cache import FileCache
 from mainstem.log.files import Files
-from mainstem.log.handles import Handles
 from mainstem.log.port import Bounds, PartitionId, WritableBatch
 from mainstem.log.segment import Segment, SegmentRecord
-from mainstem.log.watches import Wake, Watches
+from mainstem.log.tail_watches import TailWatches, Wake
 
 PARTITIONS = "partitions"
 
@@ -41,13 +41,13 @@ class DiskPartition:
     def __init__(
         self,
         files: Files,
-        handles: Handles,
+        file_cache: FileCache,
         partition: PartitionId,
         topic: str,
         settings: TopicSettings,
     ) -> None:
         self._files = files
-        self._handles = handles
+        self._file_cache = file_cache
         self.id = partition
         self.topic = topic
         self.settings = settings
@@ -75,19 +75,19 @@ class DiskPartition:
         """How far that has been made durable, together with the directory's own name."""
         self.saved: msgspec.Raw | None = None
         """The recovery point that the manifest has; what came later is in the write-ahead log."""
-        self.watches = Watches()
+        self.watches = TailWatches()
 
     @classmethod
-    def load(cls, files: Files, handles: Handles, record: PartitionRecord) -> "DiskPartition":
+    def load(cls, files: Files, file_cache: FileCache, record: PartitionRecord) -> "DiskPartition":
         """Bring back what the manifest describes; no file is opened yet."""
         partition_id = PartitionId(record.topic_id, record.number)
-        partition = cls(files, handles, partition_id, record.topic, record.settings)
+        partition = cls(files, file_cache, partition_id, record.topic, record.settings)
         partition.start = record.start
         partition.generation = record.generation
         partition.epochs = list(record.epochs)
         partition.epoch = partition.epochs[-1][0]
         partition.segments = [
-            Segment.load(handles, partition.directory, segment) for segment in record.segments
+            Segment.load(file_cache, partition.directory, segment) for segment in record.segments
         ]
         partition.seal(but=1)
         partition.end = record.end
@@ -154,7 +154,7 @@ class DiskPartition:
 
     def empty_segment(self, base: int, created_ms: int, generation: int) -> Segment:
         """Return a segment of this partition that is not part of it yet."""
-        return Segment(self._handles, self.directory, base, created_ms, generation)
+        return Segment(self._file_cache, self.directory, base, created_ms, generation)
 
     def stamp(self, batches: Sequence[WritableBatch]) -> list[int]:
         """Write the places in the log of the next batches into them; return their offsets."""

@@ -18,7 +18,7 @@ _OPENS_TO_GROW = 8
 room for at best when there was a lack: the other half is for those who do not open files here."""
 
 
-class Handles:
+class FileCache:
     """Open files by path, at most ``limit`` of them; a file in use stays open until released."""
 
     def __init__(self, files: Files, limit: int) -> None:

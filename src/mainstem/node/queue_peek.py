@@ -31,7 +31,7 @@ class NotYet(MainstemError):
     """The server has not opened its log yet."""
 
 
-class Peeking:
+class QueuePeek:
     """Looks into queues; the node is filled in when it is there."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:

@@ -12,10 +12,10 @@ from tests.faults.simdisk import SimFiles
 
 from mainstem.core.errors import MainstemError, StorageFailed
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log import commits
+from mainstem.log import group_commit
 from mainstem.log.disk import DiskLog, Options
 from mainstem.log.port import Durable, PartitionId
-from mainstem.node.loop_commits import AT_ONCE_S, LoopCommits
+from mainstem.node.loop_committer import AT_ONCE_S, LoopCommitter
 
 ORDERS = PartitionId("0123456789abcdef" * 2, 0)
 PATIENCE_S = 30
@@ -55,10 +55,10 @@ def disk() -> Disk:
 @pytest.fixture
 def log(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[DiskLog]:
     # However slow this machine is.
-    monkeypatch.setattr(commits, "QUICK_S", float("inf"))
+    monkeypatch.setattr(group_commit, "QUICK_S", float("inf"))
     log = DiskLog.open(files=disk.files, now_ms=lambda: 0, options=Options())
     log.ensure(ORDERS, "orders", TopicSettings())
-    for _ in range(commits.QUICK_RUN):
+    for _ in range(group_commit.QUICK_RUN):
         append(log).wait()
     yield log
     log.close()
@@ -86,7 +86,7 @@ async def durable(promise: Durable) -> None:
 
 
 async def test_a_loop_that_has_nothing_else_to_do_syncs_by_itself(log: DiskLog, disk: Disk) -> None:
-    LoopCommits(log.committer, asyncio.get_running_loop(), Clock())
+    LoopCommitter(log.committer, asyncio.get_running_loop(), Clock())
     disk.syncing.clear()
 
     await durable(append(log))
@@ -95,7 +95,7 @@ async def test_a_loop_that_has_nothing_else_to_do_syncs_by_itself(log: DiskLog, 
 
 
 async def test_appends_of_one_turn_share_a_sync_of_the_loop(log: DiskLog, disk: Disk) -> None:
-    LoopCommits(log.committer, asyncio.get_running_loop(), Clock())
+    LoopCommitter(log.committer, asyncio.get_running_loop(), Clock())
     disk.syncing.clear()
 
     promises = [append(log) for _ in range(3)]
@@ -109,7 +109,7 @@ async def test_appends_of_one_turn_share_a_sync_of_the_loop(log: DiskLog, disk: 
 
 async def test_a_loop_that_has_more_to_do_leaves_it_to_the_thread(log: DiskLog, disk: Disk) -> None:
     clock = Clock()
-    LoopCommits(log.committer, asyncio.get_running_loop(), clock)
+    LoopCommitter(log.committer, asyncio.get_running_loop(), clock)
     disk.syncing.clear()
 
     promise = append(log)
@@ -121,10 +121,10 @@ async def test_a_loop_that_has_more_to_do_leaves_it_to_the_thread(log: DiskLog, 
 
 
 async def test_what_is_large_is_left_to_the_thread(log: DiskLog, disk: Disk) -> None:
-    LoopCommits(log.committer, asyncio.get_running_loop(), Clock())
+    LoopCommitter(log.committer, asyncio.get_running_loop(), Clock())
     disk.syncing.clear()
 
-    await durable(append(log, bytes(commits.QUICK_BYTES)))
+    await durable(append(log, bytes(group_commit.QUICK_BYTES)))
 
     assert disk.syncing
     assert threading.get_ident() not in disk.syncing
@@ -133,13 +133,13 @@ async def test_what_is_large_is_left_to_the_thread(log: DiskLog, disk: Disk) -> 
 async def test_after_a_slow_sync_the_thread_syncs_until_many_were_quick(
     log: DiskLog, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    LoopCommits(log.committer, asyncio.get_running_loop(), Clock())
-    monkeypatch.setattr(commits, "QUICK_S", -1.0)
+    LoopCommitter(log.committer, asyncio.get_running_loop(), Clock())
+    monkeypatch.setattr(group_commit, "QUICK_S", -1.0)
     await durable(append(log))
-    monkeypatch.setattr(commits, "QUICK_S", float("inf"))
+    monkeypatch.setattr(group_commit, "QUICK_S", float("inf"))
     disk.syncing.clear()
 
-    for _ in range(commits.QUICK_RUN + 1):
+    for _ in range(group_commit.QUICK_RUN + 1):
         await durable(append(log))
 
     assert threading.get_ident() not in disk.syncing[:-1]
@@ -147,7 +147,7 @@ async def test_after_a_slow_sync_the_thread_syncs_until_many_were_quick(
 
 
 async def test_what_another_thread_appends_is_left_to_the_thread(log: DiskLog, disk: Disk) -> None:
-    LoopCommits(log.committer, asyncio.get_running_loop(), Clock())
+    LoopCommitter(log.committer, asyncio.get_running_loop(), Clock())
     disk.syncing.clear()
 
     await asyncio.to_thread(lambda: append(log).wait(PATIENCE_S))
@@ -159,7 +159,7 @@ async def test_what_another_thread_appends_is_left_to_the_thread(log: DiskLog, d
 async def test_while_the_thread_syncs_the_loop_does_not_wait_for_it(
     log: DiskLog, disk: Disk
 ) -> None:
-    LoopCommits(log.committer, asyncio.get_running_loop(), Clock())
+    LoopCommitter(log.committer, asyncio.get_running_loop(), Clock())
     begun, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -187,7 +187,7 @@ async def test_while_the_thread_syncs_the_loop_does_not_wait_for_it(
 async def test_a_sync_that_fails_in_the_loop_fails_what_waits_for_it(
     log: DiskLog, disk: Disk
 ) -> None:
-    LoopCommits(log.committer, asyncio.get_running_loop(), Clock())
+    LoopCommitter(log.committer, asyncio.get_running_loop(), Clock())
     disk.fails = True
 
     with pytest.raises(StorageFailed):
@@ -199,7 +199,7 @@ async def test_a_sync_that_fails_in_the_loop_fails_what_waits_for_it(
 
 
 async def test_once_stopped_everything_is_left_to_the_thread(log: DiskLog, disk: Disk) -> None:
-    loop_commits = LoopCommits(log.committer, asyncio.get_running_loop(), Clock())
+    loop_commits = LoopCommitter(log.committer, asyncio.get_running_loop(), Clock())
     disk.syncing.clear()
 
     under_way = append(log)
@@ -211,7 +211,7 @@ async def test_once_stopped_everything_is_left_to_the_thread(log: DiskLog, disk:
 
 
 async def test_to_wait_in_the_loop_is_refused_where_it_would_never_end(log: DiskLog) -> None:
-    commits_of_loop = LoopCommits(log.committer, asyncio.get_running_loop(), Clock())
+    commits_of_loop = LoopCommitter(log.committer, asyncio.get_running_loop(), Clock())
     promise = append(log)
 
     with pytest.raises(RuntimeError, match=r"use then\(\) there"):

@@ -12,16 +12,16 @@ from operator import itemgetter
 
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.topic_settings import Durability
-from mainstem.log.commits import Committer, Group
+from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.durable import AT_ONCE
+from mainstem.log.group_commit import Committer, Group
 from mainstem.log.memory import MemoryPartition
-from mainstem.log.partition import DiskPartition
-from mainstem.log.partitions import Partition, Partitions
+from mainstem.log.partition_map import Partition, PartitionMap
 from mainstem.log.port import Appended, Durable, PartitionId, WritableBatch
 from mainstem.log.segment import Segment
+from mainstem.log.tail_watches import Wake, call_all
 from mainstem.log.upkeep import Upkeep
 from mainstem.log.wal import PART_OVERHEAD, Kind, Part, encode_parts
-from mainstem.log.watches import Wake, call
 
 
 class Appender:
@@ -30,7 +30,7 @@ class Appender:
     def __init__(
         self,
         lock: threading.Lock,
-        partitions: Partitions,
+        partitions: PartitionMap,
         committer: Committer,
         upkeep: Upkeep,
         now_ms: Callable[[], int],
@@ -69,7 +69,7 @@ class Appender:
             offsets, durable = self._append_run(partition, (batch,), wakes)
             starts = [partition.start]
         if wakes:
-            call(wakes)
+            call_all(wakes)
         return Appended(offsets, durable, starts)
 
     def _append_apart(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
@@ -98,7 +98,7 @@ class Appender:
                 if len(given) < len(run):
                     break
         if wakes:
-            call(wakes)
+            call_all(wakes)
         return Appended(offsets, durable, starts)
 
     def _append_run(

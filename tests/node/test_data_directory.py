@@ -8,7 +8,7 @@ import pytest
 
 import mainstem
 from mainstem.core.errors import DamagedLog
-from mainstem.node.directory import Holder, check_format, holder_of, is_log
+from mainstem.node.data_directory import Holder, check_format, holder_of, is_log
 
 
 def test_an_open_directory_names_its_holder_and_a_closed_one_has_none(tmp_path: Path) -> None:

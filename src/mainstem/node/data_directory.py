@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from mainstem.log import manifest
-from mainstem.log.links import open_lock, read_lock
 from mainstem.log.read_only import ReadOnlyFiles
+from mainstem.log.symlinks import open_lock, read_lock
 
 FORMAT = manifest.FORMAT
 

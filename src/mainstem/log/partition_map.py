@@ -1,14 +1,14 @@
 """The partitions of a log, by their ids."""
 
 from mainstem.core.errors import Closed, UnknownPartition
+from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.memory import MemoryPartition
-from mainstem.log.partition import DiskPartition
 from mainstem.log.port import PartitionId
 
 Partition = DiskPartition | MemoryPartition
 
 
-class Partitions(dict[PartitionId, Partition]):
+class PartitionMap(dict[PartitionId, Partition]):
     """Looked up and changed under the log's lock."""
 
     is_closed = False

@@ -12,13 +12,13 @@ import threading
 from collections.abc import Callable
 from time import perf_counter
 
-from mainstem.log.commits import Committer
+from mainstem.log.group_commit import Committer
 
 AT_ONCE_S = 0.0003
 """The loop has nothing else to do if it comes to a call so soon."""
 
 
-class LoopCommits:
+class LoopCommitter:
     """Decides for a loop, in its thread, who commits what is appended there."""
 
     def __init__(

@@ -8,7 +8,7 @@ _logger = logging.getLogger("mainstem.log")
 Wake = Callable[[], None]
 
 
-class Watches:
+class TailWatches:
     """Calls to make once, as soon as the tail is past an offset; used under the log's lock."""
 
     __slots__ = ("_next_token", "_waiting")
@@ -41,7 +41,7 @@ class Watches:
         return wakes
 
 
-def call(wakes: Iterable[Wake]) -> None:
+def call_all(wakes: Iterable[Wake]) -> None:
     """Make the calls; never under the log's lock, as they may call the log.
 
     One that fails keeps no other from being made, nor whoever commits from going on: that would
@@ -54,5 +54,5 @@ def call(wakes: Iterable[Wake]) -> None:
             _logger.error("a call of somebody who waited has failed", exc_info=error)
 
 
-def nothing_to_take_back() -> None:
+def already_woken() -> None:
     """Take back a watch that was called at once."""
