@@ -8,18 +8,25 @@ from contextlib import contextmanager, suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kafka_protocol.frames import whole
+from tests.kafka_protocol.values import filled
 
 from mainstem.core.errors import Unreachable
-from mainstem.remote.cluster import Cluster
-from mainstem.remote.connection import (
-    INT8,
-    INT32,
-    NO_TAGS,
-    Answer,
-    Connection,
-    compact_array,
-    compact_string,
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.codec import encode_response
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.fetch import FETCH, FetchResponse
+from mainstem.kafka_protocol.messages.membership import FIND_COORDINATOR, FindCoordinatorResponse
+from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from mainstem.kafka_protocol.messages.offsets import LIST_OFFSETS, ListOffsetsResponse
+from mainstem.kafka_protocol.messages.share_groups import (
+    DELETE_SHARE_GROUP_OFFSETS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    DeleteShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponse,
 )
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.connection import Connection, read_response
 from mainstem.remote.leaders import Leaders
 
 
@@ -45,9 +52,9 @@ def answering(data: bytes) -> Iterator[int]:
     ("data", "says"),
     [
         (b"", "closed"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "none of a Kafka broker"),
-        (b"\xff\xff\xff\xff", "none of a Kafka broker"),
-        (b"\0\0\0\x08\0\0\0\x63abcd", "answer 99 came"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not a Kafka broker's"),
+        (b"\xff\xff\xff\xff", "not a Kafka broker's"),
+        (b"\0\0\0\x08\0\0\0\x63abcd", "response 99 came"),
         (b"\0\0\0\x10\0\0\0\0", "closed"),
     ],
 )
@@ -56,15 +63,15 @@ def test_what_is_no_answer_is_said(data: bytes, says: str) -> None:
         connection = Connection("127.0.0.1", port, 10)
 
         with pytest.raises(Unreachable, match=says):
-            connection.ask(3, 4, b"")
+            connection.ask(METADATA, 4, MetadataRequest(), MetadataResponse)
         connection.close()
 
 
-def test_an_answer_that_is_cut_off_is_said() -> None:
+def test_a_response_that_promises_more_than_it_holds_is_refused() -> None:
     with answering(b"\0\0\0\x0c\0\0\0\0\0\0\0\0\x7f\xff\xff\xff") as port:
         leaders = Leaders(Cluster(f"127.0.0.1:{port}", timeout_s=10, settings={}))
 
-        with pytest.raises(Unreachable, match="cut off"):
+        with pytest.raises(Unreachable, match="2147483647 elements"):
             leaders.connection(("orders", 0))
 
 
@@ -73,23 +80,30 @@ def test_nobody_there_is_said() -> None:
         Connection("127.0.0.1", 1, 10)
 
 
-@given(st.text(max_size=300), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=300))
-def test_what_is_written_for_a_flexible_version_is_read_back(text: str, numbers: list[int]) -> None:
-    written = compact_string(text) + compact_array(INT32.pack(each) for each in numbers) + NO_TAGS
+def test_a_cut_off_response_is_refused() -> None:
+    frame = whole(encode_response(METADATA.key, 4, 7, filled(MetadataResponse, 4)))
 
-    answer = Answer(bytearray(written + b"\2\0\1x\5\2yz" + INT8.pack(7)), "there")
-
-    assert answer.compact_string() == text
-    assert answer.compact_array(answer.int32) == numbers
-    for _ in range(2):
-        answer.tags()
-    assert answer.int8() == 7
+    for size in range(4, len(frame)):
+        with pytest.raises(Unreachable, match="not a Kafka broker's"):
+            read_response(METADATA, 4, memoryview(frame)[:size], MetadataResponse, "there")
 
 
-@given(st.binary(max_size=50))
-def test_whatever_a_flexible_answer_is_it_is_read_or_refused(data: bytes) -> None:
-    answer = Answer(bytearray(data), "there")
-
+@pytest.mark.parametrize(
+    ("api", "version", "response"),
+    [
+        (FETCH, 4, FetchResponse),
+        (LIST_OFFSETS, 4, ListOffsetsResponse),
+        (METADATA, 4, MetadataResponse),
+        (FIND_COORDINATOR, 1, FindCoordinatorResponse),
+        (DESCRIBE_SHARE_GROUP_OFFSETS, 1, DescribeShareGroupOffsetsResponse),
+        (DELETE_SHARE_GROUP_OFFSETS, 0, DeleteShareGroupOffsetsResponse),
+    ],
+)
+@given(data=st.binary(min_size=4, max_size=80))
+def test_whatever_the_bytes_are_they_are_read_or_refused(
+    api: Api, version: int, response: type[Wire], data: bytes
+) -> None:
     with suppress(Unreachable):
-        answer.tags()
-        answer.compact_array(answer.compact_string)
+        found = read_response(api, version, memoryview(data), response, "there")
+
+        assert isinstance(found, response)

@@ -1,4 +1,4 @@
-"""The frames of the Kafka protocol: bytes to requests, responses to bytes, and back for tests.
+"""The frames of the Kafka protocol: requests and responses to bytes and back.
 
 A frame is four bytes of length and what they count. Encoding gives both, decoding takes what is
 counted: cutting the stream into frames is the session's work, because that is where the limit on
@@ -129,17 +129,22 @@ def encode_request(
     return frame
 
 
-def decode_response(api_key: int, version: int, frame: memoryview) -> Response:
-    """Return the response in a frame, given what it answers; for what is on the client's side."""
+def decode_response(
+    api_key: int, version: int, frame: memoryview, max_elements: int = _NO_LIMIT
+) -> Response:
+    """Return the response in a frame, given what it answers; for clients.
+
+    Raises ProtocolError for anything that is wrong.
+    """
     api = APIS[api_key]
     what = f"{api.name} response v{version}"
     try:
         (correlation_id,) = _INT32.unpack_from(frame)
         at = _INT32.size
         if _flexible_answer(api, version):
-            at, _ = _pass_tags(frame, at, _NO_LIMIT)
+            at, _ = _pass_tags(frame, at, max_elements)
         decode = decoder(api.response, version, api.flexible(version))
-        body, at = decode(frame, at, _NO_LIMIT)
+        body, at = decode(frame, at, max_elements)
     except (StructError, IndexError, ValueError) as error:
         raise _malformed(what, error) from error
     if at != len(frame):

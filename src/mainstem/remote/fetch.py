@@ -7,7 +7,7 @@ aborted ones, which the reader of the batches has to leave out.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 
 import msgspec
@@ -15,47 +15,46 @@ from confluent_kafka import KafkaError
 
 from mainstem.core.batch import read_header
 from mainstem.core.errors import OffsetOutOfRange, Unreachable
+from mainstem.kafka_protocol.messages.fetch import (
+    FETCH,
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from mainstem.remote.admin import Place
 from mainstem.remote.cluster import Cluster
-from mainstem.remote.connection import INT32, Answer, Connection, array, string
+from mainstem.remote.connection import Connection
 from mainstem.remote.errors import explained
 from mainstem.remote.leaders import MOVED, Leaders
 
-_FETCH, _VERSION = 1, 4
-_REQUEST = Struct(">iiiib")
-_PARTITION = Struct(">iqi")
+_VERSION = 4
+_INT32 = Struct(">i")
 _AT_ONCE_BYTES = 4 << 20
 _SAMPLE_BYTES = 64 << 10
 _WAIT_MS = 500
 _READ_COMMITTED = 1
-_NO_REPLICA = -1
 _AGAIN_S = 0.1
 _LENGTH_AT, _LENGTH_BEFORE = 8, 12
-
-
-class Aborted(msgspec.Struct, frozen=True):
-    """A transaction that was aborted: what its producer wrote from an offset on does not count."""
-
-    producer_id: int
-    first_offset: int
 
 
 class Fetched(msgspec.Struct, frozen=True):
     """An answer: whole batches, and where to go on after them."""
 
     batches: list[memoryview]
-    aborted: list[Aborted]
+    aborted: Sequence[AbortedTransaction]
     position: int
 
 
 class _Answered(msgspec.Struct, frozen=True):
     records: memoryview
-    aborted: list[Aborted]
+    aborted: Sequence[AbortedTransaction]
     stable: int
     """Where the first open transaction begins, or else the end."""
 
 
-_NOTHING = _Answered(memoryview(b""), [], -1)
+_NOTHING = _Answered(memoryview(b""), (), -1)
 
 
 def fetch(cluster: Cluster, place: Place, start: int, end: int) -> Iterator[Fetched]:
@@ -89,7 +88,7 @@ def bytes_per_offset(leaders: Leaders, cluster: Cluster, place: Place, start: in
     """Return how large events are from an offset on, as stored, by a look at the first few."""
     connection = leaders.connection(place)
     _ask(connection, place, start, _SAMPLE_BYTES)
-    answered = _answer(connection.receive(), cluster, place, start)
+    answered = _answer(connection.receive(FetchResponse), cluster, place, start)
     batches = list(_whole(answered.records))
     if not batches:
         return 0.0
@@ -107,7 +106,7 @@ def _run(
     heard_at = time.monotonic()
     _ask(connection, place, position)
     while position < end:
-        answered = _answer(connection.receive(), cluster, place, position)
+        answered = _answer(connection.receive(FetchResponse), cluster, place, position)
         batches = list(_whole(answered.records))
         if batches:
             # Where the last batch ends, also if compaction took its last events.
@@ -128,26 +127,26 @@ def _ask(
     connection: Connection, place: Place, position: int, max_bytes: int = _AT_ONCE_BYTES
 ) -> None:
     topic, partition = place
-    head = _REQUEST.pack(_NO_REPLICA, _WAIT_MS, 1, max_bytes, _READ_COMMITTED)
-    asked = array([_PARTITION.pack(partition, position, max_bytes)])
-    connection.send(_FETCH, _VERSION, head + array([string(topic) + asked]))
+    asked = FetchPartition(partition, fetch_offset=position, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=_WAIT_MS,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=_READ_COMMITTED,
+        topics=(FetchTopic(topic=topic, partitions=(asked,)),),
+    )
+    connection.send(FETCH, _VERSION, request)
 
 
-def _answer(answer: Answer, cluster: Cluster, place: Place, position: int) -> _Answered:
-    """Read the answer about the only partition that was asked for."""
-    throttled_ms = answer.int32()
-    if not answer.int32():
-        # A broker with quotas answers so, and wants to be left alone for a while.
-        time.sleep(throttled_ms / 1000)
+def _answer(response: FetchResponse, cluster: Cluster, place: Place, position: int) -> _Answered:
+    """Return what the response says of the only partition that was asked for."""
+    found = [each for topic in response.responses for each in topic.partitions]
+    if not found:
+        # A broker with quotas answers so, and wants no request for a while.
+        time.sleep(response.throttle_time_ms / 1000)
         return _NOTHING
-    answer.string()
-    answer.int32()
-    answer.int32()
-    code = answer.int16()
-    answer.int64()
-    stable = answer.int64()
-    aborted = answer.array(lambda: Aborted(answer.int64(), answer.int64()))
-    records = answer.data()
+    partition = found[0]
+    code = partition.error_code
     if code in MOVED:
         raise _Moved(cluster.address, KafkaError(code).str())
     if code == KafkaError.OFFSET_OUT_OF_RANGE:
@@ -155,14 +154,18 @@ def _answer(answer: Answer, cluster: Cluster, place: Place, position: int) -> _A
         raise OffsetOutOfRange(where, position, -1, -1)
     if code:
         raise explained(KafkaError(code), cluster.address, topic=place[0], partition=place[1])
-    return _Answered(records, aborted, stable)
+    records = partition.records or b""
+    assert isinstance(records, bytes | memoryview)
+    return _Answered(
+        memoryview(records), partition.aborted_transactions or (), partition.last_stable_offset
+    )
 
 
 def _whole(records: memoryview) -> Iterator[memoryview]:
     """Cut records into batches; brokers may send a piece of one at the end."""
     at = 0
     while len(records) - at >= _LENGTH_BEFORE:
-        (length,) = INT32.unpack_from(records, at + _LENGTH_AT)
+        (length,) = _INT32.unpack_from(records, at + _LENGTH_AT)
         size = _LENGTH_BEFORE + length
         if length <= 0 or at + size > len(records):
             return

@@ -5,9 +5,15 @@ from contextlib import suppress
 from confluent_kafka import KafkaError
 
 from mainstem.core.errors import Unreachable
+from mainstem.kafka_protocol.messages.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopicName,
+)
 from mainstem.remote.admin import Place
 from mainstem.remote.cluster import Cluster, host_and_port
-from mainstem.remote.connection import INT8, Answer, Connection, array, string
+from mainstem.remote.connection import Connection
 from mainstem.remote.errors import explained
 
 MOVED = frozenset(
@@ -22,8 +28,7 @@ MOVED = frozenset(
     }
 )
 """Ask who leads the partition now."""
-_METADATA, _VERSION = 3, 4
-_NEVER_CREATE = 0
+_VERSION = 4
 
 
 class Leaders:
@@ -62,10 +67,10 @@ class Leaders:
     def _look(self, topic: str) -> None:
         connection = self._any()
         try:
-            answer = connection.ask(
-                _METADATA, _VERSION, array([string(topic)]) + INT8.pack(_NEVER_CREATE)
+            asked = MetadataRequest(
+                (MetadataTopicName(name=topic),), allow_auto_topic_creation=False
             )
-            self._read(answer)
+            self._read(connection.ask(METADATA, _VERSION, asked, MetadataResponse))
         finally:
             connection.close()
 
@@ -77,34 +82,12 @@ class Leaders:
                 return Connection(*host_and_port(place), self._cluster.timeout_s)
         return Connection(*host_and_port(first), self._cluster.timeout_s)
 
-    def _read(self, answer: Answer) -> None:
-        answer.int32()
-        brokers = {
-            number: (host, port) for number, host, port, _ in answer.array(lambda: _broker(answer))
-        }
-        answer.string()
-        answer.int32()
-        for code, topic, partitions in answer.array(lambda: _topic(answer)):
+    def _read(self, response: MetadataResponse) -> None:
+        brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        for topic in response.topics:
+            name, code = topic.name or "", topic.error_code
             if code and code not in MOVED:
-                raise explained(KafkaError(code), self._cluster.address, topic=topic)
-            for partition, leader in partitions:
-                if leader in brokers:
-                    self._leader[topic, partition] = brokers[leader]
-
-
-def _broker(answer: Answer) -> tuple[int, str, int, str]:
-    return answer.int32(), answer.string(), answer.int32(), answer.string()
-
-
-def _topic(answer: Answer) -> tuple[int, str, list[tuple[int, int]]]:
-    code, topic = answer.int16(), answer.string()
-    answer.int8()
-    return code, topic, answer.array(lambda: _partition(answer))
-
-
-def _partition(answer: Answer) -> tuple[int, int]:
-    answer.int16()
-    partition, leader = answer.int32(), answer.int32()
-    answer.array(answer.int32)
-    answer.array(answer.int32)
-    return partition, leader
+                raise explained(KafkaError(code), self._cluster.address, topic=name)
+            for each in topic.partitions:
+                if each.leader_id in brokers:
+                    self._leader[name, each.partition_index] = brokers[each.leader_id]

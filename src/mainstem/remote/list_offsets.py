@@ -5,19 +5,22 @@ asks a hundred times a second, or searches for a moment, has no time for that.
 """
 
 from collections.abc import Mapping
-from struct import Struct
 
 from confluent_kafka import KafkaError
 
 from mainstem.core.errors import Unreachable
+from mainstem.kafka_protocol.messages.offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from mainstem.remote.admin import Place
-from mainstem.remote.connection import Answer, Connection, array, string
+from mainstem.remote.connection import Connection
 from mainstem.remote.leaders import Leaders
 
-_LIST_OFFSETS, _VERSION = 2, 4
-_REQUEST = Struct(">ib")
-_PARTITION = Struct(">iiq")
-_NO_REPLICA, _NO_EPOCH = -1, -1
+_VERSION = 4
 _READ_COMMITTED = 1
 
 Listed = dict[Place, tuple[int, int]]
@@ -33,11 +36,11 @@ def list_offsets(leaders: Leaders, *asked: Mapping[Place, int]) -> list[Listed]:
     sent: list[tuple[int, Connection]] = []
     for number, wanted in enumerate(asked):
         for connection, places in _by_connection(leaders, wanted).items():
-            connection.send(_LIST_OFFSETS, _VERSION, _request(places))
+            connection.send(LIST_OFFSETS, _VERSION, _request(places))
             sent.append((number, connection))
     found: list[Listed] = [{} for _ in asked]
     for number, connection in sent:
-        found[number] |= _read(connection.receive(), connection.address)
+        found[number] |= _read(connection.receive(ListOffsetsResponse), connection.address)
     return found
 
 
@@ -50,31 +53,23 @@ def _by_connection(
     return found
 
 
-def _request(wanted: Mapping[Place, int]) -> bytes:
-    topics: dict[str, list[bytes]] = {}
-    for (topic, partition), moment in wanted.items():
-        topics.setdefault(topic, []).append(_PARTITION.pack(partition, _NO_EPOCH, moment))
-    return _REQUEST.pack(_NO_REPLICA, _READ_COMMITTED) + array(
-        string(topic) + array(partitions) for topic, partitions in topics.items()
+def _request(wanted: Mapping[Place, int]) -> ListOffsetsRequest:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for (topic, partition), timestamp in wanted.items():
+        asked = ListOffsetsPartition(partition, timestamp=timestamp)
+        topics.setdefault(topic, []).append(asked)
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=_READ_COMMITTED,
+        topics=tuple(ListOffsetsTopic(name, tuple(asked)) for name, asked in topics.items()),
     )
 
 
-def _read(answer: Answer, address: str) -> Listed:
-    answer.int32()
+def _read(response: ListOffsetsResponse, address: str) -> Listed:
     found: Listed = {}
-    for topic, partitions in answer.array(lambda: _topic(answer)):
-        for partition, code, offset, epoch in partitions:
-            if code:
-                raise Unreachable(address, KafkaError(code).str())
-            found[topic, partition] = (offset, epoch)
+    for topic in response.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                raise Unreachable(address, KafkaError(each.error_code).str())
+            found[topic.name, each.partition_index] = (each.offset, each.leader_epoch)
     return found
-
-
-def _topic(answer: Answer) -> tuple[str, list[tuple[int, int, int, int]]]:
-    return answer.string(), answer.array(lambda: _partition(answer))
-
-
-def _partition(answer: Answer) -> tuple[int, int, int, int]:
-    partition, code = answer.int32(), answer.int16()
-    answer.int64()
-    return partition, code, answer.int64(), answer.int32()

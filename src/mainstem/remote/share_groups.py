@@ -8,6 +8,7 @@ group [KIP-932, KIP-1226].
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import TypeVar
 
 import msgspec
 from confluent_kafka import KafkaError
@@ -21,19 +22,30 @@ from mainstem.core.errors import (
     Unreachable,
     Unsupported,
 )
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.membership import (
+    FIND_COORDINATOR,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from mainstem.kafka_protocol.messages.share_groups import (
+    DELETE_SHARE_GROUP_OFFSETS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareOffsetsTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    ShareOffsetsGroup,
+    ShareOffsetsTopic,
+)
 from mainstem.remote.admin import Admin
 from mainstem.remote.cluster import host_and_port
-from mainstem.remote.connection import (
-    INT8,
-    INT32,
-    NO_TAGS,
-    Answer,
-    Connection,
-    compact_array,
-    compact_string,
-    string,
-)
+from mainstem.remote.connection import Connection
 from mainstem.remote.errors import explained
+
+R = TypeVar("R", bound=Wire)
 
 START = "share.auto.offset.reset"
 LOCK = "share.record.lock.duration.ms"
@@ -42,9 +54,8 @@ ISOLATION = "share.isolation.level"
 ACQUIRE = "mainstem.share.acquire.mode"
 """Only our server knows this one: whether the number of records asked for is a strict limit."""
 
-_FIND_COORDINATOR, _FIND_VERSION, _OF_GROUP = 10, 1, 0
-_DESCRIBE_OFFSETS, _WITH_LAG = 90, 1
-_DELETE_OFFSETS, _FIRST = 92, 0
+_FIND_VERSION, _OF_GROUP = 1, 0
+_WITH_LAG = 1
 _NOT_KNOWN = {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
@@ -106,12 +117,17 @@ class ShareGroups:
         """Return how far a group has got in partitions; None if the server cannot be asked."""
         if not self._cluster.is_plain:
             return None
-        numbers = compact_array(INT32.pack(each) for each in partitions)
-        asked = compact_string(topic) + numbers + NO_TAGS
-        body = compact_array([compact_string(group) + compact_array([asked]) + NO_TAGS]) + NO_TAGS
+        topics = (ShareOffsetsTopic(topic, tuple(partitions)),)
+        request = DescribeShareGroupOffsetsRequest((ShareOffsetsGroup(group, topics),))
         try:
-            answer = self._ask(group, _DESCRIBE_OFFSETS, _WITH_LAG, body)
-            return _read_standings(answer)
+            response = self._ask(
+                group,
+                DESCRIBE_SHARE_GROUP_OFFSETS,
+                _WITH_LAG,
+                request,
+                DescribeShareGroupOffsetsResponse,
+            )
+            return _read_standings(response)
         except MainstemError:
             # Whoever reads meets the same trouble, and says it better.
             return None
@@ -123,13 +139,13 @@ class ShareGroups:
                 "forgetting a queue needs a connection without encryption and login; Kafka's own "
                 "kafka-share-groups.sh --delete-offsets does it over others"
             )
-        topics = compact_array([compact_string(topic) + NO_TAGS])
-        body = compact_string(group) + topics + NO_TAGS
-        answer = self._ask(group, _DELETE_OFFSETS, _FIRST, body)
-        answer.int32()
-        codes = [(answer.int16(), answer.compact_string())]
-        codes += answer.compact_array(lambda: _deleted(answer))
-        for code, text in codes:
+        request = DeleteShareGroupOffsetsRequest(group, (DeleteShareOffsetsTopic(topic),))
+        response = self._ask(
+            group, DELETE_SHARE_GROUP_OFFSETS, 0, request, DeleteShareGroupOffsetsResponse
+        )
+        said = [(response.error_code, response.error_message)]
+        said += [(each.error_code, each.error_message) for each in response.responses]
+        for code, text in said:
             if code == KafkaError.NON_EMPTY_GROUP:
                 raise GroupIsLive(group, "it has members", "forgotten")
             if code in _NOT_KNOWN:
@@ -145,14 +161,14 @@ class ShareGroups:
                 connection.close()
             self._connections.clear()
 
-    def _ask(self, group: str, api: int, version: int, body: bytes) -> Answer:
+    def _ask(self, group: str, api: Api, version: int, body: Wire, response: type[R]) -> R:
         """Ask the coordinator of a group, once more if it is another by now, or came back."""
         with self._lock:
             for last in (False, True):
                 try:
                     connection = self._connections.get(group) or self._coordinator(group)
                     self._connections[group] = connection
-                    return connection.ask(api, version, body, flexible=True)
+                    return connection.ask(api, version, body, response)
                 except Unreachable:
                     if group in self._connections:
                         self._connections.pop(group).close()
@@ -163,16 +179,14 @@ class ShareGroups:
     def _coordinator(self, group: str) -> Connection:
         connection = self._any()
         try:
-            body = string(group) + INT8.pack(_OF_GROUP)
-            answer = connection.ask(_FIND_COORDINATOR, _FIND_VERSION, body)
+            asked = FindCoordinatorRequest(group, _OF_GROUP)
+            found = connection.ask(FIND_COORDINATOR, _FIND_VERSION, asked, FindCoordinatorResponse)
         finally:
             connection.close()
-        answer.int32()
-        code, text = answer.int16(), answer.string()
-        if code:
-            raise Unreachable(self._cluster.address, text or KafkaError(code).str())
-        answer.int32()
-        return Connection(answer.string(), answer.int32(), self._cluster.timeout_s)
+        if found.error_code:
+            said = found.error_message or KafkaError(found.error_code).str()
+            raise Unreachable(self._cluster.address, said)
+        return Connection(found.host, found.port, self._cluster.timeout_s)
 
     def _any(self) -> Connection:
         """Connect to the first of the addresses where somebody answers."""
@@ -183,49 +197,14 @@ class ShareGroups:
         return Connection(*host_and_port(last), self._cluster.timeout_s)
 
 
-def _read_standings(answer: Answer) -> dict[int, Standing] | None:
-    answer.int32()
+def _read_standings(response: DescribeShareGroupOffsetsResponse) -> dict[int, Standing] | None:
     found: dict[int, Standing] = {}
-    for topics, code in answer.compact_array(lambda: _group(answer)):
-        if code:
+    for group in response.groups:
+        if group.error_code:
             return None
-        for partitions in topics:
-            for number, standing, error in partitions:
-                if error:
+        for topic in group.topics:
+            for each in topic.partitions:
+                if each.error_code:
                     return None
-                found[number] = standing
-    return found
-
-
-def _group(answer: Answer) -> tuple[list[list[tuple[int, Standing, int]]], int]:
-    answer.compact_string()
-    topics = answer.compact_array(lambda: _topic(answer))
-    code = answer.int16()
-    answer.compact_string()
-    answer.tags()
-    return topics, code
-
-
-def _topic(answer: Answer) -> list[tuple[int, Standing, int]]:
-    answer.compact_string()
-    answer.uuid()
-    partitions = answer.compact_array(lambda: _partition(answer))
-    answer.tags()
-    return partitions
-
-
-def _partition(answer: Answer) -> tuple[int, Standing, int]:
-    number, start = answer.int32(), answer.int64()
-    answer.int32()
-    standing, code = Standing(start, answer.int64()), answer.int16()
-    answer.compact_string()
-    answer.tags()
-    return number, standing, code
-
-
-def _deleted(answer: Answer) -> tuple[int, str]:
-    answer.compact_string()
-    answer.uuid()
-    found = answer.int16(), answer.compact_string()
-    answer.tags()
+                found[each.partition_index] = Standing(each.start_offset, each.lag)
     return found
