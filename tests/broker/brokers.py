@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.groups import HAND_OVER_MS
+from mainstem.broker.groups.local.coordinator import HAND_OVER_MS
 from mainstem.core.batch import batches
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.event import Event

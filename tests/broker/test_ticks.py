@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 from tests.broker.brokers import Clock, new_broker
-from tests.broker.consumers import Room
+from tests.broker.groups.classic.consumers import Room
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.consumer_group_fold import NOTHING
-from mainstem.broker.consumer_heartbeat import Heartbeat
 from mainstem.broker.deadlines import MAX_AT_ONCE
+from mainstem.broker.groups.consumer.heartbeat import Heartbeat
+from mainstem.broker.groups.consumer.records import NOTHING
 from mainstem.core.topic_settings import TopicSettings
 
 COUNT = 2 * MAX_AT_ONCE + 10

@@ -1,9 +1,9 @@
 """A consumer's place at a queue: what it waits for when it is left."""
 
 from tests.broker.brokers import LateLog
-from tests.broker.queues import Desk
+from tests.broker.queues.queue_consumers import Desk
 
-from mainstem.broker.subscription import Outcome
+from mainstem.broker.queues.records import Outcome
 from mainstem.client.seat import Held, Seat
 
 

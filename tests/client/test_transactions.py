@@ -1,7 +1,7 @@
 """What others write in transactions, as the Python API sees it."""
 
 import mainstem
-from mainstem.broker.epochs import Speaker
+from mainstem.broker.transactions.epochs import Speaker
 from mainstem.client.embedded import EmbeddedStem
 from mainstem.core.event import Event
 from mainstem.core.records import build

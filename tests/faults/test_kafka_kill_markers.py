@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.broker.transactors import committed
+from tests.broker.transactions.transactional_producers import committed
 from tests.faults.mortal import DIES_IN_WRITE, Mortal, create
 from tests.heads.kafka.attack import Peer, produce
 
@@ -23,7 +23,11 @@ from mainstem.kafka_protocol.messages.transactions import (
 )
 
 PARTITIONS = 4
-END = {"module": "mainstem.broker.transactions", "owner": "Transactions", "method": "end"}
+END = {
+    "module": "mainstem.broker.transactions.transactions",
+    "owner": "Transactions",
+    "method": "end",
+}
 
 DOES_NOT_WRITE_DOWN_THE_END = """
 from mainstem.broker.journal import IDS, TRANSACTIONS

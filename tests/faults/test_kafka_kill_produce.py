@@ -16,7 +16,7 @@ MAX_AHEAD = 200
 KILLS = 4
 
 FORGETS_PRODUCERS = """
-from mainstem.broker import producers
+from mainstem.broker.producers import producers
 producers.Producers._load = lambda self, at, place: producers.Sequences(place)
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Message, Producer, TopicPartition
-from tests.broker.transactors import committed
+from tests.broker.transactions.transactional_producers import committed
 from tests.faults.mortal import (
     PATIENCE_S,
     QUICK,
@@ -31,7 +31,7 @@ STEP_S = 5
 """After this the client is given up, which now and then waits for nothing after a restart."""
 
 SHOWS_WHAT_WAS_ABORTED = """
-from mainstem.broker.ledger import Ledger
+from mainstem.broker.transactions.records import Ledger
 Ledger.aborted = lambda self, *_: []
 """
 

@@ -23,7 +23,7 @@ KILLS = 20 if LONG else 2
 TOPIC = "queue"
 
 LOSES_SOME = """
-from mainstem.broker.window import Window
+from mainstem.broker.queues.delivery_state import Window
 real = Window.add
 def add(self, offset, key):
     given = real(self, offset, key)
@@ -34,8 +34,8 @@ def add(self, offset, key):
 Window.add = add
 """
 FORGETS_ACKS = """
-from mainstem.broker.settling import Settling
-from mainstem.broker.subscription import SubscriptionKey
+from mainstem.broker.queues.settlement import Settling
+from mainstem.broker.queues.records import SubscriptionKey
 from mainstem.log.durable import AT_ONCE
 real = Settling.write
 def write(self, changes, letters=()):

@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Callable, Collection
 
-from tests.broker.queues import Desk
+from tests.broker.queues.queue_consumers import Desk
 
-from mainstem.broker.subscription import Delivery, Outcome
+from mainstem.broker.queues.records import Delivery, Outcome
 from mainstem.core.errors import MainstemError
 from mainstem.heads.dispatcher import Consumer, Dispatcher, SessionCredit
 

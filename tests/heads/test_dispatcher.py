@@ -6,11 +6,11 @@ from collections.abc import Collection
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.broker.queues import LOCK_MS, Desk
+from tests.broker.queues.queue_consumers import LOCK_MS, Desk
 from tests.heads.dispatching import Room
 
-from mainstem.broker.calls import Call
-from mainstem.broker.subscription import Outcome
+from mainstem.broker.callbacks import Call
+from mainstem.broker.queues.records import Outcome
 from mainstem.core.errors import StorageFull, UnknownSubscription, UnknownTopic
 from mainstem.heads.dispatcher import LARGEST_PORTION, TURN_EVENTS, TURN_S
 

@@ -16,11 +16,11 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.broker.queues import LOCK_MS, Desk
+from tests.broker.queues.queue_consumers import LOCK_MS, Desk
 from tests.heads.dispatching import Room, Taker
 from tests.long import LONG
 
-from mainstem.broker.subscription import Order, Outcome
+from mainstem.broker.queues.records import Order, Outcome
 from mainstem.core.errors import StaleDelivery
 
 PARTITIONS = 2

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.classic_group import Join
+from mainstem.broker.groups.classic.group import Join
 from mainstem.log.memory import MemoryLog
 from mainstem.node.broker_clock import BrokerClock
 

@@ -11,11 +11,11 @@ from tests.faults.disks import append, full_after, killed, opened
 from tests.faults.simdisk import SimFiles
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.classic_group import Join, Joined, Sync, Synced
-from mainstem.broker.classic_groups import Membership
-from mainstem.broker.consumer_group_fold import NOTHING
-from mainstem.broker.consumer_heartbeat import Heartbeat
-from mainstem.broker.cursors import Cursor
+from mainstem.broker.groups.classic.coordinator import Membership
+from mainstem.broker.groups.classic.group import Join, Joined, Sync, Synced
+from mainstem.broker.groups.consumer.heartbeat import Heartbeat
+from mainstem.broker.groups.consumer.records import NOTHING
+from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.journal import IDS, SETTINGS, TOPICS
 from mainstem.core.errors import (
     Closed,

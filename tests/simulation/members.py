@@ -13,9 +13,9 @@ from tests.simulation.transactors import PARTITIONS, Transactor, read_committed
 from tests.simulation.world import Client, Reply, Unanswered, Wrong
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.classic_group import Join, Joined, Phase, Sync, Synced
-from mainstem.broker.classic_groups import Membership, Moved
-from mainstem.broker.cursors import Cursor
+from mainstem.broker.groups.classic.coordinator import Membership, Moved
+from mainstem.broker.groups.classic.group import Join, Joined, Phase, Sync, Synced
+from mainstem.broker.groups.cursors import Cursor
 from mainstem.core.errors import FencedInstance, MainstemError, UnknownMember
 
 INPUTS: list[Place] = [("in", number) for number in range(PARTITIONS)]

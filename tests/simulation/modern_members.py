@@ -4,8 +4,8 @@ from tests.simulation.members import SESSION_MS, Groups, Positions
 from tests.simulation.world import Client, Unanswered
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.classic_groups import Membership
-from mainstem.broker.consumer_heartbeat import Heard, Heartbeat
+from mainstem.broker.groups.classic.coordinator import Membership
+from mainstem.broker.groups.consumer.heartbeat import Heard, Heartbeat
 from mainstem.core.errors import MainstemError, UnreleasedInstance
 from mainstem.log.port import PartitionId
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from tests.simulation.world import World, Wrong
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.subscription import Lent, Outcome, Settlement
-from mainstem.broker.subscriptions import Settled, Subscriptions
+from mainstem.broker.queues.queues import Settled, Subscriptions
+from mainstem.broker.queues.records import Lent, Outcome, Settlement
 from mainstem.core.batch import batches
 from mainstem.core.dead_letters import Origin, origin_of
 from mainstem.core.records import events

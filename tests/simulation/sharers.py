@@ -10,8 +10,8 @@ from tests.simulation.share_book import dead_letters
 from tests.simulation.world import Client, Unanswered, Wrong
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.subscription import Delivery, Outcome, Settlement, SubscriptionSettings
-from mainstem.broker.subscriptions import Settled
+from mainstem.broker.queues.queues import Settled
+from mainstem.broker.queues.records import Delivery, Outcome, Settlement, SubscriptionSettings
 from mainstem.core.errors import MainstemError
 from mainstem.log.port import Durable
 

@@ -21,8 +21,8 @@ from tests.simulation.sharers import LOCK_MS, NAME, TOPIC, Queue, share
 from tests.simulation.transactors import PARTITIONS, Transactor, read_committed, read_on
 from tests.simulation.world import Client, World, Wrong, without_chance
 
-from mainstem.broker.share_group import ShareBeat
-from mainstem.broker.subscription import Settlement
+from mainstem.broker.groups.share.group import ShareBeat
+from mainstem.broker.queues.records import Settlement
 from mainstem.core.topic_settings import TopicSettings
 
 PLACES: list[Place] = [(topic, n) for topic in ("in", "out") for n in range(PARTITIONS)]

@@ -18,17 +18,17 @@ from tests.faults.simdisk import Image, SimFiles
 from tests.long import LONG, seeds
 from tests.simulation.simulation import CASTS, STEPS, Simulated, simulate
 
-from mainstem.broker import epochs
-from mainstem.broker.classic_group import ClassicGroup, ClassicMember
-from mainstem.broker.classic_groups import ClassicGroups
-from mainstem.broker.consumer_group_draft import ConsumerGroupDraft
-from mainstem.broker.cursors import CursorChange
-from mainstem.broker.epochs import Speaker
-from mainstem.broker.ledger import Ledger, Transaction
-from mainstem.broker.settling import Plan, Settling
+from mainstem.broker.groups.classic.coordinator import ClassicGroups
+from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember
+from mainstem.broker.groups.consumer.draft import ConsumerGroupDraft
+from mainstem.broker.groups.cursors import CursorChange
+from mainstem.broker.queues.delivery_state import Back, Window
+from mainstem.broker.queues.records import SubscriptionChange, SubscriptionKey, WindowSet
+from mainstem.broker.queues.settlement import Plan, Settling
 from mainstem.broker.state import State
-from mainstem.broker.subscription import SubscriptionChange, SubscriptionKey, WindowSet
-from mainstem.broker.window import Back, Window
+from mainstem.broker.transactions import epochs
+from mainstem.broker.transactions.epochs import Speaker
+from mainstem.broker.transactions.records import Ledger, Transaction
 from mainstem.core.errors import UnknownMember, UnknownProducer
 from mainstem.heads.kafka.adapter import share_fetch
 from mainstem.log.durable import AT_ONCE

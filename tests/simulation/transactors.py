@@ -6,9 +6,9 @@ from tests.checker.history import Outcome, Place, Read, Sent
 from tests.simulation.world import Client, Unanswered
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.committed import visible
-from mainstem.broker.epochs import Speaker
-from mainstem.broker.publishing import Published
+from mainstem.broker.publishing.batching import Published
+from mainstem.broker.transactions.epochs import Speaker
+from mainstem.broker.transactions.read_committed import visible
 from mainstem.core.batch import batches, read_header
 from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event

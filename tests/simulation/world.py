@@ -29,7 +29,7 @@ from tests.faults.lives import OPTIONS
 from tests.faults.simdisk import SimFiles, blank
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.group_limits import GroupLimits
+from mainstem.broker.groups.limits import GroupLimits
 from mainstem.broker.limits import Limits
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.log.disk import DiskLog

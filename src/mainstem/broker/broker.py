@@ -9,34 +9,34 @@ made without the lock.
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from mainstem.broker.ages import time_at
-from mainstem.broker.arrivals import Arrivals
-from mainstem.broker.arrived import AppendOutcome
-from mainstem.broker.atomic_publish import AtomicPublish, PublishedAll
-from mainstem.broker.calls import Call, make
-from mainstem.broker.classic_groups import ClassicGroups
-from mainstem.broker.consumer_groups import ConsumerGroups
-from mainstem.broker.cursors import Cursor
+from mainstem.broker.callbacks import Call, make
 from mainstem.broker.definitions import Definitions
 from mainstem.broker.duties import Duties
-from mainstem.broker.following import Feed
-from mainstem.broker.group_configs import GroupConfigs
-from mainstem.broker.groups import HAND_OVER_MS
+from mainstem.broker.groups.classic.coordinator import ClassicGroups
+from mainstem.broker.groups.configs import GroupConfigs
+from mainstem.broker.groups.consumer.coordinator import ConsumerGroups
+from mainstem.broker.groups.cursors import Cursor
+from mainstem.broker.groups.lag import GroupState, Lag, group_state, lag
+from mainstem.broker.groups.local.coordinator import HAND_OVER_MS
+from mainstem.broker.groups.local.member import Member
+from mainstem.broker.groups.share.coordinator import ShareGroups
 from mainstem.broker.journal import IDS, TOPICS
-from mainstem.broker.lags import GroupState, Lag, group_state, lag
 from mainstem.broker.limits import Limits
-from mainstem.broker.member import Member
-from mainstem.broker.overload import NO_COUNTERS, Held
-from mainstem.broker.producers import Producers
-from mainstem.broker.producing import Producing
-from mainstem.broker.publishing import Published, Run, check_batch, runs
-from mainstem.broker.remaking import remade
-from mainstem.broker.share_groups import ShareGroups
+from mainstem.broker.producers.producers import Producers
+from mainstem.broker.publishing.append import Arrivals
+from mainstem.broker.publishing.atomic import AtomicPublish, PublishedAll
+from mainstem.broker.publishing.batching import Published, Run, check_batch, runs
+from mainstem.broker.publishing.conversion import remade
+from mainstem.broker.publishing.idempotent import Producing
+from mainstem.broker.publishing.outcome import AppendOutcome
+from mainstem.broker.publishing.overload import NO_COUNTERS, Held
+from mainstem.broker.queues.queues import QueueSettlements, Subscriptions
+from mainstem.broker.reading.feed import Feed
+from mainstem.broker.reading.timestamps import time_at
 from mainstem.broker.state import OpenTopic, State
-from mainstem.broker.subscriptions import QueueSettlements, Subscriptions
-from mainstem.broker.topic_changes import TopicChanges, TopicDone
-from mainstem.broker.topics import Topic
-from mainstem.broker.transactions import Transactions
+from mainstem.broker.topics.catalog import Topic
+from mainstem.broker.topics.topics import TopicChanges, TopicDone
+from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.errors import (
     OffsetOutOfRange,
     UnknownGroup,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.broker.calls import Call
+from mainstem.broker.callbacks import Call
 from mainstem.broker.journal import DEFINITIONS, Journal
 from mainstem.broker.state import State
 from mainstem.core.errors import InvalidSetting, MainstemError

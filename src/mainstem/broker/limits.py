@@ -2,11 +2,11 @@
 
 import msgspec
 
-from mainstem.broker.group_defaults import GroupDefaults
-from mainstem.broker.group_limits import GroupLimits
-from mainstem.broker.producers import ProducerLimits
-from mainstem.broker.settlements import TransactionLimits
-from mainstem.broker.topics import TopicLimits
+from mainstem.broker.groups.defaults import GroupDefaults
+from mainstem.broker.groups.limits import GroupLimits
+from mainstem.broker.producers.producers import ProducerLimits
+from mainstem.broker.topics.catalog import TopicLimits
+from mainstem.broker.transactions.completion import TransactionLimits
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,13 +18,13 @@ from contextlib import suppress
 
 import msgspec
 
-from mainstem.broker.calls import Call
-from mainstem.broker.cursors import Cursor, CursorChange, CursorKey, Cursors
-from mainstem.broker.groups import Groups
+from mainstem.broker.callbacks import Call
+from mainstem.broker.groups.cursors import Cursor, CursorChange, CursorKey, Cursors
+from mainstem.broker.groups.local.coordinator import Groups
 from mainstem.broker.journal import CURSORS, IDS, SETTINGS, TOPICS, Journal, Written
-from mainstem.broker.overload import Gate
-from mainstem.broker.topics import DEFAULTS as TOPIC_LIMITS
-from mainstem.broker.topics import (
+from mainstem.broker.publishing.overload import Gate
+from mainstem.broker.topics.catalog import DEFAULTS as TOPIC_LIMITS
+from mainstem.broker.topics.catalog import (
     Topic,
     TopicChange,
     TopicGone,

@@ -15,11 +15,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from mainstem.broker.group_defaults import GroupDefaults
-from mainstem.broker.group_limits import GroupLimits
-from mainstem.broker.producers import ProducerLimits
-from mainstem.broker.settlements import TransactionLimits
-from mainstem.broker.topics import TopicLimits
+from mainstem.broker.groups.defaults import GroupDefaults
+from mainstem.broker.groups.limits import GroupLimits
+from mainstem.broker.producers.producers import ProducerLimits
+from mainstem.broker.topics.catalog import TopicLimits
+from mainstem.broker.transactions.completion import TransactionLimits
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.topic_settings import Durability
 from mainstem.heads import HEADS

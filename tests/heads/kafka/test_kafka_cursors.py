@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from tests.heads.kafka.attack import Peer, produce, served
 
-from mainstem.broker.classic_group import Phase
-from mainstem.broker.classic_groups import GroupDescription, MemberDescription
+from mainstem.broker.groups.classic.coordinator import GroupDescription, MemberDescription
+from mainstem.broker.groups.classic.group import Phase
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.cursors import read_by

@@ -2,7 +2,7 @@
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from tests.broker.consumers import Room
+from tests.broker.groups.classic.consumers import Room
 from tests.heads.kafka.attack import until
 from tests.serving import server
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mainstem.broker.group_configs import KNOWN
+from mainstem.broker.groups.configs import KNOWN
 from mainstem.heads.kafka.adapter.table import SERVED
 from mainstem.kafka_protocol.messages import APIS
 

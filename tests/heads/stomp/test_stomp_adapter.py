@@ -3,7 +3,7 @@
 import pytest
 from tests.heads.stomp.talking import Client, World
 
-from mainstem.broker.subscription import SubscriptionSettings
+from mainstem.broker.queues.records import SubscriptionSettings
 from mainstem.core.errors import Failure
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload, TopicSettings

@@ -21,10 +21,10 @@ implementation; mypy proves it where a node gives it to its heads.
 
 from typing import Protocol
 
-from mainstem.broker.calls import Call
+from mainstem.broker.authorization import guarded
+from mainstem.broker.callbacks import Call
 from mainstem.broker.door.definitions import Definitions, HeadDefinitions
 from mainstem.broker.door.duties import Duties, Duty
-from mainstem.broker.door.following import Bounds, Feed, Following, Slice, TimedOffset
 from mainstem.broker.door.groups import (
     Assignment,
     Cursor,
@@ -89,6 +89,7 @@ from mainstem.broker.door.queues import (
     SubscriptionState,
     Unsettled,
 )
+from mainstem.broker.door.reading import Bounds, Feed, Following, Slice, TimedOffset
 from mainstem.broker.door.topics import (
     BUDGET,
     TOPIC_JOURNAL,
@@ -109,7 +110,6 @@ from mainstem.broker.door.transactions import (
     TransactionPhase,
     Transactions,
 )
-from mainstem.broker.guard import guarded
 from mainstem.log.durable import AT_ONCE, Commit
 from mainstem.log.port import Durable, PartitionId
 

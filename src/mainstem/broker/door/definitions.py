@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from mainstem.broker.calls import Call
+from mainstem.broker.callbacks import Call
 from mainstem.log.port import Durable
 
 __all__ = ["Definitions", "HeadDefinitions"]

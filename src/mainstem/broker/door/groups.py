@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from mainstem.broker.calls import Call
-from mainstem.broker.cursors import Cursor
-from mainstem.broker.groups import Assignment, Share
-from mainstem.broker.lags import GroupState, Lag
+from mainstem.broker.callbacks import Call
+from mainstem.broker.groups.cursors import Cursor
+from mainstem.broker.groups.lag import GroupState, Lag
+from mainstem.broker.groups.local.coordinator import Assignment, Share
 from mainstem.log.port import Durable
 
 __all__ = ["Assignment", "Cursor", "GroupState", "Groups", "Lag", "Member", "Place", "Share"]

@@ -3,25 +3,33 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from mainstem.broker.classic_group import Join, Joined, JoinReply, Phase, Sync, Synced, SyncReply
-from mainstem.broker.classic_groups import GroupDescription, Membership, Moved
-from mainstem.broker.consumer_group_description import ConsumerGroupDescription
-from mainstem.broker.consumer_group_fold import (
+from mainstem.broker.door.groups import Place
+from mainstem.broker.groups.classic.coordinator import GroupDescription, Membership, Moved
+from mainstem.broker.groups.classic.group import (
+    Join,
+    Joined,
+    JoinReply,
+    Phase,
+    Sync,
+    Synced,
+    SyncReply,
+)
+from mainstem.broker.groups.classic.rebalance import Leaver
+from mainstem.broker.groups.configs import KNOWN as GROUP_CONFIGS
+from mainstem.broker.groups.consumer.classic_members import ConsumerProtocol, Said
+from mainstem.broker.groups.consumer.description import ConsumerGroupDescription
+from mainstem.broker.groups.consumer.heartbeat import Heard, Heartbeat
+from mainstem.broker.groups.consumer.records import (
     ConsumerMember,
     Partitions,
     partitions_of,
     written,
 )
-from mainstem.broker.consumer_heartbeat import Heard, Heartbeat
-from mainstem.broker.cursors import Cursor
-from mainstem.broker.door.groups import Place
-from mainstem.broker.group_configs import KNOWN as GROUP_CONFIGS
-from mainstem.broker.guests import ConsumerProtocol, Said
-from mainstem.broker.rebalances import Leaver
-from mainstem.broker.share_group import Places, ShareBeat
-from mainstem.broker.share_groups import ShareGroupState, ShareTurn
-from mainstem.broker.share_settings import ACQUIRE, STRICTLY, ShareSettings
-from mainstem.broker.subscription_states import SubscriptionState
+from mainstem.broker.groups.cursors import Cursor
+from mainstem.broker.groups.share.coordinator import ShareGroupState, ShareTurn
+from mainstem.broker.groups.share.group import Places, ShareBeat
+from mainstem.broker.groups.share.settings import ACQUIRE, STRICTLY, ShareSettings
+from mainstem.broker.queues.description import SubscriptionState
 from mainstem.core.errors import MainstemError
 from mainstem.log.port import Durable
 

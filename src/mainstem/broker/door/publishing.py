@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from mainstem.broker.arrived import AppendOutcome, Arrived
-from mainstem.broker.atomic_publish import PublishedAll
-from mainstem.broker.overload import Held
-from mainstem.broker.publishing import Published
-from mainstem.broker.subscriptions import QueueSettlements
+from mainstem.broker.publishing.atomic import PublishedAll
+from mainstem.broker.publishing.batching import Published
+from mainstem.broker.publishing.outcome import AppendOutcome, Arrived
+from mainstem.broker.publishing.overload import Held
+from mainstem.broker.queues.queues import QueueSettlements
 from mainstem.core.event import Event
 from mainstem.log.port import WritableBatch
 

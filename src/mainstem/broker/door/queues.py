@@ -3,9 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from mainstem.broker.calls import Call
-from mainstem.broker.live_subscription import Unsettled
-from mainstem.broker.subscription import (
+from mainstem.broker.callbacks import Call
+from mainstem.broker.queues.description import SubscriptionState
+from mainstem.broker.queues.live_queue import Unsettled
+from mainstem.broker.queues.queues import DEFAULTS, MAX_BYTES, Settled
+from mainstem.broker.queues.records import (
     MAX_DELIVERIES,
     MAX_LOCK_MS,
     Delivery,
@@ -16,8 +18,6 @@ from mainstem.broker.subscription import (
     Settlement,
     SubscriptionSettings,
 )
-from mainstem.broker.subscription_states import SubscriptionState
-from mainstem.broker.subscriptions import DEFAULTS, MAX_BYTES, Settled
 from mainstem.core.errors import MainstemError
 from mainstem.core.event import Position
 from mainstem.log.port import Durable

@@ -2,12 +2,12 @@
 
 from typing import Protocol
 
-from mainstem.broker.calls import Call
+from mainstem.broker.callbacks import Call
 from mainstem.broker.journal import TOPICS as TOPIC_JOURNAL
 from mainstem.broker.limits import Limits
-from mainstem.broker.topic_changes import TopicDone
-from mainstem.broker.topic_regex import BUDGET, TopicRegex
-from mainstem.broker.topics import Topic
+from mainstem.broker.topics.catalog import Topic
+from mainstem.broker.topics.regex import BUDGET, TopicRegex
+from mainstem.broker.topics.topics import TopicDone
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import Durable
 

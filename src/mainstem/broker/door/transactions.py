@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from mainstem.broker.classic_groups import Membership, Moved
-from mainstem.broker.committed import Committed
-from mainstem.broker.cursors import Cursor
 from mainstem.broker.door.groups import Place
-from mainstem.broker.epochs import Speaker
-from mainstem.broker.ledger import TransactionPhase
-from mainstem.broker.producers import NewProducer
-from mainstem.broker.sequences import ProducerState
-from mainstem.broker.transactions import Begun, TransactionDescription
+from mainstem.broker.groups.classic.coordinator import Membership, Moved
+from mainstem.broker.groups.cursors import Cursor
+from mainstem.broker.producers.producers import NewProducer
+from mainstem.broker.producers.sequences import ProducerState
+from mainstem.broker.transactions.epochs import Speaker
+from mainstem.broker.transactions.read_committed import Committed
+from mainstem.broker.transactions.records import TransactionPhase
+from mainstem.broker.transactions.transactions import Begun, TransactionDescription
 from mainstem.log.port import Durable
 
 __all__ = [

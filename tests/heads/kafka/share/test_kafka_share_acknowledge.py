@@ -22,7 +22,7 @@ from tests.heads.kafka.sharing import (
 )
 from tests.serving import server
 
-from mainstem.broker.subscription import Settlement
+from mainstem.broker.queues.records import Settlement
 from mainstem.heads.kafka.adapter import share_acks
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.share_fetch import (

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from tests.broker.queues import Desk
+from tests.broker.queues.queue_consumers import Desk
 
 from mainstem.heads.kafka.adapter.share_sessions import Place, ShareSession, ShareSessions
 

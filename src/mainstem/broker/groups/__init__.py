@@ -1,0 +1,1 @@
+"""Groups: consumers that own partitions, their cursors, lag and configs."""

@@ -1,0 +1,1 @@
+"""Groups of Kafka's classic protocol: join, sync, heartbeat."""

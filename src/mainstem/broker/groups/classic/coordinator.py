@@ -1,0 +1,462 @@
+"""Groups whose members agree among themselves who reads what, as Kafka's consumers do.
+
+The broker only gathers them, numbers their generations and passes their words on (``rebalances``);
+their cursors are the same as those of every other kind of group. A group has members of one kind
+at a time: whoever else wants to join is refused while it is live.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.broker.callbacks import Call, make
+from mainstem.broker.groups.classic.generations import Generation, GenerationChange, GenerationKey
+from mainstem.broker.groups.classic.group import (
+    ClassicGroup,
+    ClassicMember,
+    Join,
+    JoinReply,
+    Phase,
+    Sync,
+    SyncReply,
+)
+from mainstem.broker.groups.classic.journal import ClassicJournal
+from mainstem.broker.groups.classic.rebalance import Leaver, Rebalances, once_durable
+from mainstem.broker.groups.classic.records import (
+    NOT_YET,
+    Agreement,
+    ClassicGroupChange,
+    WrittenGroup,
+    written,
+)
+from mainstem.broker.groups.consumer.classic_members import PROTOCOL_TYPE
+from mainstem.broker.groups.consumer.coordinator import ConsumerGroups
+from mainstem.broker.groups.consumer.records import ConsumerMember
+from mainstem.broker.groups.cursors import Cursor
+from mainstem.broker.groups.limits import GroupLimits
+from mainstem.broker.journal import Written
+from mainstem.broker.state import REFUSALS, State
+from mainstem.core.errors import (
+    GroupIsLive,
+    IllegalGeneration,
+    MainstemError,
+    RebalanceInProgress,
+    UnknownGroup,
+    UnknownMember,
+)
+from mainstem.core.names import check_group
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable, PartitionId
+
+KIND = "Kafka"
+"""What these groups are called beside those of other kinds."""
+DEFAULTS = GroupLimits()
+Place = tuple[str, int]
+
+
+class Membership(msgspec.Struct, frozen=True):
+    """Who commits: a member of a generation, or nobody in particular."""
+
+    member_id: str = ""
+    generation: int = -1
+    instance_id: str | None = None
+
+
+class Moved(NamedTuple):
+    """What became of cursors that were to move: when it is durable, and what was refused."""
+
+    durable: Durable
+    refused: dict[Place, MainstemError]
+
+
+class MemberDescription(msgspec.Struct, frozen=True):
+    """A member, as an administrator sees it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    metadata: bytes
+    """Empty until the group is stable."""
+    assignment: bytes
+
+
+class GroupDescription(msgspec.Struct, frozen=True):
+    """A group, as an administrator sees it."""
+
+    name: str
+    phase: Phase
+    protocol_type: str
+    protocol: str
+    generation: int
+    members: tuple[MemberDescription, ...] = ()
+
+
+class ClassicGroups:
+    """The door to classic groups; synchronous and thread-safe.
+
+    Deadlines are on the clock ``monotonic_ms``; what is written down has the time of day. Replies
+    are given once, from any thread, without a lock, and must not block.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        consumers: ConsumerGroups,
+        now_ms: Callable[[], int],
+        *,
+        monotonic_ms: Callable[[], int] | None = None,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        limits: GroupLimits = DEFAULTS,
+        resumes: bool = True,
+    ) -> None:
+        self._state = state
+        self._consumers = consumers
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms or now_ms
+        self.journal = ClassicJournal(state.log, now_ms)
+        self.generations = self.journal.generations
+        self._rebalances = Rebalances(
+            self.journal, self._occupy, state.groups.vacate, new_id, limits
+        )
+        with self._turn() as rebalances:
+            for group in self.generations:
+                rebalances.remember_for_a_while(group)
+            for group, kept in list(self.journal.members.groups.items()) if resumes else ():
+                self._resume(group, kept)
+        consumers.assignments.before = self
+
+    # Members
+
+    def join(self, join: Join, reply: JoinReply) -> None:
+        """Join the next generation of a group; ``reply`` gets Joined or the error."""
+        with self._turn() as rebalances:
+            try:
+                if self._consumers.has_members(join.group):
+                    joined, durable = self._consumers.guests.join(join)
+                    answer = partial(once_durable, reply, joined)
+                    rebalances.roster.calls.append(partial(durable.then, answer))
+                    return
+                if join.group not in rebalances.groups:
+                    deed = f"joined by {KIND} consumers"
+                    self._state.groups.check_not_live(join.group, deed)
+                rebalances.join(join, reply)
+            except MainstemError as error:
+                refusal = error
+            else:
+                return
+        reply(refusal)
+
+    def sync(self, sync: Sync, reply: SyncReply) -> None:
+        """Ask for an assignment, or bring them all; ``reply`` gets Synced or the error."""
+        with self._turn() as rebalances:
+            try:
+                if self._consumers.has_members(sync.group):
+                    synced = self._consumers.guests.sync(sync)
+                    rebalances.roster.calls.append(partial(reply, synced))
+                    return
+                rebalances.sync(sync, reply)
+            except MainstemError as error:
+                refusal = error
+            else:
+                return
+        reply(refusal)
+
+    def heartbeat(
+        self, group: str, member_id: str, generation: int, instance_id: str | None = None
+    ) -> None:
+        """Show that a member is there; RebalanceInProgress tells it to join again."""
+        with self._turn() as rebalances:
+            if self._consumers.has_members(group):
+                self._consumers.guests.heartbeat(group, member_id, instance_id, generation)
+            else:
+                rebalances.heartbeat(group, member_id, instance_id, generation)
+
+    def leave(self, group: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
+        """Leave a group, several members at once; what is wrong with each, None if it is out."""
+        with self._turn() as rebalances:
+            if self._consumers.has_members(group):
+                return self._consumers.guests.leave(group, leavers)
+            return rebalances.leave(group, leavers)
+
+    def tick(self) -> None:
+        """Do what is due by now, in turns: members that are silent or late are taken out."""
+        with self._turn() as rebalances:
+            for timer in rebalances.roster.deadlines.due(rebalances.roster.now_ms):
+                if timer[1] == "forget":
+                    self._forget_if_unused(timer[0])
+                else:
+                    rebalances.expire(timer)
+
+    def next_deadline(self) -> int | None:
+        """Return when ``tick`` should be called, on the monotonic clock; None if never."""
+        with self._state.lock:
+            return self._rebalances.roster.deadlines.next()
+
+    # Cursors
+
+    def check_commit(self, group: str, who: Membership, *, transactional: bool = False) -> None:
+        """Refuse a commit of somebody who may not; used under the lock."""
+        if self._consumers.has_members(group):
+            self._consumers.check_commit(
+                group, who.member_id, who.generation, transactional=transactional
+            )
+            return
+        self._rebalances.roster.now_ms = self._monotonic_ms()
+        found = self._rebalances.groups.get(group)
+        is_anonymous = not who.member_id and who.instance_id is None and who.generation < 0
+        if found is None or found.phase is Phase.EMPTY:
+            self._state.groups.check_not_live(group, "committed to from outside")
+            if who.generation >= 0:
+                if found is not None or self._is_known(group):
+                    raise UnknownMember(group, who.member_id)
+                raise IllegalGeneration(group, who.generation, -1)
+            return
+        if is_anonymous:
+            # Older transactional producers cannot say which member they commit for.
+            if not transactional:
+                raise UnknownMember(group, who.member_id)
+            return
+        _, member = self._rebalances.member(group, who.member_id, who.instance_id, who.generation)
+        if found.phase is Phase.COMPLETING and not transactional:
+            raise RebalanceInProgress(group)
+        self._rebalances.roster.hear(found, member)
+
+    def commit(self, group: str, who: Membership, cursors: Mapping[Place, Cursor]) -> Moved:
+        """Move cursors of a group for one of its members, or for nobody while it is empty."""
+        with self._turn():
+            self.check_commit(group, who)
+            refused: dict[Place, MainstemError] = {}
+            changes = []
+            moved: list[PartitionId] = []
+            for place, cursor in cursors.items():
+                try:
+                    at = self._state.at(*place)
+                    changes += self._state.cursors.commit(group, {at: cursor}, may_unset=True)
+                    moved.append(at)
+                except MainstemError as error:
+                    refused[place] = error
+            durable = self._state.change_cursors(changes, self._now_ms())
+            self._rebalances.roster.calls += self._state.make_room(moved)
+        return Moved(durable, refused)
+
+    def delete_cursors(self, group: str, places: Iterable[Place]) -> Moved:
+        """Forget some cursors of a group; whether its members still need them is not known here."""
+        check_group(group)
+        with self._turn():
+            self._check_known(group)
+            if group not in self._rebalances.groups and not self._consumers.has_members(group):
+                self._state.groups.check_not_live(group, "changed from outside")
+            refused: dict[Place, MainstemError] = {}
+            chosen: list[PartitionId] = []
+            for place in places:
+                try:
+                    chosen.append(self._state.at(*place))
+                except MainstemError as error:
+                    refused[place] = error
+            if not self._state.cursors.of(group):
+                return Moved(AT_ONCE, refused)
+            changes = self._state.cursors.remove(group, chosen)
+            durable = self._state.change_cursors(changes, self._now_ms())
+            self._rebalances.roster.calls += self._state.make_room(chosen)
+        return Moved(durable, refused)
+
+    # Administration
+
+    def names(self) -> list[str]:
+        """Return every group with members or cursors, or with members lately, of no other kind."""
+        with self._state.lock:
+            known = {*self._rebalances.groups, *self.generations, *self._state.cursors.groups()}
+            return sorted(each for each in known if each not in self._consumers)
+
+    def members(self, name: str) -> dict[str, tuple[Place, ...]]:
+        """Return the ids of a group's members, and what each owns; used under the lock."""
+        found = self._rebalances.groups.get(name)
+        if found is None:
+            return {}
+        protocol = self._consumers.guests.protocol
+        if protocol is None or found.protocol_type != PROTOCOL_TYPE:
+            return dict.fromkeys(found.members, ())
+        return {
+            member.id: tuple(protocol.owned(member.assignment)) if member.assignment else ()
+            for member in found.members.values()
+        }
+
+    def describe(self, name: str) -> GroupDescription:
+        """Return a group; one that nobody knows is Dead."""
+        with self._state.lock:
+            group = self._rebalances.groups.get(name)
+            if group is not None and group.phase is not Phase.EMPTY:
+                return _description(group)
+            latest = self.generations.of(name)
+            is_known = name not in self._consumers and self._is_known(name)
+            phase = Phase.EMPTY if is_known or group is not None else Phase.DEAD
+            return GroupDescription(name, phase, latest.protocol_type, "", latest.number)
+
+    def delete(self, name: str) -> Durable:
+        """Forget a group and its cursors, in one append; refused while it is live."""
+        now_ms = self._now_ms()
+        with self._turn():
+            self._check_known(name)
+            self._state.groups.check_not_live(name, "deleted")
+            cursors = self._state.cursors
+            partitions = list(cursors.of(name))
+            removed = cursors.remove(name) if partitions else []
+            forgotten = self.generations.forget(name), self.journal.members.forget(name)
+            beside = (
+                *self._state.cursor_batches(removed, now_ms),
+                *self.journal.batches(*forgotten),
+            )
+            durable = self._consumers.forget(name, beside)
+            for removal in removed:
+                cursors.apply(removal)
+            self.journal.apply(*forgotten)
+            self._rebalances.roster.deadlines.clear((name, "forget", ""))
+            self._rebalances.roster.calls += self._state.make_room(partitions)
+            return durable
+
+    # Groups that change their kind; used under the lock
+
+    def latest(self, name: str) -> int:
+        """Return the number of the latest generation."""
+        return self.generations.of(name).number
+
+    def offered(self, name: str) -> list[ConsumerMember] | None:
+        """Return the members of a live group as guests of a consumer group, None if it is empty."""
+        group, guests = self._rebalances.groups.get(name), self._consumers.guests
+        if group is None or group.phase is Phase.EMPTY:
+            return None
+        if group.protocol_type != PROTOCOL_TYPE or guests.protocol is None:
+            deed = "joined by consumers of another protocol"
+            raise GroupIsLive(name, f"{len(group.members)} members", deed)
+        # Who has had no answer yet is not a member in its own eyes, and comes again.
+        members = [each for each in group.members.values() if not each.is_new]
+        return guests.welcomed(members, group.generation, group.protocol)
+
+    def hand_over_batches(self, name: str) -> Written:
+        """Return what has to be appended for a group to become one of another kind."""
+        return self.journal.batches(members=self.journal.members.forget(name))
+
+    def hand_over(self, name: str) -> None:
+        """Forget a group that has become one of another kind, its number soon."""
+        self.journal.apply(members=self.journal.members.forget(name))
+        self._rebalances.release(name)
+        if name in self.generations:
+            self._rebalances.roster.deadlines.set((name, "forget", ""), self._monotonic_ms())
+
+    def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Written:
+        """Return what has to be appended for a group to be taken back."""
+        home = self._consumers.guests.sent_home(members)
+        return self.journal.batches([_reached(name, number)], self._returned(name, home))
+
+    def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
+        """Go on with a group that has only members of the classic protocol left."""
+        self._rebalances.roster.now_ms = self._monotonic_ms()
+        home = self._consumers.guests.sent_home(members)
+        self.journal.apply([_reached(name, number)], self._returned(name, home))
+        self._state.groups.occupy(name, KIND)
+        self._rebalances.adopt(name, home, PROTOCOL_TYPE)
+
+    def _returned(self, name: str, home: Iterable[ClassicMember]) -> list[ClassicGroupChange]:
+        """Return how members are written down that have yet to agree on a generation."""
+        members = {each.id: written(each, each.assignment) for each in home}
+        return self.journal.members.set(name, Agreement(NOT_YET, PROTOCOL_TYPE), members)
+
+    def dissolve(self, name: str) -> None:
+        """Forget members that cannot come back here, as the group is about to be changed.
+
+        Where they come back to, they join anew, and begin at the group's cursors.
+        """
+        if name not in self._rebalances.groups:
+            self.journal.write(members=self.journal.members.forget(name))
+
+    def _resume(self, name: str, kept: WrittenGroup) -> None:
+        """Go on with a group that was written down, unless it has become one of another kind."""
+        if name in self.generations and name not in self._consumers and kept.members:
+            self._state.groups.occupy(name, KIND)
+            self._rebalances.resume(name, kept)
+            return
+        with suppress(*REFUSALS):
+            self.journal.write(members=self.journal.members.forget(name))
+
+    def _occupy(self, name: str) -> None:
+        """Take the name for consumers of this kind; numbers go on where the group has got to."""
+        self._state.groups.check_not_live(name, f"joined by {KIND} consumers")
+        if name in self._consumers:
+            self.journal.write([_reached(name, self._consumers.epoch(name))])
+            self._consumers.forget(name)
+        self._state.groups.occupy(name, KIND)
+
+    def answer(self) -> None:
+        """Answer who has waited in a group that was handed over; used without the lock."""
+        with self._turn():
+            pass
+
+    @contextmanager
+    def _turn(self) -> Iterator[Rebalances]:
+        """Take the lock, and make the calls that were decided on without it."""
+        rebalances = self._rebalances
+        calls: list[Call] = []
+        try:
+            with self._state.lock:
+                rebalances.roster.now_ms = self._monotonic_ms()
+                try:
+                    yield rebalances
+                finally:
+                    calls, rebalances.roster.calls = rebalances.roster.calls, []
+        finally:
+            make(calls)
+
+    def _forget_if_unused(self, name: str) -> None:
+        if name in self._rebalances.groups or name not in self.generations:
+            return
+        try:
+            if self._state.cursors.of(name) and name not in self._consumers:
+                self.journal.write(members=self.journal.members.forget(name))
+                self._rebalances.remember_for_a_while(name)
+            else:
+                self.journal.forget(name)
+        except MainstemError:
+            # There will be space, or nobody to care, when it is tried again.
+            self._rebalances.remember_for_a_while(name)
+
+    def _check_known(self, name: str) -> None:
+        has_members = name in self._rebalances.groups or self._state.groups.is_live(name)
+        if not has_members and not self._is_known(name):
+            raise UnknownGroup(name)
+
+    def _is_known(self, name: str) -> bool:
+        """Tell whether anything is left of a group without members."""
+        cursors = self._state.cursors.of(name)
+        return name in self.generations or bool(cursors) or name in self._consumers
+
+
+def _reached(name: str, number: int) -> GenerationChange:
+    """Return the change that lets numbers go on from where a group of another kind got to."""
+    return GenerationChange(GenerationKey(name), Generation(number, PROTOCOL_TYPE))
+
+
+def _description(group: ClassicGroup) -> GroupDescription:
+    is_stable = group.phase is Phase.STABLE
+    return GroupDescription(
+        group.name,
+        group.phase,
+        group.protocol_type,
+        (group.protocol or "") if is_stable else "",
+        group.generation,
+        tuple(
+            MemberDescription(
+                member.id,
+                member.instance_id,
+                member.client_id,
+                member.host,
+                member.metadata(group.protocol) if is_stable else b"",
+                member.assignment,
+            )
+            for member in group.members.values()
+        ),
+    )

@@ -1,0 +1,83 @@
+"""Where classic groups are written down: numbers of generations, and members of stable ones."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from mainstem.broker.groups.classic.generations import (
+    Generation,
+    GenerationChange,
+    GenerationKey,
+    Generations,
+)
+from mainstem.broker.groups.classic.records import (
+    Agreement,
+    ClassicGroupChange,
+    ClassicGroupFold,
+    ClassicGroupKey,
+    Value,
+    WrittenMember,
+)
+from mainstem.broker.journal import CLASSIC_GROUPS, GENERATIONS, Journal, Written
+from mainstem.log.port import Durable, Log
+
+
+class ClassicJournal:
+    """Both folds and their journals; used under the broker's lock."""
+
+    def __init__(self, log: Log, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self.generations = Generations()
+        self.members = ClassicGroupFold()
+        self._numbers = Journal[GenerationKey, Generation](
+            log,
+            GENERATIONS,
+            msgspec.json.Decoder(GenerationKey).decode,
+            msgspec.json.Decoder(Generation).decode,
+        )
+        self._members = Journal[ClassicGroupKey, Value](
+            log,
+            CLASSIC_GROUPS,
+            msgspec.json.Decoder(ClassicGroupKey).decode,
+            msgspec.json.Decoder(Agreement | WrittenMember).decode,
+        )
+        number, member = self.generations.apply, self.members.apply
+        self._numbers.replay(lambda key, value: number(GenerationChange(key, value)))
+        self._members.replay(lambda key, value: member(ClassicGroupChange(key, value)))
+
+    def write(
+        self,
+        numbers: Iterable[GenerationChange] = (),
+        members: Iterable[ClassicGroupChange] = (),
+    ) -> Durable:
+        """Write changes in one append, and make them true; if refused, nothing has changed."""
+        numbers, members = list(numbers), list(members)
+        now_ms = self._now_ms()
+        beside = self._members.batches(members, now_ms)
+        durable = self._numbers.append(numbers, now_ms, beside)
+        self.apply(numbers, members)
+        return durable
+
+    def batches(
+        self,
+        numbers: Iterable[GenerationChange] = (),
+        members: Iterable[ClassicGroupChange] = (),
+    ) -> Written:
+        """Return changes as they are appended, so that other things can be appended with them."""
+        now_ms = self._now_ms()
+        return [*self._numbers.batches(numbers, now_ms), *self._members.batches(members, now_ms)]
+
+    def apply(
+        self,
+        numbers: Iterable[GenerationChange] = (),
+        members: Iterable[ClassicGroupChange] = (),
+    ) -> None:
+        """Make changes true that were appended with other things."""
+        for number in numbers:
+            self.generations.apply(number)
+        for member in members:
+            self.members.apply(member)
+
+    def forget(self, name: str) -> Durable:
+        """Forget a group: its number, and its members if any are written down still."""
+        return self.write(self.generations.forget(name), self.members.forget(name))

@@ -1,0 +1,176 @@
+"""Members of classic groups as they are written down: a fold over ``__mainstem_classic_groups``.
+
+How this works: what members say and do while they agree is kept in memory only. When a generation
+becomes stable, its members are written down with their assignments, so that after a restart they
+go on in it. Two kinds of records: what a generation agreed on, and all there is of a member.
+Neither is about the other, so compaction may leave them in any order. Only what has changed since
+the last stable generation is written.
+
+A generation whose number is not the latest (``generations``) was followed by one that never became
+stable: its members are known after a restart, and have to join again.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember, Join, Protocols
+
+NOT_YET = 0
+"""The number of no generation: these members have yet to agree on one."""
+
+
+class ClassicGroupKey(msgspec.Struct, frozen=True, array_like=True, tag="classic-group"):
+    """What compaction keeps the latest of: a member, or without one the group itself."""
+
+    group: str
+    member: str = ""
+
+
+class Agreement(msgspec.Struct, frozen=True, tag_field="kind", tag="agreement/1"):
+    """What the members of a stable generation agreed on."""
+
+    generation: int
+    protocol_type: str
+    protocol: str = ""
+    leader: str = ""
+
+
+class WrittenMember(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="classic-member/1", omit_defaults=True
+):
+    """A member as it is written down."""
+
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    instance_id: str | None = None
+    client_id: str = ""
+    host: str = ""
+
+
+Value = Agreement | WrittenMember
+
+
+class ClassicGroupChange(NamedTuple):
+    """One record of the fold."""
+
+    key: ClassicGroupKey
+    value: Value | None
+
+
+class WrittenGroup(msgspec.Struct):
+    """The latest stable generation of a group."""
+
+    agreement: Agreement = Agreement(NOT_YET, "")
+    members: dict[str, WrittenMember] = {}
+
+
+class ClassicGroupFold:
+    """The latest stable generation of each group that has members."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, WrittenGroup] = {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ClassicGroupFold):
+            return NotImplemented
+        return self.groups == other.groups
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def set(
+        self, name: str, agreement: Agreement, members: Mapping[str, WrittenMember]
+    ) -> list[ClassicGroupChange]:
+        """Decide what a group is from now on; only what is new is written."""
+        was = self.groups.get(name, WrittenGroup())
+        changes = [_change(name, each) for each in was.members if each not in members]
+        changes += [
+            _change(name, each, member)
+            for each, member in members.items()
+            if was.members.get(each) != member
+        ]
+        if was.agreement != agreement:
+            changes.append(_change(name, "", agreement))
+        return changes
+
+    def replace(self, name: str, old: str, member: ClassicMember) -> list[ClassicGroupChange]:
+        """Decide that a program takes the place of a static member, if that is written down."""
+        was = self.groups.get(name)
+        if was is None or old not in was.members:
+            return []
+        taken = written(member, was.members[old].assignment)
+        changes = [_change(name, old), _change(name, member.id, taken)]
+        if was.agreement.leader == old:
+            agreement = msgspec.structs.replace(was.agreement, leader=member.id)
+            changes.append(_change(name, "", agreement))
+        return changes
+
+    def forget(self, name: str) -> list[ClassicGroupChange]:
+        """Decide to forget a group and its members, if it is known."""
+        was = self.groups.get(name)
+        if was is None:
+            return []
+        return [*(_change(name, each) for each in was.members), _change(name, "")]
+
+    def apply(self, change: ClassicGroupChange) -> None:
+        """Make one change true; the only place where this state changes, live and on replay."""
+        (name, member_id), value = (change.key.group, change.key.member), change.value
+        if value is None:
+            if not member_id:
+                self.groups.pop(name, None)
+            elif name in self.groups:
+                self.groups[name].members.pop(member_id, None)
+            return
+        group = self.groups.setdefault(name, WrittenGroup())
+        if isinstance(value, Agreement):
+            group.agreement = value
+        else:
+            group.members[member_id] = value
+
+
+def agreed(group: ClassicGroup) -> Agreement:
+    """Return what the current generation of a group has agreed on."""
+    return Agreement(
+        group.generation, group.protocol_type, group.protocol or "", group.leader or ""
+    )
+
+
+def written(member: ClassicMember, assignment: bytes) -> WrittenMember:
+    """Return a member as it is written down, with an assignment."""
+    return WrittenMember(
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        member.protocols,
+        assignment,
+        member.instance_id,
+        member.client_id,
+        member.host,
+    )
+
+
+def read_members(group: WrittenGroup) -> list[ClassicMember]:
+    """Return the members that were written down."""
+    return [_read(each, member, group.agreement) for each, member in group.members.items()]
+
+
+def _read(member_id: str, member: WrittenMember, agreement: Agreement) -> ClassicMember:
+    join = Join(
+        group="",
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.host,
+        protocol_type=agreement.protocol_type,
+        protocols=member.protocols,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+    )
+    found = ClassicMember(member_id, join)
+    found.assignment = member.assignment
+    return found
+
+
+def _change(name: str, member_id: str, value: Value | None = None) -> ClassicGroupChange:
+    return ClassicGroupChange(ClassicGroupKey(name, member_id), value)

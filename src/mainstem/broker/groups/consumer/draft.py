@@ -1,0 +1,106 @@
+"""What is about to become of a consumer group: changed in a draft, written down as a whole."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from mainstem.broker.groups.assignors import ASSIGNORS, preferred
+from mainstem.broker.groups.consumer.records import (
+    NOTHING,
+    ConsumerGroup,
+    ConsumerGroupChange,
+    ConsumerGroupKey,
+    ConsumerMember,
+    Epochs,
+    write_member,
+)
+from mainstem.broker.groups.consumer.subscribed_topics import Wishes
+from mainstem.log.port import PartitionId
+
+
+class ConsumerGroupDraft:
+    """A group as it will be; the group itself stays as it is."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.group = group
+        self.epochs = group.epochs
+        self.changed: dict[str, ConsumerMember | None] = {}
+        """Members that are new or will be others; None if they will be gone."""
+        self.is_assigned = False
+        """Whether partitions were assigned anew."""
+        self._is_written = True
+        """Whether the members of the group are written down already."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether partitions have to be assigned anew."""
+        return self.epochs.group > self.epochs.assignment
+
+    @property
+    def has_room(self) -> bool:
+        """Whether somebody goes whose place another takes, with all that it is to own."""
+        return None in self.changed.values()
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """Return a member as it will be."""
+        return self.changed.get(member_id) or self.group.members[member_id]
+
+    def members(self) -> dict[str, ConsumerMember]:
+        """Return all members as they will be: static ones by their instance ids, then by id."""
+        found = {**self.group.members, **self.changed}
+        left = [each for each in found.values() if each is not None]
+        left.sort(key=lambda each: (each.profile.instance_id or "", each.id))
+        return {each.id: each for each in left}
+
+    def put(self, member: ConsumerMember) -> None:
+        """Let a member be as given."""
+        if self._is_written and self.group.members.get(member.id) == member:
+            self.changed.pop(member.id, None)
+        else:
+            self.changed[member.id] = member
+
+    def remove(self, member_id: str) -> None:
+        """Take a member out."""
+        self.changed[member_id] = None
+
+    def take_in(self, guests: Iterable[ConsumerMember]) -> None:
+        """Let a group that is not written down yet begin with members."""
+        self._is_written = False
+        for each in guests:
+            self.group.set(each.id, each)
+            self.put(each)
+
+    def begin_epoch(self) -> None:
+        """Let everything be assigned anew."""
+        self.epochs = replace(self.epochs, group=self.epochs.group + 1)
+
+    def assign(self, wishes: Wishes) -> None:
+        """Decide who should own what, so that as little as possible moves."""
+        members = self.members()
+        reads = {each.id: wishes.of(each.profile) for each in members.values()}
+        partitions = wishes.partitions(frozenset().union(*set(reads.values())))
+        had = {at: each.id for each in members.values() for at in each.target}
+        asked = Counter(each.profile.assignor for each in members.values())
+        del asked[""]
+        targets: dict[str, set[PartitionId]] = {}
+        for at, member_id in ASSIGNORS[preferred(asked)](partitions, reads, had).items():
+            targets.setdefault(member_id, set()).add(at)
+        for member in members.values():
+            target = targets.get(member.id, NOTHING)
+            if target != member.target:
+                self.put(replace(member, target=frozenset(target)))
+        self.epochs = Epochs(self.epochs.group, self.epochs.group)
+        self.is_assigned = True
+
+    def changes(self) -> Iterator[ConsumerGroupChange]:
+        """Return what has to be written down; who is gone comes first, and gives up its place."""
+        name = self.group.name
+        for each, member in self.changed.items():
+            if member is None:
+                yield ConsumerGroupChange(ConsumerGroupKey(name, each), None)
+        for each, member in self.changed.items():
+            if member is not None:
+                yield ConsumerGroupChange(ConsumerGroupKey(name, each), write_member(member))
+        if self.epochs != self.group.epochs:
+            yield ConsumerGroupChange(ConsumerGroupKey(name), self.epochs)

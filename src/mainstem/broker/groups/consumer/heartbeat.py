@@ -1,0 +1,149 @@
+"""A heartbeat of a member: what it says, whom it is from, and whether that one may go on."""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from mainstem.broker.groups.assignors import ASSIGNORS
+from mainstem.broker.groups.consumer.draft import ConsumerGroupDraft
+from mainstem.broker.groups.consumer.records import (
+    LEFT_FOR_A_WHILE,
+    ConsumerGroup,
+    ConsumerMember,
+    Current,
+    Partitions,
+    Profile,
+)
+from mainstem.core.errors import (
+    FencedInstance,
+    FencedMemberEpoch,
+    InvalidSetting,
+    UnknownMember,
+    UnreleasedInstance,
+    UnsupportedAssignor,
+)
+from mainstem.core.names import check_group
+from mainstem.log.port import Durable
+
+MAX_ID_LENGTH = 300
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """A member shows itself; what is None is as it was before."""
+
+    group: str
+    member_id: str
+    """Chosen by the member; if it has none, it is given one."""
+    epoch: int
+    """0 to join."""
+    instance_id: str | None = None
+    rack: str | None = None
+    client_id: str = ""
+    host: str = ""
+    rebalance_timeout_ms: int | None = None
+    names: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Partitions | None = None
+    """What the member has, or still has."""
+
+    @property
+    def is_join(self) -> bool:
+        """Whether a member comes, or comes again."""
+        return self.epoch == 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the member says everything, so that it wants to be told everything."""
+        says_all = None not in (self.rebalance_timeout_ms, self.names, self.owned)
+        return self.is_join or says_all
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """The answer to a heartbeat."""
+
+    member_id: str
+    epoch: int
+    interval_ms: int
+    """When to show itself again."""
+    owned: Partitions | None
+    """What the member is to own from now on; None: as before."""
+    durable: Durable
+
+
+def check(beat: Heartbeat) -> None:
+    """Refuse what cannot be, whoever says it."""
+    check_group(beat.group)
+    for text in (beat.member_id, beat.instance_id, beat.rack, beat.client_id):
+        if text is not None and len(text) > MAX_ID_LENGTH:
+            raise InvalidSetting(
+                f"an id of {len(text)} characters ({text!r:.100}); {MAX_ID_LENGTH} are allowed"
+            )
+    if beat.assignor is not None and beat.assignor not in ASSIGNORS:
+        raise UnsupportedAssignor(beat.assignor, tuple(ASSIGNORS))
+
+
+def sender(draft: ConsumerGroupDraft, beat: Heartbeat, new_id: Callable[[], str]) -> ConsumerMember:
+    """Return the member that a heartbeat is from, as it was, or as it begins."""
+    group = draft.group
+    if not beat.is_join:
+        member = known(group, beat.member_id, beat.instance_id)
+        _check_epoch(group, member, beat)
+        return member
+    holder = group.static.get(beat.instance_id) if beat.instance_id is not None else None
+    if holder is not None and holder != beat.member_id:
+        old = group.members[holder]
+        if old.current.epoch != LEFT_FOR_A_WHILE and old.profile.classic is None:
+            raise UnreleasedInstance(group.name, beat.instance_id or "")
+        draft.remove(holder)
+        current = replace(old.current, epoch=0, previous_epoch=0)
+        return replace(old, id=beat.member_id or new_id(), current=current)
+    member_id = beat.member_id or new_id()
+    was = group.members.get(member_id)
+    if was is None:
+        return ConsumerMember(member_id, Profile(0))
+    if was.current.previous_epoch != 0 or was.current.epoch < 0:
+        # It has nothing any more, whatever it had: it lost its way, and begins again.
+        return replace(was, current=Current())
+    return was
+
+
+def known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """Return a member, unless it is none, or another one took its place."""
+    if instance_id is not None:
+        holder = group.static.get(instance_id)
+        if holder is not None and holder != member_id:
+            raise FencedInstance(group.name, instance_id)
+        if holder is None:
+            raise UnknownMember(group.name, member_id)
+    member = group.members.get(member_id)
+    if member is None:
+        raise UnknownMember(group.name, member_id)
+    return member
+
+
+def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:
+    """Fence a member that is not in its epoch, unless only the last answer was lost."""
+    current = member.current
+    if beat.epoch == current.epoch:
+        return
+    lost = beat.epoch == current.previous_epoch and beat.epoch < current.epoch
+    if not lost or beat.owned is None or not beat.owned <= current.owned | current.revoked:
+        raise FencedMemberEpoch(group.name, member.id, beat.epoch, current.epoch)
+
+
+def updated(profile: Profile, beat: Heartbeat) -> Profile:
+    """Return what a member says of itself now; who joins says everything."""
+    profile = Profile(0) if beat.is_join else profile
+    timeout_ms, names = beat.rebalance_timeout_ms, beat.names
+    return Profile(
+        rebalance_timeout_ms=profile.rebalance_timeout_ms if timeout_ms is None else timeout_ms,
+        names=profile.names if names is None else tuple(sorted(set(names))),
+        regex=profile.regex if beat.regex is None else beat.regex,
+        assignor=profile.assignor if beat.assignor is None else beat.assignor,
+        instance_id=profile.instance_id if beat.instance_id is None else beat.instance_id,
+        rack=profile.rack if beat.rack is None else beat.rack,
+        client_id=beat.client_id,
+        host=beat.host,
+    )

@@ -1,0 +1,282 @@
+"""Consumer groups as they are written down: a fold over ``__mainstem_consumer_groups``.
+
+Two kinds of records: a group's epochs, and all there is of a member, which are about nothing else,
+so that compaction may leave them in any order. All that decisions need beside these (who owns a
+partition, who holds an instance id, who wants which topic) follows from them alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.broker.groups.memory import texts_bytes
+from mainstem.log.port import PartitionId
+
+Owned = dict[str, list[int]]
+"""Partitions as they are written down: numbers by topic id."""
+Partitions = frozenset[PartitionId]
+NOTHING: Partitions = frozenset()
+LEFT_FOR_A_WHILE = -2
+"""The epoch of a static member that said it will be back."""
+
+
+class ConsumerGroupKey(msgspec.Struct, frozen=True, array_like=True, tag="consumer-group"):
+    """What compaction keeps the latest of: a member, or without one the group itself."""
+
+    group: str
+    member: str = ""
+
+
+class Epochs(msgspec.Struct, frozen=True, tag_field="kind", tag="epochs/1"):
+    """The epoch of a group grows with every change, and the assignment's follows it."""
+
+    group: int = 0
+    assignment: int = 0
+
+
+class ClassicSide(msgspec.Struct, frozen=True):
+    """What a member of the classic protocol says beside what all say."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Names and metadata, the one it likes best first."""
+
+
+class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a member says of itself."""
+
+    rebalance_timeout_ms: int
+    names: tuple[str, ...] = ()
+    regex: str = ""
+    assignor: str = ""
+    instance_id: str | None = None
+    rack: str = ""
+    client_id: str = ""
+    host: str = ""
+    classic: ClassicSide | None = None
+    """Set if it speaks the classic protocol."""
+
+    @property
+    def wishes(self) -> tuple[tuple[str, ...], str, str, str | None]:
+        """What partitions are assigned by, so that they are assigned anew when it changes."""
+        return self.names, self.regex, self.assignor, self.instance_id
+
+    @property
+    def size_bytes(self) -> int:
+        """How much it makes the broker hold, about."""
+        protocols = self.classic.protocols if self.classic is not None else ()
+        ids = (self.instance_id, self.rack, self.client_id, self.host)
+        texts = (*self.names, self.regex, self.assignor, *ids, *(name for name, _ in protocols))
+        return texts_bytes(texts) + sum(len(data) for _, data in protocols)
+
+
+class Stage(StrEnum):
+    """How far a member has come on the way to what it should own."""
+
+    STABLE = "stable"
+    REVOKING = "revoking"
+    """It has to give up partitions before it gets others."""
+    WAITING = "waiting"
+    """Others have yet to give up partitions that it should own."""
+
+
+class Current(msgspec.Struct, frozen=True):
+    """What a member owns in its epoch, and what it has yet to give up."""
+
+    epoch: int = 0
+    previous_epoch: int = 0
+    stage: Stage = Stage.STABLE
+    owned: Partitions = NOTHING
+    revoked: Partitions = NOTHING
+
+
+class ConsumerMember(msgspec.Struct, frozen=True):
+    """One member of a group: what it says, what it should own, and what it owns."""
+
+    id: str
+    profile: Profile
+    target: Partitions = NOTHING
+    current: Current = Current()
+
+    @property
+    def size_bytes(self) -> int:
+        """How much it makes the broker hold beside partitions, about."""
+        return texts_bytes((self.id,)) + self.profile.size_bytes
+
+
+class WrittenMember(msgspec.Struct, frozen=True, tag_field="kind", tag="member/1"):
+    """A member as it is written down."""
+
+    profile: Profile
+    epoch: int
+    previous_epoch: int
+    stage: Stage
+    target: Owned
+    owned: Owned
+    revoked: Owned
+
+
+Value = Epochs | WrittenMember
+
+
+class ConsumerGroupChange(NamedTuple):
+    """One record of the fold."""
+
+    key: ConsumerGroupKey
+    value: Value | None
+
+
+class ConsumerGroup:
+    """One group, with what follows from its records."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.epochs = Epochs()
+        self.members: dict[str, ConsumerMember] = {}
+        self.owners: dict[PartitionId, str] = {}
+        """Who owns each partition, or has yet to give it up."""
+        self.static: dict[str, str] = {}
+        """Member ids by instance id."""
+        self.names: Counter[str] = Counter()
+        """How many members want each topic by its name."""
+        self.regexes: Counter[str] = Counter()
+        self.assignors: Counter[str] = Counter()
+        self.guests: set[str] = set()
+        """Members that speak the classic protocol."""
+        self.outdated = False
+        """Whether topics have come, grown or gone since partitions were assigned."""
+        self.assigned_ms: int | None = None
+        """When partitions were assigned last, on the clock of deadlines; None: before the start."""
+
+    def state(self) -> tuple[object, ...]:
+        """Return everything that records have made of it, to be compared."""
+        return (
+            self.epochs,
+            self.members,
+            self.owners,
+            self.static,
+            self.names,
+            self.regexes,
+            self.assignors,
+            self.guests,
+        )
+
+    def set(self, member_id: str, member: ConsumerMember | None) -> None:
+        """Put a member in the place of what it was; None takes it out."""
+        was = self.members.pop(member_id, None)
+        self.guests.discard(member_id)
+        if was is not None:
+            self._count(was.profile, -1)
+            for partition in (*was.current.owned, *was.current.revoked):
+                if self.owners.get(partition) == member_id:
+                    del self.owners[partition]
+            if self.static.get(was.profile.instance_id or "") == member_id:
+                del self.static[was.profile.instance_id or ""]
+        if member is not None:
+            self.members[member_id] = member
+            if member.profile.classic is not None:
+                self.guests.add(member_id)
+            self._count(member.profile, 1)
+            held = (*member.current.owned, *member.current.revoked)
+            self.owners |= dict.fromkeys(held, member_id)
+            if member.profile.instance_id is not None:
+                self.static[member.profile.instance_id] = member_id
+
+    def _count(self, profile: Profile, by: int) -> None:
+        for counter, wishes in (
+            (self.names, profile.names),
+            (self.regexes, (profile.regex,) if profile.regex else ()),
+            (self.assignors, (profile.assignor,) if profile.assignor else ()),
+        ):
+            for wish in wishes:
+                counter[wish] += by
+                if not counter[wish]:
+                    del counter[wish]
+
+
+class ConsumerGroupFold:
+    """All consumer groups."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, ConsumerGroup] = {}
+        self.members = 0
+        """Of all groups."""
+        self.held_bytes = 0
+        """What all members say of themselves, and their ids."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ConsumerGroupFold):
+            return NotImplemented
+        mine = {name: group.state() for name, group in self.groups.items()}
+        theirs = {name: group.state() for name, group in other.groups.items()}
+        return (mine, self.members, self.held_bytes) == (theirs, other.members, other.held_bytes)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[ConsumerGroup]:
+        return iter(self.groups.values())
+
+    def apply(self, change: ConsumerGroupChange) -> None:
+        """Make one change true; the only place where this state changes, live and on replay."""
+        (name, member_id), value = (change.key.group, change.key.member), change.value
+        if not member_id and value is None:
+            self.groups.pop(name, None)
+        elif value is not None:
+            group = self.groups.setdefault(name, ConsumerGroup(name))
+            if isinstance(value, Epochs):
+                group.epochs = value
+            else:
+                self._set(group, member_id, read_member(member_id, value))
+        elif name in self.groups:
+            self._set(self.groups[name], member_id, None)
+
+    def _set(self, group: ConsumerGroup, member_id: str, member: ConsumerMember | None) -> None:
+        for each, by in ((group.members.get(member_id), -1), (member, 1)):
+            if each is not None:
+                self.members += by
+                self.held_bytes += by * each.size_bytes
+        group.set(member_id, member)
+
+
+def written(partitions: Iterable[PartitionId]) -> Owned:
+    """Return partitions as they are written down."""
+    found: Owned = {}
+    for topic_id, number in sorted(partitions):
+        found.setdefault(topic_id, []).append(number)
+    return found
+
+
+def partitions_of(topics: Iterable[tuple[str, Iterable[int]]]) -> Partitions:
+    """Return partitions by the ids of their topics and their numbers."""
+    return frozenset(
+        PartitionId(topic_id, number) for topic_id, numbers in topics for number in numbers
+    )
+
+
+def write_member(member: ConsumerMember) -> WrittenMember:
+    """Return a member as it is written down."""
+    current = member.current
+    return WrittenMember(
+        member.profile,
+        current.epoch,
+        current.previous_epoch,
+        current.stage,
+        written(member.target),
+        written(current.owned),
+        written(current.revoked),
+    )
+
+
+def read_member(member_id: str, value: WrittenMember) -> ConsumerMember:
+    """Return a member that was written down."""
+    current = Current(
+        value.epoch,
+        value.previous_epoch,
+        value.stage,
+        partitions_of(value.owned.items()),
+        partitions_of(value.revoked.items()),
+    )
+    return ConsumerMember(member_id, value.profile, partitions_of(value.target.items()), current)

@@ -1,0 +1,94 @@
+"""Which topics the members of consumer groups mean, by name or by regular expression."""
+
+from collections.abc import Iterable, Sequence
+
+from mainstem.broker.groups.consumer.records import ConsumerGroup, ConsumerMember, Profile
+from mainstem.broker.topics.catalog import Topics
+from mainstem.broker.topics.regex import BUDGET, TopicRegex
+from mainstem.core.errors import InvalidExpression, InvalidSetting
+from mainstem.log.port import PartitionId
+
+MAX_REGEXES = 1_000
+"""Of all groups: each is asked about every topic that comes."""
+MAX_PLACES = 20_000_000
+"""Of the tables of all of them: 40 MB."""
+
+
+class Wishes:
+    """What members mean, among the topics that there are; used under the broker's lock."""
+
+    def __init__(self, topics: Topics, max_places: int = MAX_PLACES) -> None:
+        self._topics = topics
+        self._max_places = max_places
+        self._regexes: dict[str, TopicRegex] = {}
+        self._meant: dict[str, set[str]] = {}
+        """The topics that each regular expression means now; never internal ones."""
+
+    def learn(self, text: str) -> None:
+        """Find out what a regular expression means; InvalidExpression if that cannot be done."""
+        if self.knows(text):
+            return
+        if len(self._regexes) >= MAX_REGEXES:
+            raise self._full()
+        regex = TopicRegex(text)
+        if sum(each.size for each in self._regexes.values()) + regex.size > self._max_places:
+            raise self._full()
+        self._take_in(regex, BUDGET)
+
+    def learn_again(self, text: str) -> None:
+        """Find out, after a start, what a regular expression means that was accepted before it."""
+        try:
+            self._take_in(TopicRegex(text), None)
+        except InvalidExpression:
+            # Older versions took more; whoever wants it hears that with its next heartbeat.
+            self._meant[text] = set()
+
+    def knows(self, text: str) -> bool:
+        """Tell whether there is nothing more to be learnt of an expression, or of none."""
+        return not text or text in self._regexes
+
+    def _take_in(self, regex: TopicRegex, budget: int | None) -> None:
+        names = (each.name for each in self._topics if not each.internal)
+        self._meant[regex.text] = set(regex.among(names, budget))
+        self._regexes[regex.text] = regex
+
+    def _full(self) -> InvalidSetting:
+        return InvalidSetting(
+            f"consumers use {len(self._regexes)} regular expressions, and no more can be kept; "
+            "subscribe by name"
+        )
+
+    def unlearn(self, text: str) -> None:
+        """Forget a regular expression that nobody uses any more."""
+        self._regexes.pop(text, None)
+        self._meant.pop(text, None)
+
+    def of(self, profile: Profile) -> frozenset[str]:
+        """Return the topics that a member means."""
+        found = {each for each in profile.names if self._topics.find(each) is not None}
+        return frozenset(found | self._meant.get(profile.regex, set()))
+
+    def of_group(self, group: ConsumerGroup) -> set[str]:
+        """Return the topics that some member means."""
+        found = {each for each in group.names if self._topics.find(each) is not None}
+        return found.union(*(self._meant[each] for each in group.regexes))
+
+    def partitions(self, names: Iterable[str]) -> dict[str, Sequence[PartitionId]]:
+        """Return the partitions of topics, by the names of these."""
+        return {each: self._topics.get(each).partitions for each in sorted(names)}
+
+    def are_met(self, group: ConsumerGroup, members: Iterable[ConsumerMember]) -> bool:
+        """Tell whether all that is to be owned, and nothing else, has been assigned."""
+        wanted = {at for each in self.of_group(group) for at in self._topics.get(each).partitions}
+        return wanted == {at for member in members for at in member.target}
+
+    def topic_changed(self, name: str) -> set[str]:
+        """Take note that a topic came, changed or went; return what expressions mean it."""
+        topic = self._topics.find(name)
+        is_there = topic is not None and not topic.internal
+        concerned = set()
+        for text, regex in self._regexes.items():
+            if regex.matches(name):
+                concerned.add(text)
+                (self._meant[text].add if is_there else self._meant[text].discard)(name)
+        return concerned

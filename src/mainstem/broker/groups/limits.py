@@ -1,0 +1,95 @@
+"""What classic groups may do: how long members may be silent, how many they may be, how large."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from mainstem.broker.groups.classic.group import ClassicGroup, Join, Phase, Sync
+from mainstem.core.errors import GroupFull, InvalidSessionTimeout, InvalidSetting
+
+
+class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What classic groups may do; every limit with its default."""
+
+    initial_delay_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Milliseconds that the first members of an empty group wait for more.",
+        ),
+    ] = 0
+    min_session_timeout_ms: Annotated[
+        int, Meta(ge=1, description="Milliseconds: the shortest session timeout of a member.")
+    ] = 6_000
+    max_session_timeout_ms: Annotated[
+        int, Meta(ge=1, description="Milliseconds: the longest session timeout of a member.")
+    ] = 1_800_000
+    first_join_timeout_ms: int = 300_000
+    """How long a member's first join may wait: it cannot show before that it is still there."""
+    max_members: Annotated[int, Meta(ge=1, description="Members of one group.")] = 10_000
+    max_members_of_all: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Members of all groups, with ids that were given out and not used yet.",
+        ),
+    ] = 100_000
+    max_member_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="Bytes of one member: its ids, names of topics, protocols and metadata.",
+        ),
+    ] = 1024 * 1024
+    max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="Bytes of all members of all groups, with their assignments.",
+        ),
+    ] = 64 * 1024 * 1024
+    max_protocols: int = 100
+    """How many protocols a member may bring: each is looked for among those of all others."""
+    forget_after_ms: int = 600_000
+    """How long an empty group without cursors is remembered."""
+
+    def check_join(self, join: Join, held_bytes: int) -> None:
+        """Refuse a join that is over a limit whatever its group."""
+        least, most = self.min_session_timeout_ms, self.max_session_timeout_ms
+        if not least <= join.session_timeout_ms <= most:
+            raise InvalidSessionTimeout(join.session_timeout_ms, least, most)
+        if join.rebalance_timeout_ms < 0:
+            raise InvalidSetting(f"rebalance timeout {join.rebalance_timeout_ms} ms is below 0")
+        if len(join.protocols) > self.max_protocols:
+            raise InvalidSetting(
+                f"a member of group {join.group!r} brings {len(join.protocols)} protocols; "
+                f"at most {self.max_protocols} are looked at: bring fewer"
+            )
+        size = join.size_bytes
+        if size > self.max_member_bytes:
+            raise InvalidSetting(
+                f"a member of group {join.group!r} brings {size} bytes of names and metadata; "
+                f"at most {self.max_member_bytes} are kept: subscribe to fewer topics"
+            )
+        if held_bytes + size > self.max_bytes:
+            raise GroupFull(join.group, f"{self.max_bytes} bytes for all groups")
+
+    def check_newcomer(self, group: ClassicGroup, members_of_all: int) -> None:
+        """Refuse a member that nobody knows yet if there are too many."""
+        if len(group.pending) >= self.max_members:
+            raise GroupFull(group.name, f"{self.max_members} members about to join")
+        if members_of_all >= self.max_members_of_all:
+            raise GroupFull(group.name, f"{self.max_members_of_all} members in all groups")
+
+    def is_full(self, group: ClassicGroup, member_id: str) -> bool:
+        """Tell whether a group has no place for a member in its next generation."""
+        places = group.joining if group.phase is Phase.PREPARING else group.members
+        return len(places) >= self.max_members and member_id not in places
+
+    def check_assignments(self, group: ClassicGroup, sync: Sync, held_bytes: int) -> None:
+        """Refuse assignments that are too large to be held."""
+        known = group.members
+        size = sum(len(data) for member, data in sync.assignments.items() if member in known)
+        if held_bytes + size > self.max_bytes:
+            raise GroupFull(group.name, f"{self.max_bytes} bytes for all groups")

@@ -1,0 +1,1 @@
+"""Kafka's share groups (KIP-932): queues as Kafka clients see them."""

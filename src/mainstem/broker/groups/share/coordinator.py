@@ -1,0 +1,353 @@
+"""Share groups: consumers under one name, who share events of one or more topics one by one.
+
+How this works: a share group is the subscriptions of its name, one on each topic that a member
+ever wanted; a queue of that name is part of it. Members only tell that they are there and what
+they want, and may take from every partition of it: nothing is divided, so nothing is handed over.
+Who is a member is not written down. After a restart members are not known, and join again; how far
+the group has got is in its subscriptions.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from mainstem.broker.deadlines import Deadlines
+from mainstem.broker.groups.configs import GroupConfigs
+from mainstem.broker.groups.limits import GroupLimits
+from mainstem.broker.groups.memory import texts_bytes
+from mainstem.broker.groups.share.group import Places, ShareBeat, ShareGroup, ShareMember
+from mainstem.broker.groups.share.offset_reset import back_ms
+from mainstem.broker.groups.share.settings import (
+    ShareSettings,
+    altered_subscription,
+    fresh_subscription,
+    settings_of,
+)
+from mainstem.broker.queues.description import SubscriptionState
+from mainstem.broker.queues.queues import Subscriptions
+from mainstem.broker.state import State
+from mainstem.broker.topics.catalog import Topic
+from mainstem.core.errors import (
+    GroupFull,
+    GroupIsLive,
+    InvalidSetting,
+    MainstemError,
+    OffsetOutOfRange,
+    UnknownGroup,
+    UnknownMember,
+    UnknownPartition,
+    UnknownTopic,
+)
+from mainstem.core.names import check_group
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable
+
+KIND = "share"
+"""What these groups are called beside those of other kinds."""
+DEFAULTS = GroupLimits()
+
+
+class ShareTurn(msgspec.Struct, frozen=True):
+    """What a member is told: its epoch, when to come again, and what is new for it."""
+
+    epoch: int
+    heartbeat_ms: int
+    places: Places | None
+    durable: Durable
+    """When what it has begun to share is written down."""
+
+
+class ShareMemberState(msgspec.Struct, frozen=True):
+    """A member, as an administrator sees it."""
+
+    id: str
+    client_id: str
+    host: str
+    rack: str | None
+    epoch: int
+    topics: tuple[str, ...]
+    places: Places
+
+
+class ShareGroupState(msgspec.Struct, frozen=True):
+    """A share group, as an administrator sees it."""
+
+    name: str
+    epoch: int
+    members: tuple[ShareMemberState, ...]
+
+
+class ShareGroups:
+    """The door to share groups; synchronous and thread-safe."""
+
+    def __init__(
+        self,
+        state: State,
+        subscriptions: Subscriptions,
+        configs: GroupConfigs,
+        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+        limits: GroupLimits = DEFAULTS,
+    ) -> None:
+        self._state = state
+        self._subscriptions = subscriptions
+        self._configs = configs
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
+        self._limits = limits
+        self._lock = threading.Lock()
+        """Taken before that of the subscriptions."""
+        self._groups: dict[str, ShareGroup] = {}
+        self._members = self._bytes = 0
+        """Of all groups, and what they want."""
+        self._silent: Deadlines[tuple[str, str]] = Deadlines()
+        # Laid over, and not written into them: what is set no more is as if it had never been.
+        subscriptions.lay_over(lambda name, own: altered_subscription(own, configs.fold.of(name)))
+        configs.changed = subscriptions.overlay_changed
+
+    # Members
+
+    def heartbeat(self, beat: ShareBeat) -> ShareTurn:
+        """Join a group, or stay in it; what is new to it begins as the group's settings say."""
+        check_group(beat.group)
+        settings = self.settings(beat.group)
+        with self._lock:
+            group = self._groups.get(beat.group) or ShareGroup(beat.group)
+            self._check_size(group, beat)
+            is_new = beat.member_id not in group.members
+            if is_new:
+                self._check_newcomer(group, beat)
+            was = _size(group, beat.member_id)
+            member = group.hear(beat)
+            self._bytes += _size(group, beat.member_id) - was
+            self._members += is_new
+            self._groups[beat.group] = group
+            due_ms = self._monotonic_ms() + settings.session_ms
+            self._silent.set((group.name, member.id), due_ms)
+            durable = self._look(group, member, settings)
+            told = group.tell(member, self._places(member))
+        return ShareTurn(member.epoch, settings.heartbeat_ms, told, durable)
+
+    def leave(self, group: str, member_id: str) -> None:
+        """Take a member out; what is out with it is not touched. Raises UnknownMember."""
+        with self._lock:
+            found = self._groups.get(group)
+            if found is None or member_id not in found.members:
+                raise self._stranger(group, member_id)
+            self._take_out(found, member_id)
+
+    def tick(self) -> None:
+        """Take out members that were silent for too long."""
+        with self._lock:
+            while (due := self._silent.take(self._monotonic_ms())) is not None:
+                self._take_out(self._groups[due[0]], due[1])
+
+    def next_deadline(self) -> int | None:
+        """Return when ``tick`` should be called, on the monotonic clock; None if never."""
+        with self._lock:
+            return self._silent.next()
+
+    # Administration
+
+    def settings(self, group: str) -> ShareSettings:
+        """Return how a group behaves."""
+        return settings_of(self._configs.fold.all_of(group))
+
+    def names(self) -> list[str]:
+        """Return every share group that has members or subscriptions."""
+        with self._lock:
+            return sorted({*self._groups, *self._subscriptions.names()})
+
+    def has_members(self, name: str) -> bool:
+        """Tell whether a share group of that name has members."""
+        with self._lock:
+            return name in self._groups
+
+    def describe(self, name: str) -> ShareGroupState:
+        """Return a group; raises UnknownGroup."""
+        with self._lock:
+            group = self._groups.get(name)
+            if group is None:
+                self._check_known(name)
+                return ShareGroupState(name, 0, ())
+            return ShareGroupState(
+                name, group.epoch, tuple(self._described(each) for each in group.members.values())
+            )
+
+    def positions(self, name: str) -> list[SubscriptionState]:
+        """Return how far a group has got in each of its topics; raises UnknownGroup."""
+        with self._lock:
+            self._check_known(name)
+        return self._subscriptions.every(name)
+
+    def check_movable(self, name: str) -> None:
+        """Refuse a group that ``seek`` refuses, whatever the topic."""
+        check_group(name)
+        with self._lock:
+            self._check_empty(name, "moved")
+
+    def seek(
+        self, name: str, topic: str, offsets: Mapping[int, int]
+    ) -> tuple[Durable, dict[int, MainstemError]]:
+        """Let a group without members go on from elsewhere in a topic; it may be new, both may.
+
+        Returns also the partitions that were not moved, and why.
+        """
+        check_group(name)
+        with self._lock:
+            self._check_empty(name, "moved")
+            found, refused = self._state.topics.get(topic), dict[int, MainstemError]()
+            if found.internal:
+                raise UnknownTopic(topic)
+            for number, offset in offsets.items():
+                try:
+                    self._subscriptions.check_offset(topic, number, offset)
+                except (OffsetOutOfRange, UnknownPartition) as error:
+                    refused[number] = error
+            moved = {at: offset for at, offset in offsets.items() if at not in refused}
+            if not moved:
+                return AT_ONCE, refused
+            if self._subscriptions.settings(topic, name) is None:
+                starts = self._starts(found, self.settings(name).start) | moved
+                return self._create(name, found, starts), refused
+            return self._subscriptions.seek(topic, name, moved), refused
+
+    def forget(self, name: str, topics: Iterable[str]) -> tuple[Durable, dict[str, MainstemError]]:
+        """Forget how far a group without members has got in some topics, in one append.
+
+        Returns also the topics that nothing was known of, and why.
+        """
+        check_group(name)
+        with self._lock:
+            self._check_empty(name, "forgotten")
+            self._check_known(name)
+            return self._subscriptions.delete_on(topics, name)
+
+    def delete(self, name: str) -> Durable:
+        """Forget a group without members altogether, in one append."""
+        with self._lock:
+            self._check_empty(name, "deleted")
+            self._check_known(name)
+            return self._subscriptions.delete_all(name)
+
+    # Parts of decisions, under the lock
+
+    def _check_newcomer(self, group: ShareGroup, beat: ShareBeat) -> None:
+        if beat.epoch:
+            raise self._stranger(group.name, beat.member_id)
+        if len(group.members) >= self._limits.max_members:
+            raise GroupFull(group.name, f"{self._limits.max_members} members")
+        if self._members >= self._limits.max_members_of_all:
+            raise GroupFull(group.name, f"{self._limits.max_members_of_all} members in all groups")
+        with self._state.lock:
+            self._state.groups.occupy(group.name, KIND)
+
+    def _stranger(self, name: str, member_id: str) -> MainstemError:
+        """Return what to say to somebody who takes itself for a member.
+
+        A restart forgets members, and they shall come again: that there is no such group, clients
+        take for the end, so they hear it only while others have the name.
+        """
+        with self._state.lock:
+            if name not in self._groups and self._state.groups.is_live(name):
+                return UnknownGroup(name)
+        return UnknownMember(name, member_id)
+
+    def _check_size(self, group: ShareGroup, beat: ShareBeat) -> None:
+        size, most = texts_bytes(beat.topics or ()), self._limits.max_member_bytes
+        if size > most:
+            raise InvalidSetting(
+                f"a member of group {beat.group!r} names topics in {size} bytes; at most {most} "
+                "are kept: subscribe to fewer topics"
+            )
+        if size and self._bytes - _size(group, beat.member_id) + size > self._limits.max_bytes:
+            raise GroupFull(group.name, f"{self._limits.max_bytes} bytes for all groups")
+
+    def _look(self, group: ShareGroup, member: ShareMember, settings: ShareSettings) -> Durable:
+        """See which topics there are of those that a member wants, and begin what is new.
+
+        What only others want they look for themselves: all of it would be too much for everyone.
+        """
+        topics = {name: self._state.topics.find(name) for name in member.topics}
+        seen: dict[str, str | None] = {name: None for name, it in topics.items() if it is None}
+        durable: Durable = AT_ONCE
+        try:
+            for name, topic in topics.items():
+                if topic is None:
+                    continue
+                is_begun = self._subscriptions.settings(name, group.name) is not None
+                if not is_begun and not topic.internal:
+                    # A topic that came later than the wish for it is wanted from its beginning.
+                    is_later = group.ids.get(name, topic.id) != topic.id
+                    starts = {} if is_later else self._starts(topic, settings.start)
+                    durable = self._create(group.name, topic, starts)
+                seen[name] = topic.id
+        finally:
+            # What could not be begun for want of space is begun by the member's next heartbeat.
+            group.look(seen)
+        return durable
+
+    def _create(self, group: str, topic: Topic, starts: Mapping[int, int]) -> Durable:
+        settings = fresh_subscription(self._configs.fold.defaults)
+        return self._subscriptions.create(topic.name, group, settings, starts)
+
+    def _starts(self, topic: Topic, start: str) -> dict[int, int]:
+        log, back = self._state.log, back_ms(start)
+        if start == "earliest":
+            return {}
+        starts = {at.number: log.bounds(at).tail for at in topic.partitions}
+        if back is not None:
+            for at in topic.partitions:
+                found = log.offset_at(at, self._now_ms() - back)
+                if found is not None:
+                    starts[at.number] = found.offset
+        return starts
+
+    def _places(self, member: ShareMember) -> Places:
+        topics = [self._state.topics.find(name) for name in sorted(member.topics)]
+        return tuple(
+            (topic.name, topic.id, len(topic.partitions))
+            for topic in topics
+            if topic is not None and not topic.internal
+        )
+
+    def _take_out(self, group: ShareGroup, member_id: str) -> None:
+        self._bytes -= _size(group, member_id)
+        self._members -= 1
+        group.forget(member_id)
+        self._silent.clear((group.name, member_id))
+        if not group.members:
+            del self._groups[group.name]
+            with self._state.lock:
+                self._state.groups.vacate(group.name)
+
+    def _described(self, member: ShareMember) -> ShareMemberState:
+        return ShareMemberState(
+            member.id,
+            member.client_id,
+            member.host,
+            member.rack,
+            member.epoch,
+            member.topics,
+            self._places(member),
+        )
+
+    def _check_known(self, name: str) -> None:
+        if name not in self._groups and name not in self._subscriptions.names():
+            raise UnknownGroup(name)
+
+    def _check_empty(self, name: str, deed: str) -> None:
+        """Refuse what would change a group under its members, or under those of another kind."""
+        if name in self._groups:
+            count = len(self._groups[name].members)
+            raise GroupIsLive(name, f"{count} members", deed)
+        with self._state.lock:
+            if self._state.groups.is_live(name):
+                raise UnknownGroup(name)
+
+
+def _size(group: ShareGroup, member_id: str) -> int:
+    """Return how much is kept of what a member wants; 0 if there is no such one."""
+    member = group.members.get(member_id)
+    return 0 if member is None else texts_bytes(member.topics)

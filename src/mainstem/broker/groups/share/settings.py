@@ -1,0 +1,63 @@
+"""What share groups are set to: the names in a group's settings, and what each means here."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mainstem.broker.queues.records import SubscriptionSettings
+
+HEARTBEAT = "share.heartbeat.interval.ms"
+SESSION = "share.session.timeout.ms"
+START = "share.auto.offset.reset"
+LOCK = "share.record.lock.duration.ms"
+DELIVERIES = "share.delivery.count.limit"
+LOCKS = "share.partition.max.record.locks"
+ISOLATION = "share.isolation.level"
+RENEW = "share.renew.acknowledge.enable"
+ACQUIRE = "mainstem.share.acquire.mode"
+STRICTLY = "record_limit"
+
+
+class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How members of a share group behave, and how its subscriptions begin."""
+
+    heartbeat_ms: int
+    session_ms: int
+    start: str
+    """``earliest``, ``latest``, or ``by_duration:`` and how far back, as PnDTnHnMnS."""
+    lock_ms: int
+    renews: bool
+
+
+def settings_of(settings: Mapping[str, str]) -> ShareSettings:
+    """Return how a group behaves that is set to all this."""
+    return ShareSettings(
+        heartbeat_ms=int(settings[HEARTBEAT]),
+        session_ms=int(settings[SESSION]),
+        start=settings[START],
+        lock_ms=int(settings[LOCK]),
+        renews=settings[RENEW] == "true",
+    )
+
+
+def fresh_subscription(settings: Mapping[str, str]) -> SubscriptionSettings:
+    """Return how a new subscription of such a group is."""
+    return altered_subscription(SubscriptionSettings(), settings)
+
+
+def altered_subscription(was: SubscriptionSettings, own: Mapping[str, str]) -> SubscriptionSettings:
+    """Return what was set for the group, and else what the subscription has."""
+    changes: dict[str, object] = {
+        _OURS[name]: text == "read_uncommitted" if name == ISOLATION else int(text) or None
+        for name, text in own.items()
+        if name in _OURS
+    }
+    return msgspec.structs.replace(was, **changes) if changes else was
+
+
+_OURS = {
+    LOCK: "lock_ms",
+    DELIVERIES: "max_deliveries",
+    LOCKS: "max_unsettled",
+    ISOLATION: "uncommitted",
+}

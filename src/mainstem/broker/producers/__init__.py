@@ -1,0 +1,1 @@
+"""Idempotent producers: their ids and sequence numbers."""

@@ -1,0 +1,425 @@
+"""Idempotent producers: their ids, and what each has written to which partition.
+
+How this works: ids are given out from blocks; a block is written down before its first id is used,
+so none is ever given twice. What producers have written is a fold over the headers of each
+partition (``sequences``), read back when a partition first needs it after a restart. So that this
+never means reading a whole log, a snapshot of the fold is written down now and then, and only the
+headers after it are read. A partition without a snapshot has no producers: the first one's is
+written together with its first batch, in one append, and so are those of the partitions beside it.
+
+All of it is in ``__mainstem_producers``. Topics in memory write nothing down, as nothing is left of
+them after a restart.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from mainstem.broker.journal import PRODUCERS, Journal, Written
+from mainstem.broker.producers.sequences import ProducerRecord, ProducerState, Sequences
+from mainstem.broker.state import State
+from mainstem.broker.topics.catalog import Topic
+from mainstem.core.batch import BatchHeader, batches, read_header
+from mainstem.core.errors import MainstemError, StorageFull
+from mainstem.core.topic_settings import Durability
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable, PartitionId
+
+LOOK_MS = 2_000
+_LOOKED_AT = 500
+"""Every so often, so many partitions are looked at."""
+_READ_BYTES = 1024 * 1024
+_BEGUN_TOGETHER = 256
+"""So many partitions of a topic at most get their first snapshots at once."""
+
+
+class ProducerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much is remembered of producers, and how it is written down."""
+
+    id_block: int = 1_000
+    """Ids that are reserved at a time."""
+    expire_ms: Annotated[
+        int,
+        Meta(ge=1, description="Milliseconds until a silent idempotent producer is forgotten."),
+    ] = 86_400_000
+    max_producers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Idempotent producers that are remembered, counted in every partition "
+            "they write to; beyond, those silent for longest are forgotten.",
+        ),
+    ] = 100_000
+    snapshot_batches: int = 4_096
+    snapshot_bytes: int = 64 * 1024 * 1024
+    snapshot_events: int = 100_000
+    """After so many batches of producers, bytes or events a partition gets a new snapshot."""
+    snapshot_ms: int = 60_000
+    """At the latest so long after a producer wrote: well before retention takes that away."""
+
+
+DEFAULTS = ProducerLimits()
+
+
+class SequencesKey(msgspec.Struct, frozen=True, array_like=True, tag="sequences"):
+    """What compaction keeps the latest of: a partition's snapshot."""
+
+    topic_id: str
+    partition: int
+
+
+class IdsKey(msgspec.Struct, frozen=True, array_like=True, tag="producer-ids"):
+    """What compaction keeps the latest of: how many ids have been reserved."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, tag_field="kind", tag="sequences/1"):
+    """What producers had written to a partition before an offset."""
+
+    offset: int
+    producers: tuple[ProducerRecord, ...] = ()
+
+
+class Reserved(msgspec.Struct, frozen=True, tag_field="kind", tag="producer-ids/1"):
+    """Ids below this may have been given out."""
+
+    end: int
+
+
+class ProducersChange(NamedTuple):
+    """One record of the fold."""
+
+    key: SequencesKey | IdsKey
+    value: Snapshot | Reserved | None
+
+
+class NewProducer(NamedTuple):
+    """An id that nobody has had before, and when that is certain."""
+
+    producer_id: int
+    durable: Durable
+
+
+class _Growth:
+    """How much a partition has grown since its snapshot."""
+
+    __slots__ = ("batches", "since_ms", "size_bytes")
+
+    def __init__(self, size_bytes: int, since_ms: int) -> None:
+        self.batches = 0
+        self.since_ms = since_ms
+        """When the first of them was written, or the snapshot if there are none."""
+        self.size_bytes = size_bytes
+        """The size of the partition at the snapshot."""
+
+
+class Producers:
+    """All idempotent producers; used under the broker's lock unless it says otherwise."""
+
+    def __init__(
+        self,
+        state: State,
+        now_ms: Callable[[], int],
+        *,
+        monotonic_ms: Callable[[], int] | None = None,
+        limits: ProducerLimits = DEFAULTS,
+    ) -> None:
+        self._limits = limits
+        self._state = state
+        self._log = state.log
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms or now_ms
+        self.snapshots: dict[PartitionId, Snapshot] = {}
+        self.reserved = 0
+        self._next_id = 0
+        self._reserved_durably: Durable = AT_ONCE
+        self._loaded: dict[PartitionId, Sequences] = {}
+        self._growth: dict[PartitionId, _Growth] = {}
+        self._count = 0
+        self._looked_ms = self._monotonic_ms()
+        self._journal = Journal[SequencesKey | IdsKey, Snapshot | Reserved](
+            state.log,
+            PRODUCERS,
+            msgspec.json.Decoder(SequencesKey | IdsKey).decode,
+            msgspec.json.Decoder(Snapshot | Reserved).decode,
+        )
+        self._journal.replay(lambda key, value: self.apply(ProducersChange(key, value)))
+        self._next_id = self.reserved
+        state.before_cut = self._keep_before
+        with state.lock:
+            self._put_right()
+
+    def apply(self, change: ProducersChange) -> None:
+        """Make one change true, live and on replay."""
+        key, value = change
+        if isinstance(key, SequencesKey):
+            partition = PartitionId(key.topic_id, key.partition)
+            if isinstance(value, Snapshot):
+                self.snapshots[partition] = value
+            else:
+                self.snapshots.pop(partition, None)
+        elif isinstance(value, Reserved):
+            self.reserved = value.end
+
+    # Ids
+
+    def new_id(self) -> NewProducer:
+        """Return an id that was never given out; takes the lock."""
+        with self._state.lock:
+            return self.next_id()
+
+    def next_id(self) -> NewProducer:
+        """Return an id that was never given out."""
+        if self._next_id == self.reserved:
+            self._reserved_durably = self._write(
+                [ProducersChange(IdsKey(), Reserved(self.reserved + self._limits.id_block))]
+            )
+        self._next_id += 1
+        return NewProducer(self._next_id - 1, self._reserved_durably)
+
+    # What they write
+
+    def at(self, topic: Topic, number: int) -> Sequences:
+        """Return what producers have written to a partition, read back if it is not known yet."""
+        partition = topic.partitions[number]
+        found = self._loaded.get(partition)
+        if found is None:
+            found = self._load(partition, f"partition {number} of topic {topic.name!r}")
+            self._loaded[partition] = found
+            self._count += len(found)
+        return found
+
+    def begin(self, topic: Topic, number: int) -> list[ProducersChange]:
+        """Decide what must be written down together with a batch: the first snapshots, if any.
+
+        Those of the partitions beside it, too: its producer will write there next, and one commit
+        is enough for all of them.
+        """
+        partition = topic.partitions[number]
+        if partition in self.snapshots or topic.settings.durability is Durability.MEMORY:
+            return []
+        first = number - number % _BEGUN_TOGETHER
+        last = min(first + _BEGUN_TOGETHER, len(topic.partitions))
+        changes = []
+        for each in range(first, last):
+            beside = topic.partitions[each]
+            if beside not in self.snapshots:
+                # Nobody has written there, so that this reads nothing, now or later.
+                self.at(topic, each)
+                changes.append(_snapshot(beside, self._log.bounds(beside).end))
+        return changes
+
+    def batches(self, changes: Sequence[ProducersChange], now_ms: int) -> Written:
+        """Return changes as they are appended, so that other things can be appended with them."""
+        return self._journal.batches(changes, now_ms)
+
+    def begun(self, changes: Iterable[ProducersChange]) -> None:
+        """Make changes true that were appended together with a batch."""
+        for change in changes:
+            self.apply(change)
+            if isinstance(change.key, SequencesKey):
+                begun = PartitionId(change.key.topic_id, change.key.partition)
+                self._growth[begun] = self._no_growth(begun)
+
+    def appended(
+        self, written: Sequence[tuple[PartitionId, BatchHeader, int]], durable: Durable
+    ) -> None:
+        """Take note of batches that were appended at once, each with its offset."""
+        now_ms = self._monotonic_ms()
+        grown: set[PartitionId] = set()
+        for partition, header, offset in written:
+            self._count += self._loaded[partition].apply(header, offset, now_ms, durable)
+            growth = self._growth.get(partition)
+            if growth is None:
+                if partition not in self.snapshots:
+                    continue
+                growth = self._growth[partition] = self._no_growth(partition)
+            if not growth.batches:
+                growth.since_ms = now_ms
+            growth.batches += 1
+            if growth.batches >= self._limits.snapshot_batches:
+                grown.add(partition)
+        # Only when all are known, as a snapshot tells of everything up to the partition's end.
+        for partition in sorted(grown):
+            self._look_at(partition)
+        for _ in written:
+            if self._count <= self._limits.max_producers:
+                break
+            self._shrink()
+
+    def marked(self, partition: PartitionId, header: BatchHeader, offset: int) -> None:
+        """Take note of a transaction's marker."""
+        sequences = self._loaded.get(partition)
+        if sequences is not None:
+            sequences.apply(header, offset, self._monotonic_ms())
+
+    def describe(self, topic: str, number: int) -> list[ProducerState]:
+        """Return the producers of a partition; takes the lock."""
+        with self._state.lock:
+            self._state.at(topic, number)
+            found = self._state.topics.get(topic)
+            return self.at(found, number).states(self._monotonic_ms())
+
+    def forget(self, partitions: Iterable[PartitionId]) -> None:
+        """Forget the producers of partitions that are gone."""
+        gone = list(partitions)
+        for partition in gone:
+            self._unload(partition)
+        self._write([_none(partition) for partition in gone if partition in self.snapshots])
+
+    def keep(self, topic: str, number: int) -> None:
+        """Write down what producers wrote, before events are trimmed; takes the lock."""
+        with self._state.lock:
+            partition = self._state.at(topic, number)
+            if partition in self.snapshots:
+                self._renew(partition, self.at(self._state.topics.get(topic), number), ())
+
+    def _keep_before(self, partition: PartitionId, start: int) -> None:
+        """Write down what is known only from events that are about to be dropped."""
+        snapshot = self.snapshots.get(partition)
+        topic = self._state.topics.by_id(partition.topic_id)
+        if topic is not None and snapshot is not None and snapshot.offset < start:
+            self._renew(partition, self.at(topic, partition.number), ())
+
+    def cut(self, partition: PartitionId) -> None:
+        """Forget the producers of a partition whose end was taken back."""
+        self._unload(partition)
+        if partition in self.snapshots:
+            self._write([_snapshot(partition, self._log.bounds(partition).end)])
+
+    # Time
+
+    def tick(self) -> None:
+        """Look after some partitions: forget silent producers, renew snapshots; takes the lock."""
+        with self._state.lock:
+            if self._monotonic_ms() - self._looked_ms < LOOK_MS:
+                return
+            self._looked_ms = self._monotonic_ms()
+            for partition in list(self._growth)[:_LOOKED_AT]:
+                # Those looked at go to the end, so that each has its turn.
+                self._growth[partition] = self._growth.pop(partition)
+                self._look_at(partition)
+
+    def next_deadline(self) -> int | None:
+        """Return when ``tick`` should be called, on the monotonic clock; None if never."""
+        return self._looked_ms + LOOK_MS if self._growth else None
+
+    def _look_at(self, partition: PartitionId) -> None:
+        growth, snapshot = self._growth[partition], self.snapshots[partition]
+        bounds = self._log.bounds(partition)
+        silent: list[int] = []
+        sequences = self._loaded.get(partition)
+        if sequences is not None:
+            silent = sequences.silent_since(self._monotonic_ms() - self._limits.expire_ms)
+        has_waited = growth.batches and (
+            self._monotonic_ms() - growth.since_ms >= self._limits.snapshot_ms
+        )
+        has_grown = (
+            growth.batches >= self._limits.snapshot_batches
+            or bounds.size_bytes - growth.size_bytes >= self._limits.snapshot_bytes
+            or bounds.end - snapshot.offset >= self._limits.snapshot_events
+        )
+        is_unused = not growth.batches and not snapshot.producers
+        has_expired = is_unused and (
+            self._monotonic_ms() - growth.since_ms >= self._limits.expire_ms
+        )
+        if not silent and not has_grown and not has_waited and not has_expired:
+            return
+        if sequences is None:
+            topic = self._state.topics.by_id(partition.topic_id)
+            if topic is None:
+                return
+            sequences = self.at(topic, partition.number)
+        self._renew(partition, sequences, silent)
+
+    def _renew(self, partition: PartitionId, sequences: Sequences, silent: Iterable[int]) -> None:
+        """Write a new snapshot, without the producers that are to be forgotten."""
+        gone = frozenset(silent)
+        bounds = self._log.bounds(partition)
+        kept = tuple(ProducerRecord(*each) for each in sequences.records() if each[0] not in gone)
+        change = _snapshot(partition, bounds.end, kept) if kept else _none(partition)
+        try:
+            self._write([change])
+        except MainstemError:
+            # Nothing is lost: the snapshot before this one holds, and this is tried again.
+            return
+        self._count -= len(gone)
+        sequences.forget(gone)
+        self._growth.pop(partition, None)
+        if kept:
+            self._growth[partition] = self._no_growth(partition)
+
+    def _no_growth(self, partition: PartitionId) -> _Growth:
+        return _Growth(self._log.bounds(partition).size_bytes, self._monotonic_ms())
+
+    def _shrink(self) -> None:
+        """Forget a tenth of the producers of the partition that has the most."""
+        partition, sequences = max(self._loaded.items(), key=lambda item: len(item[1]))
+        silent = sequences.longest_silent(max(1, len(sequences) // 10))
+        if partition in self.snapshots:
+            self._renew(partition, sequences, silent)
+        else:
+            self._count -= len(silent)
+            sequences.forget(silent)
+
+    # Reading back
+
+    def _load(self, partition: PartitionId, place: str) -> Sequences:
+        snapshot = self.snapshots.get(partition)
+        if snapshot is None:
+            return Sequences(place)
+        now_ms = self._monotonic_ms()
+        sequences = Sequences(place, snapshot.producers, now_ms)
+        start, tail = self._log.bounds(partition)[:2]
+        offset = max(snapshot.offset, start)
+        while offset < tail:
+            read = self._log.read(partition, offset, _READ_BYTES)
+            if not read.length:
+                break
+            for batch in batches(read.tobytes()):
+                header = read_header(batch)
+                if header.producer_id >= 0 and header.base_offset >= snapshot.offset:
+                    sequences.apply(header, header.base_offset, now_ms)
+                offset = header.last_offset + 1
+        return sequences
+
+    def _unload(self, partition: PartitionId) -> None:
+        self._count -= len(self._loaded.pop(partition, ()))
+        self._growth.pop(partition, None)
+
+    def _put_right(self) -> None:
+        """Drop what does not fit the log any more: topics that are gone, ends taken back."""
+        changes: list[ProducersChange] = []
+        for partition, snapshot in self.snapshots.items():
+            topic = self._state.topics.by_id(partition.topic_id)
+            if topic is None or partition.number >= len(topic.partitions):
+                changes.append(_none(partition))
+                continue
+            bounds = self._log.bounds(partition)
+            if snapshot.offset > bounds.end:
+                changes.append(_snapshot(partition, bounds.end))
+            self._growth[partition] = self._no_growth(partition)
+        try:
+            self._write(changes)
+        except StorageFull:
+            # A full disk must not keep the log from being opened: the next start finds them again.
+            for change in changes:
+                self.apply(change)
+
+    def _write(self, changes: Iterable[ProducersChange]) -> Durable:
+        changes = list(changes)
+        durable = self._journal.append(changes, self._now_ms())
+        for change in changes:
+            self.apply(change)
+        return durable
+
+
+def _snapshot(
+    partition: PartitionId, offset: int, producers: tuple[ProducerRecord, ...] = ()
+) -> ProducersChange:
+    return ProducersChange(SequencesKey(*partition), Snapshot(offset, producers))
+
+
+def _none(partition: PartitionId) -> ProducersChange:
+    return ProducersChange(SequencesKey(*partition), None)

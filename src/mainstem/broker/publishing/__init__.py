@@ -1,0 +1,1 @@
+"""Publishing: from events and record batches to appends, and what happens on overload."""

@@ -1,0 +1,102 @@
+"""Record batches that arrived one behind the other, appended in as few writes as can be.
+
+How this works: each batch stands for itself, and is checked, appended or refused as if it had come
+alone. But they are given to the log at once, which writes those of one partition in one go and
+commits all in one. The log, or what is known of an idempotent producer, may end such a run early;
+what follows is the next run.
+"""
+
+from collections.abc import Sequence
+from operator import itemgetter
+
+from mainstem.broker.publishing.idempotent import Producing
+from mainstem.broker.publishing.outcome import AppendOutcome, Arrived, Given, those_appended
+from mainstem.broker.state import OpenTopic
+from mainstem.broker.topics.catalog import Topic
+from mainstem.core.batch import BatchHeader, check_header
+from mainstem.core.errors import MainstemError, UnknownPartition, UnknownTopic
+from mainstem.log.port import Log, PartitionId, WritableBatch
+
+_NUMBER = itemgetter(0)
+
+
+class Arrivals:
+    """Appends what arrived for topics that take everything, at once and as it is."""
+
+    def __init__(self, log: Log, producing: Producing) -> None:
+        self._log = log
+        self._producing = producing
+
+    def append(
+        self, opened: OpenTopic, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool
+    ) -> list[AppendOutcome]:
+        """Append batches to partitions by number; return what became of each."""
+        topic = opened.topic
+        if len(batches) == 1:
+            return [self._append_one(topic, *batches[0], joins)]
+        outcomes: list[AppendOutcome] = []
+        given: list[Given] = []
+        for number, batch in batches:
+            try:
+                header = _checked(topic, number, batch)
+            except MainstemError as error:
+                outcomes.append(error)
+                continue
+            given.append(Given(number, batch, header, len(outcomes)))
+            outcomes.append(_UNDECIDED)
+        # Those of one partition stay in the order in which they came.
+        given.sort(key=_NUMBER)
+        at = 0
+        while at < len(given):
+            try:
+                found = self._append_some(topic, given[at:] if at else given, joins)
+            except MainstemError as error:
+                found = [error]
+            for outcome in found:
+                outcomes[given[at].place] = _named(topic, outcome)
+                at += 1
+        return outcomes
+
+    def _append_one(
+        self, topic: Topic, number: int, batch: WritableBatch, joins: bool
+    ) -> AppendOutcome:
+        """Append a batch that came alone: the shortest way there is."""
+        try:
+            header = _checked(topic, number, batch)
+            if header.producer_id >= 0:
+                given = (Given(number, batch, header),)
+                return _named(topic, self._producing.append_run(topic.name, given, joins=joins)[0])
+            appended = self._log.append(((topic.partitions[number], batch),))
+        except MainstemError as error:
+            return _named(topic, error)
+        return Arrived(appended.offsets[0], appended.durable, header.count, appended.starts[0])
+
+    def _append_some(
+        self, topic: Topic, given: Sequence[Given], joins: bool
+    ) -> Sequence[AppendOutcome]:
+        """Append the first batches; return what became of them, at least of one."""
+        partitions = topic.partitions
+        plain: list[tuple[PartitionId, WritableBatch]] = []
+        for number, batch, header, _ in given:
+            if header.producer_id >= 0:
+                break
+            plain.append((partitions[number], batch))
+        if not plain:
+            return self._producing.append_run(topic.name, given, joins=joins)
+        return those_appended(given, self._log.append(plain, together=False))
+
+
+def _checked(topic: Topic, number: int, batch: WritableBatch) -> BatchHeader:
+    if not 0 <= number < len(topic.partitions):
+        raise UnknownPartition(topic.name, number, len(topic.partitions))
+    return check_header(batch, max_bytes=topic.settings.max_batch_bytes, topic=topic.name)
+
+
+def _named(topic: Topic, outcome: AppendOutcome) -> AppendOutcome:
+    if isinstance(outcome, UnknownPartition) and outcome.topic != topic.name:
+        # The log knows ids only: the topic was deleted meanwhile.
+        return UnknownTopic(topic.name)
+    return outcome
+
+
+_UNDECIDED = MainstemError("a batch that was neither appended nor refused")

@@ -1,0 +1,123 @@
+"""Events for several topics, and settlements of deliveries, in one append: all of it or nothing.
+
+How this works: everything is decided first. Topics that limit their backlog are asked before
+anything is appended, and if one of them has no room, all of it waits or is refused. What is left is
+one append of the log, which a crash keeps whole or not at all, and which readers see at once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from mainstem.broker.journal import Written
+from mainstem.broker.publishing.batching import Published, Run, runs
+from mainstem.broker.publishing.overload import Gate, Held
+from mainstem.broker.queues.queues import QueueSettlements, Subscriptions
+from mainstem.broker.state import OpenTopic, State
+from mainstem.core.errors import UnknownPartition, UnknownTopic
+from mainstem.core.event import Event
+from mainstem.log.durable import AT_ONCE
+from mainstem.log.port import Durable
+
+Open = Callable[[str], OpenTopic]
+_Part = tuple[OpenTopic, list[Run]]
+
+
+class PublishedAll(NamedTuple):
+    """Where the events of each entry stand, and when all of them are durable."""
+
+    published: list[Published]
+    durable: Durable
+
+
+class AtomicPublish:
+    """Publishes to several topics and settles deliveries as one; never waits."""
+
+    def __init__(
+        self,
+        state: State,
+        subscriptions: Subscriptions,
+        open_topic: Open,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._state = state
+        self._subscriptions = subscriptions
+        self._open_topic = open_topic
+        self._now_ms = now_ms
+
+    def publish_all(
+        self,
+        entries: Sequence[tuple[str, Sequence[Event]]],
+        settled: Sequence[QueueSettlements],
+        held: Held | None,
+    ) -> PublishedAll | Held:
+        """Append everything, or say what to wait for; an error means that nothing was done."""
+        now_ms = self._now_ms()
+        parts: list[_Part] = []
+        for topic, events in entries:
+            opened = self._open_topic(topic)
+            parts.append((opened, runs(opened.topic, events, None, opened.turns, now_ms)))
+        if not settled:
+            return self._append(parts, (), held)[0]
+        return self._subscriptions.settle_with(
+            settled, lambda beside: self._append(parts, beside, held)
+        )
+
+    def _append(
+        self, parts: Sequence[_Part], beside: Written, held: Held | None
+    ) -> tuple[PublishedAll | Held, bool]:
+        counts = _counts(parts)
+        if not counts:
+            return self._write(parts, beside), True
+        now_ms = self._now_ms()
+        with self._state.lock:
+            again = _admit(counts, now_ms, held)
+            if again is not None:
+                return again, False
+            published = self._write(parts, beside)
+            for gate, by_partition in counts.items():
+                gate.shed(by_partition, now_ms)
+        return published, True
+
+    def _write(self, parts: Sequence[_Part], beside: Written) -> PublishedAll:
+        batches = [
+            (opened.topic.partitions[run.partition], run.batch)
+            for opened, made in parts
+            for run in made
+        ]
+        try:
+            appended = self._state.log.append([*batches, *beside]) if batches or beside else None
+        except UnknownPartition as error:
+            # Deleted meanwhile; the log only knows ids.
+            for opened, _ in parts:
+                if opened.topic.id == error.topic:
+                    raise UnknownTopic(opened.topic.name) from None
+            raise
+        durable = AT_ONCE if appended is None else appended.durable
+        offsets = iter(() if appended is None else appended.offsets)
+        published = [Published(made, [next(offsets) for _ in made], durable) for _, made in parts]
+        return PublishedAll(published, durable)
+
+
+def _counts(parts: Sequence[_Part]) -> dict[Gate, dict[int, int]]:
+    """Return how many events go where in topics that limit their backlog."""
+    counts: dict[Gate, dict[int, int]] = {}
+    for opened, made in parts:
+        if opened.gate is not None:
+            of_topic = counts.setdefault(opened.gate, {})
+            for run in made:
+                of_topic[run.partition] = of_topic.get(run.partition, 0) + len(run.places)
+    return counts
+
+
+def _admit(counts: Mapping[Gate, Mapping[int, int]], now_ms: int, held: Held | None) -> Held | None:
+    """Ask every gate before any lets something in; the first without room holds or refuses."""
+    if held is not None:
+        for gate in counts:
+            gate.forget(held)
+    for gate, by_partition in counts.items():
+        if not gate.has_room(by_partition, now_ms):
+            # However often another gate holds it, it is held no longer than by the first.
+            return gate.admit(by_partition, now_ms, held)
+    if held is not None:
+        next(iter(counts)).let_go(held, now_ms)
+    return None

@@ -1,0 +1,185 @@
+"""From events to record batches: which partition each event goes to, and what fits in a batch."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from mainstem.broker.publishing.conversion import remade
+from mainstem.broker.topics.catalog import Topic
+from mainstem.core.batch import HEADER_SIZE, BatchHeader, check_header, read_header
+from mainstem.core.errors import EventTooLarge, InvalidEvent, UnknownPartition, UntimelyEvent
+from mainstem.core.event import NO_TIMESTAMP, Event, Position
+from mainstem.core.partitioner import Turns, partition_for
+from mainstem.core.records import build, build_one, check_records
+from mainstem.log.port import Durable, WritableBatch
+
+_RECORD_BYTES = 36
+"""The most that a record takes beside key, value and headers: seven numbers and a byte."""
+_HEADER_BYTES = 10
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A record batch for one partition, and which of the given events are in it."""
+
+    partition: int
+    batch: WritableBatch
+    places: Sequence[int]
+
+
+class Published(msgspec.Struct, frozen=True):
+    """Where events stand, and when they are as durable as their topic says."""
+
+    runs: Sequence[Run]
+    offsets: Sequence[int]
+    """The first offset of each record batch."""
+    durable: Durable
+
+    @property
+    def position(self) -> Position:
+        """Where the first event stands."""
+        return Position(self.runs[0].partition, self.offsets[0])
+
+    @property
+    def count(self) -> int:
+        """How many events there are."""
+        runs = self.runs
+        # Asked for every batch of a producer, and those come one by one.
+        return len(runs[0].places) if len(runs) == 1 else sum(len(run.places) for run in runs)
+
+    @property
+    def appended_ms(self) -> int:
+        """The time that the topic gave to the first batch, -1 if it keeps its own."""
+        header = read_header(self.runs[0].batch)
+        return header.max_timestamp if header.log_append_time else -1
+
+    @property
+    def positions(self) -> list[Position]:
+        """Where each event stands, in the order in which they were given."""
+        found = [Position(-1, -1)] * self.count
+        for run, base in zip(self.runs, self.offsets, strict=True):
+            for delta, place in enumerate(run.places):
+                found[place] = Position(run.partition, base + delta)
+        return found
+
+
+_FIRST = range(1)
+
+
+def runs(
+    topic: Topic, events: Sequence[Event], partition: int | None, turns: Turns, now_ms: int
+) -> list[Run]:
+    """Make record batches of events: by key, by the partition given, or else in turn."""
+    if topic.settings.compact:
+        _check_keys(topic, events)
+    if topic.settings.bounds_times:
+        _check_times(topic, [event.timestamp_ms for event in events], now_ms)
+    count = len(topic.partitions)
+    if partition is not None:
+        if not 0 <= partition < count:
+            raise UnknownPartition(topic.name, partition, count)
+    elif count == 1:
+        partition = 0
+    elif len(events) == 1:
+        key = events[0].key
+        partition = turns.next(count) if key is None else partition_for(key, count)
+    else:
+        return _spread(topic, events, turns, now_ms)
+    if len(events) == 1:
+        return [Run(partition, _one(topic, events[0], now_ms), _FIRST)]
+    return list(_split(topic, partition, events, range(len(events)), now_ms))
+
+
+def check_batch(topic: Topic, batch: WritableBatch, now_ms: int) -> BatchHeader:
+    """Check a batch from a producer as its topic asks; return its header."""
+    settings = topic.settings
+    header = check_header(batch, max_bytes=settings.max_batch_bytes, topic=topic.name)
+    if settings.deep:
+        times = check_records(batch, needs_keys=settings.compact)
+        if settings.bounds_times:
+            _check_times(topic, times, now_ms)
+    return header
+
+
+def _spread(topic: Topic, events: Sequence[Event], turns: Turns, now_ms: int) -> list[Run]:
+    """Share events out: each key has its partition, those without a key stay together."""
+    count = len(topic.partitions)
+    places: dict[int, list[int]] = {}
+    sticky = -1
+    for place, event in enumerate(events):
+        if event.key is not None:
+            partition = partition_for(event.key, count)
+        else:
+            sticky = turns.next(count) if sticky < 0 else sticky
+            partition = sticky
+        places.setdefault(partition, []).append(place)
+    return [
+        run
+        for partition, chosen in places.items()
+        for run in _split(topic, partition, events, chosen, now_ms)
+    ]
+
+
+def _split(
+    topic: Topic, partition: int, events: Sequence[Event], places: Sequence[int], now_ms: int
+) -> Iterator[Run]:
+    """Cut what goes to one partition into batches that are not over the topic's limit."""
+    limit = topic.settings.max_batch_bytes - HEADER_SIZE
+    first, size = 0, 0
+    for at, place in enumerate(places):
+        more = _most_bytes(events[place])
+        if size and size + more > limit:
+            yield _run(topic, partition, events, places[first:at], now_ms)
+            first, size = at, 0
+        size += more
+    if first < len(places):
+        yield _run(topic, partition, events, places[first:], now_ms)
+
+
+def _run(
+    topic: Topic, partition: int, events: Sequence[Event], places: Sequence[int], now_ms: int
+) -> Run:
+    if len(places) == 1:
+        return Run(partition, _one(topic, events[places[0]], now_ms), places)
+    batch = build([events[place] for place in places], now_ms=now_ms)
+    if not topic.settings.verbatim:
+        return Run(partition, remade(topic, batch, now_ms), places)
+    return Run(partition, batch, places)
+
+
+def _one(topic: Topic, event: Event, now_ms: int) -> WritableBatch:
+    batch = build_one(event, now_ms)
+    if len(batch) > topic.settings.max_batch_bytes:
+        raise EventTooLarge(topic.name, len(batch), topic.settings.max_batch_bytes)
+    return batch if topic.settings.verbatim else remade(topic, batch, now_ms)
+
+
+def _most_bytes(event: Event) -> int:
+    size = _RECORD_BYTES + len(event.key or b"") + len(event.value or b"")
+    for name, value in event.headers:
+        # A character takes at most four bytes.
+        size += _HEADER_BYTES + 4 * len(name) + len(value or b"")
+    return size
+
+
+def _check_times(topic: Topic, times: Sequence[int], now_ms: int) -> None:
+    """Refuse events by the time that their producer says; those without one are taken."""
+    ahead_ms, behind_ms = topic.settings.max_ahead_ms, topic.settings.max_behind_ms
+    untimely = [
+        place
+        for place, timestamp_ms in enumerate(times)
+        if timestamp_ms != NO_TIMESTAMP
+        and (
+            (ahead_ms is not None and timestamp_ms - now_ms > ahead_ms)
+            or (behind_ms is not None and now_ms - timestamp_ms > behind_ms)
+        )
+    ]
+    if untimely:
+        raise UntimelyEvent(topic.name, untimely, times[untimely[0]], now_ms)
+
+
+def _check_keys(topic: Topic, events: Sequence[Event]) -> None:
+    for event in events:
+        if event.key is None:
+            raise InvalidEvent(
+                f"topic {topic.name!r} is compacted by key, and this event has none: give it one"
+            )

@@ -1,0 +1,22 @@
+"""Record batches as their topic wants them stored, where that is not as they came."""
+
+from mainstem.broker.topics.catalog import Topic
+from mainstem.core.batch import read_header, stamp
+from mainstem.core.compression import NAMES
+from mainstem.core.errors import EventTooLarge
+from mainstem.core.records import packed
+from mainstem.core.topic_settings import Compression, Timestamps
+from mainstem.log.port import WritableBatch
+
+
+def remade(topic: Topic, batch: WritableBatch, now_ms: int) -> WritableBatch:
+    """Return a checked batch compressed and stamped as the topic says; raises CorruptBatch."""
+    settings = topic.settings
+    wanted = settings.compression
+    if wanted is not Compression.PRODUCER and NAMES[read_header(batch).codec] != wanted:
+        batch = packed(batch, wanted)
+        if len(batch) > settings.max_batch_bytes:
+            raise EventTooLarge(topic.name, len(batch), settings.max_batch_bytes)
+    if settings.timestamps is Timestamps.APPENDED:
+        stamp(batch, now_ms)
+    return batch

@@ -1,0 +1,185 @@
+"""Record batches of producers that can be told apart: decided, appended and applied as one.
+
+How this works: under the broker's lock, so that no two requests decide on the same old state, a
+batch is first compared with what its producer has written before. If it is there already, the
+answer is where. Otherwise it is appended, with whatever must be written down together with it in
+the same append, and then everything that was decided is made true.
+
+Batches that arrive together are decided one after the other, and what is new of all of them is one
+append. That ends before a batch that cannot be decided yet, because of one before it in the same
+partition, and before one that needs something written down with it, which is an append of its own.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from mainstem.broker.producers.producers import Producers, ProducersChange
+from mainstem.broker.producers.sequences import follows
+from mainstem.broker.publishing.batching import Published, Run
+from mainstem.broker.publishing.outcome import AppendOutcome, Arrived, Given, those_appended
+from mainstem.broker.publishing.overload import Held
+from mainstem.broker.state import OpenTopic, State
+from mainstem.broker.topics.catalog import Topic
+from mainstem.broker.transactions.records import LedgerChange
+from mainstem.broker.transactions.transactions import Transactions
+from mainstem.core.batch import BatchHeader
+from mainstem.core.errors import MainstemError, UnknownPartition, UnknownTopic
+from mainstem.log.port import Appended
+
+
+class _Beside(NamedTuple):
+    """What must be written down together with a batch, or it may not be written at all."""
+
+    begun: list[ProducersChange]
+    touched: list[LedgerChange]
+
+
+_NOTHING = _Beside([], [])
+
+
+class Producing:
+    """Appends the batches of idempotent producers."""
+
+    def __init__(
+        self,
+        state: State,
+        producers: Producers,
+        transactions: Transactions,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._state = state
+        self._producers = producers
+        self._transactions = transactions
+        self._now_ms = now_ms
+
+    def append(
+        self, topic: str, run: Run, header: BatchHeader, held: Held | None, *, joins: bool
+    ) -> Published | Held:
+        """Append a batch, unless it is there already; never waits.
+
+        ``joins``: a partition that its transaction has not touched yet is added by that. Raises
+        OutOfOrderSequence, InvalidProducerEpoch, UnknownProducer, InvalidTransactionState,
+        Overloaded; nothing was appended then.
+        """
+        now_ms = self._now_ms()
+        number = run.partition
+        with self._state.lock:
+            opened = self._open(topic)
+            decided = self._decide(opened.topic, number, header, joins)
+            if isinstance(decided, Arrived):
+                return Published([run], [decided.offset], decided.durable)
+            counts = {number: len(run.places)}
+            if opened.gate is not None:
+                again = opened.gate.admit(counts, now_ms, held)
+                if again is not None:
+                    return again
+            appended = self._append(opened.topic, [Given(number, run.batch, header)], decided)
+            if opened.gate is not None:
+                opened.gate.shed(counts, now_ms)
+        return Published([run], appended.offsets, appended.durable)
+
+    def append_run(self, topic: str, given: Sequence[Given], *, joins: bool) -> list[AppendOutcome]:
+        """Append batches to a topic without a backlog limit, as many as can be at once.
+
+        Those of one partition follow one another. Returns what became of the first ones, at least
+        of one; those beyond are to be given again.
+        """
+        outcomes: list[AppendOutcome | None] = []
+        new: list[Given] = []
+        beside = _NOTHING
+        with self._state.lock:
+            into = self._open(topic).topic
+            for each in given:
+                number, _, header, _ = each
+                if header.producer_id < 0:
+                    break
+                if new and new[-1].number == number:
+                    # What is known of its producer does not count the one before it yet.
+                    if not follows(header, new[-1].header):
+                        break
+                else:
+                    decided = self._decided(into, number, header, joins)
+                    if not isinstance(decided, _Beside):
+                        outcomes.append(decided)
+                        continue
+                    if decided is not _NOTHING and new:
+                        break
+                    beside = decided
+                new.append(each)
+                outcomes.append(None)
+                if beside is not _NOTHING:
+                    break
+            return _filled(outcomes, self._append_new(into, new, beside) if new else ())
+
+    def _decided(
+        self, topic: Topic, number: int, header: BatchHeader, joins: bool
+    ) -> AppendOutcome | _Beside:
+        try:
+            return self._decide(topic, number, header, joins)
+        except MainstemError as error:
+            return error
+
+    def _decide(
+        self, topic: Topic, number: int, header: BatchHeader, joins: bool
+    ) -> Arrived | _Beside:
+        """Tell where a batch stands already, or what must be written down together with it."""
+        if number >= len(topic.partitions):
+            raise UnknownPartition(topic.name, number, len(topic.partitions))
+        touched = self._transactions.enter(topic, number, header, joins=joins)
+        known = self._producers.at(topic, number).decide(header)
+        if known is not None:
+            start = self._state.log.bounds(topic.partitions[number]).start
+            return Arrived(*known, header.count, start)
+        begun = self._producers.begin(topic, number)
+        return _Beside(begun, touched) if begun or touched else _NOTHING
+
+    def _append_new(
+        self, topic: Topic, new: Sequence[Given], beside: _Beside
+    ) -> list[AppendOutcome]:
+        """Append what was decided; return what became of the first ones."""
+        try:
+            return those_appended(new, self._append(topic, new, beside))
+        except MainstemError as error:
+            return [error]
+
+    def _append(self, topic: Topic, new: Sequence[Given], beside: _Beside) -> Appended:
+        """Append what was decided, and make it true."""
+        producers, settlements = self._producers, self._transactions.settlements
+        partitions = topic.partitions
+        batches = [(partitions[each.number], each.batch) for each in new]
+        if beside is _NOTHING:
+            appended = self._state.log.append(batches, together=False)
+        else:
+            now_ms = self._now_ms()
+            batches += producers.batches(beside.begun, now_ms)
+            batches += settlements.batches(beside.touched, now_ms)
+            appended = self._state.log.append(batches)
+            del appended.offsets[len(new) :], appended.starts[len(new) :]
+            settlements.appended(beside.touched)
+            producers.begun(beside.begun)
+        written = [
+            (partitions[each.number], each.header, offset)
+            for each, offset in zip(new, appended.offsets, strict=False)
+        ]
+        producers.appended(written, appended.durable)
+        return appended
+
+    def _open(self, topic: str) -> OpenTopic:
+        opened = self._state.opened.get(topic)
+        if opened is None:
+            raise UnknownTopic(topic)
+        return opened
+
+
+def _filled(
+    outcomes: Iterable[AppendOutcome | None], new: Iterable[AppendOutcome]
+) -> list[AppendOutcome]:
+    """Put what became of new batches among the rest, up to the first one that was not appended."""
+    left = iter(new)
+    filled: list[AppendOutcome] = []
+    for outcome in outcomes:
+        each = next(left, None) if outcome is None else outcome
+        if each is None:
+            break
+        filled.append(each)
+    return filled

@@ -1,0 +1,196 @@
+"""What happens when producers outrun consumers: the gate in front of a topic with ``max_backlog``.
+
+The backlog of a partition is the distance from its slowest live cursor to its end, or from its
+start if there is no live cursor. The first event that a subscription has not settled is a cursor
+like those of groups. A cursor is live while its group has members, or has committed in
+the last day, or had nothing left to commit in the last day: a reader that waits at the tail of a
+quiet topic is not silent. Events are let in if the backlog stays within the limit, and also if it
+is zero, or else a batch larger than the limit could never pass.
+
+Counters begin at zero with the process. What a reader missed is counted against its cursor.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from mainstem.broker.groups.cursors import Cursor, Cursors
+from mainstem.broker.topics.catalog import Topic
+from mainstem.core.errors import Overloaded
+from mainstem.core.topic_settings import Overload
+from mainstem.log.durable import Commit
+from mainstem.log.port import Bounds, Log, PartitionId
+
+LIVE_MS = 86_400_000
+"""How long a cursor may be silent and still count."""
+NO_COUNTERS = {"dropped": 0, "refused": 0, "held": 0, "held_ms": 0}
+"""Events dropped, events refused, requests held, and for how long altogether."""
+_STEPS = 64
+"""Dropping the oldest goes in steps of this part of max_backlog: a cut costs more than an event."""
+
+
+class Held(NamedTuple):
+    """A producer that is held: it waits for ``room`` until a time, and then asks once more."""
+
+    room: Commit
+    since_ms: int
+    until_ms: int
+
+
+class Gate:
+    """Keeps the backlog of one topic within its limit; used under the broker's lock."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        log: Log,
+        cursors: Cursors,
+        is_live: Callable[[str], bool],
+        before_cut: Callable[[PartitionId, int], None],
+    ) -> None:
+        self.topic = topic
+        self._log = log
+        self._cursors = cursors
+        self._is_live = is_live
+        self._before_cut = before_cut
+        self._waiting: set[Commit] = set()
+        self._subscriptions: dict[PartitionId, dict[str, Cursor]] = {}
+        self._caught_up: dict[PartitionId, dict[str, int]] = {}
+        self._missed: dict[PartitionId, dict[str, int]] = {}
+        self._counted_to: dict[PartitionId, int] = {}
+        self.counters = dict(NO_COUNTERS)
+
+    def admit(
+        self, counts: Mapping[int, int], now_ms: int, held: Held | None, *, last: bool = False
+    ) -> Held | None:
+        """Let events in (None), hold their producer, or refuse them with Overloaded."""
+        if self.topic.settings.overload is Overload.DROP_OLDEST:
+            return None
+        full = next((at for at in counts if not self._has_room(at, counts[at], now_ms)), None)
+        if full is None:
+            self.let_go(held, now_ms)
+            return None
+        wait = self.topic.settings.overload is Overload.BACKPRESSURE
+        if wait and not last and (held is None or now_ms < held.until_ms):
+            return self._hold(held, now_ms)
+        self.let_go(held, now_ms)
+        self.counters["refused"] += sum(counts.values())
+        raise self._overloaded(full, held is not None)
+
+    def has_room(self, counts: Mapping[int, int], now_ms: int) -> bool:
+        """Tell whether events would be let in now; nothing is counted."""
+        if self.topic.settings.overload is Overload.DROP_OLDEST:
+            return True
+        return all(self._has_room(at, count, now_ms) for at, count in counts.items())
+
+    def let_go(self, held: Held | None, now_ms: int) -> None:
+        """Count for how long a producer was held, as it is held no longer."""
+        if held is not None:
+            self._waiting.discard(held.room)
+            self.counters["held_ms"] += max(0, now_ms - held.since_ms)
+
+    def forget(self, held: Held) -> None:
+        """Let go of a producer that is held no longer, or elsewhere."""
+        self._waiting.discard(held.room)
+
+    def shed(self, partitions: Iterable[int], now_ms: int) -> None:
+        """Drop the oldest events of partitions that have just grown, if they are over the limit."""
+        if self.topic.settings.overload is not Overload.DROP_OLDEST:
+            return
+        limit = self.topic.settings.max_backlog or 0
+        for number in partitions:
+            partition = self.topic.partitions[number]
+            bounds = self._log.bounds(partition)
+            slowest = self._slowest(partition, bounds, now_ms)
+            if bounds.end - slowest > limit + limit // _STEPS:
+                # What readers cannot see yet cannot be dropped yet.
+                start = min(bounds.end - limit, bounds.tail)
+                if start > bounds.start:
+                    self._drop(partition, bounds.start, start, slowest)
+
+    def make_room(self) -> list[Callable[[], None]]:
+        """Return how to let those who are held try again: a cursor moved, or the topic changed."""
+        waiting, self._waiting = self._waiting, set()
+        return [room.settle for room in waiting]
+
+    def subscription_at(self, name: str, partition: PartitionId, cursor: Cursor | None) -> None:
+        """Take note of the first event that a subscription has not settled; None if it is gone."""
+        # No group can be called like this, so that both can be looked at together.
+        reader = f"\0{name}"
+        if cursor is None:
+            self._subscriptions.get(partition, {}).pop(reader, None)
+        else:
+            self._subscriptions.setdefault(partition, {})[reader] = cursor
+
+    def missed(self, group: str, partition: PartitionId, start: int) -> int:
+        """Return how many events were deleted before the group had committed them."""
+        counted = self._missed.get(partition, {}).get(group, 0)
+        cursor = self._cursors.at(group, partition)
+        if cursor is None:
+            return counted
+        return counted + max(0, start - max(cursor.offset, self._counted_to.get(partition, 0)))
+
+    def backlog(self, number: int, now_ms: int) -> int:
+        """Return how far the slowest live cursor is behind the end of a partition."""
+        partition = self.topic.partitions[number]
+        bounds = self._log.bounds(partition)
+        return bounds.end - self._slowest(partition, bounds, now_ms)
+
+    def _has_room(self, number: int, count: int, now_ms: int) -> bool:
+        backlog = self.backlog(number, now_ms)
+        return backlog == 0 or backlog + count <= (self.topic.settings.max_backlog or 0)
+
+    def _slowest(self, partition: PartitionId, bounds: Bounds, now_ms: int) -> int:
+        readers = self._cursors.readers(partition)
+        if partition in self._subscriptions:
+            readers = {**readers, **self._subscriptions[partition]}
+        before = self._caught_up.get(partition, {})
+        caught_up: dict[str, int] = {}
+        slowest: int | None = None
+        for group, cursor in readers.items():
+            if cursor.is_unset:
+                continue
+            heard_ms = max(cursor.committed_ms, before.get(group, 0))
+            if cursor.offset >= bounds.end:
+                heard_ms = caught_up[group] = now_ms
+            elif group in before:
+                caught_up[group] = before[group]
+            if now_ms - heard_ms < LIVE_MS or self._is_live(group):
+                place = max(cursor.offset, bounds.start)
+                slowest = place if slowest is None else min(slowest, place)
+        if caught_up or before:
+            self._caught_up[partition] = caught_up
+        return bounds.start if slowest is None else min(slowest, bounds.end)
+
+    def _hold(self, held: Held | None, now_ms: int) -> Held:
+        room = Commit()
+        self._waiting.add(room)
+        if held is None:
+            self.counters["held"] += 1
+            return Held(room, now_ms, now_ms + self.topic.settings.hold_ms)
+        self._waiting.discard(held.room)
+        return Held(room, held.since_ms, held.until_ms)
+
+    def _drop(self, partition: PartitionId, old: int, start: int, slowest: int) -> None:
+        self._before_cut(partition, start)
+        self._log.cut(partition, start=start)
+        self.counters["dropped"] += max(0, start - max(old, slowest))
+        missed = self._missed.setdefault(partition, {})
+        readers = self._cursors.readers(partition)
+        for group in missed.keys() - readers.keys():
+            del missed[group]
+        for group, cursor in readers.items():
+            if cursor.is_unset:
+                continue
+            lost = start - max(cursor.offset, self._counted_to.get(partition, 0), old)
+            if lost > 0:
+                missed[group] = missed.get(group, 0) + lost
+        self._counted_to[partition] = start
+
+    def _overloaded(self, number: int, was_held: bool) -> Overloaded:
+        settings = self.topic.settings
+        done = f"held for {settings.hold_ms} ms" if was_held else settings.overload
+        return Overloaded(
+            f"partition {number} of topic {self.topic.name!r} has its max_backlog of "
+            f"{settings.max_backlog} events not yet read by its slowest consumer ({done}); "
+            "try again later, add consumers, or raise max_backlog"
+        )

@@ -1,0 +1,399 @@
+"""A subscription while the broker runs: its windows, what it reads, and who waits for it."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from mainstem.broker.callbacks import Call
+from mainstem.broker.queues.batch_cache import Unpacked
+from mainstem.broker.queues.delivery_state import Window
+from mainstem.broker.queues.reader import Backlog, keys_of, offsets_of
+from mainstem.broker.queues.records import Order, SubscriptionKey, SubscriptionSettings, WindowSet
+from mainstem.broker.queues.replay import SubscriptionFold
+from mainstem.broker.topics.catalog import Topic
+from mainstem.broker.transactions.transactions import Transactions
+from mainstem.core.batch import BatchHeader, read_header
+from mainstem.core.errors import MainstemError, OffsetOutOfRange
+from mainstem.core.event import Event, Position
+from mainstem.log.port import Bounds, Log, PartitionId
+
+Chosen = tuple[Window, Event]
+
+_LEND_BYTES = 1024 * 1024
+"""How much is read at once of what is handed out as it is stored."""
+
+
+class Unsettled(NamedTuple):
+    """An event that is not settled, how often it was delivered, and who has it."""
+
+    event: Event
+    deliveries: int = 0
+    owner: str | None = None
+
+
+class Load:
+    """Record batches that are handed out together, and which of their events, within limits."""
+
+    def __init__(self, max_events: int, max_bytes: int, *, least: bool) -> None:
+        self._max_events = max_events
+        self._least = least
+        self._stored: dict[int, memoryview] = {}
+        self._is_over = False
+        self.room = max_bytes
+        """Bytes that may still come; below 0 after one batch that is too large."""
+        self.offsets: list[int] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may come."""
+        is_full = len(self.offsets) >= self._max_events or self._is_over
+        return is_full or (self.room <= 0 and not (self._least and not self._stored))
+
+    @property
+    def batches(self) -> list[memoryview]:
+        """The batches, by offset."""
+        return [self._stored[base] for base in sorted(self._stored)]
+
+    def fits(self, base: int, batch: memoryview) -> bool:
+        """Tell whether a batch may come; if not, none may come any more."""
+        is_first = self._least and not self._stored
+        self._is_over = not (is_first or base in self._stored or len(batch) <= self.room)
+        return not self._is_over
+
+    def add(self, base: int, batch: memoryview, offsets: Iterable[int]) -> None:
+        """Take in some events of a batch, by its first offset."""
+        if base not in self._stored:
+            self._stored[base] = batch
+            self.room -= len(batch)
+        self.offsets += offsets
+
+
+class LiveSubscription:
+    """Used under the subscriptions' lock."""
+
+    topic: Topic
+
+    def __init__(
+        self,
+        log: Log,
+        transactions: Transactions,
+        key: SubscriptionKey,
+        settings: SubscriptionSettings,
+        unpacked: Unpacked,
+    ) -> None:
+        self._log = log
+        self._transactions = transactions
+        self._unpacked = unpacked
+        self.key = key
+        self.settings = settings
+        self.windows: dict[int, Window] = {}
+        self.redelivered = self.dead = 0
+        """How often events were delivered again, and how many became dead letters."""
+        self._backlogs: dict[int, Backlog] = {}
+        self._waiting: dict[int, Call] = {}
+        self._watches = 0
+        self._turn = 0
+
+    def fit(self, topic: Topic, fold: SubscriptionFold) -> None:
+        """Take in the partitions of the topic that are not known yet; let go of what it has not.
+
+        It has had them if it was altered, and the disk failed before that was durable.
+        """
+        self.topic = topic
+        for number in list(self.windows)[len(topic.partitions) :]:
+            del self.windows[number], self._backlogs[number]
+        keyed, most = self.settings.order is Order.KEY, self.settings.max_deliveries
+        for at in topic.partitions[len(self.windows) :]:
+            window = Window(fold.window(self.key, at.number), most, keyed=keyed)
+            self.windows[at.number] = window
+            self._backlogs[at.number] = self._backlog(at.number, window.next)
+
+    def alter(self, settings: SubscriptionSettings) -> list[Call]:
+        """Take other settings; return whom to wake."""
+        if settings == self.settings:
+            return []
+        self.settings = settings
+        for number, window in self.windows.items():
+            window.alter(settings.max_deliveries, keyed=settings.order is Order.KEY)
+            window.seen = None
+            self._backlogs[number] = self._backlog(number, window.next)
+        return self.take_waiting()
+
+    def out_with(self, owner: str) -> int:
+        """Return how many events are out with an owner."""
+        return sum(window.owners.get(owner, 0) for window in self.windows.values())
+
+    def in_turn(self, partitions: Collection[int]) -> list[int]:
+        """Return those partitions that are there, each time beginning with another."""
+        numbers = [number for number in partitions if number in self.windows]
+        self._turn += 1
+        first = self._turn % max(1, len(numbers))
+        return numbers[first:] + numbers[:first]
+
+    def choose(self, max_events: int, max_bytes: int) -> Iterator[Chosen]:
+        """Return events that may be given out now; whoever takes one must give it at once.
+
+        Partitions have turns, so that none waits for ever behind another.
+        """
+        for number in self.in_turn(self.windows):
+            for window, event in self._choose_in(number, max_events):
+                yield window, event
+                max_events -= 1
+                max_bytes -= len(event.value or b"") + len(event.key or b"")
+                if max_events <= 0 or max_bytes <= 0:
+                    return
+
+    def lend(
+        self, number: int, max_events: int, max_bytes: int, *, whole: bool, least: bool
+    ) -> Load:
+        """Return record batches, and which of their events must be given out now.
+
+        ``whole``: a fresh batch that is begun is finished, also over ``max_events``. ``least``: one
+        batch is returned, if there is one, whatever its size.
+        """
+        load = Load(max_events, max_bytes, least=least)
+        if not self._may_have_more(number):
+            return load
+        try:
+            self._lend_again(number, load)
+            while (
+                not load.is_full and (fresh := self._fresh_batches(number, load.room)) is not None
+            ):
+                for batch in fresh:
+                    header = read_header(batch)
+                    if load.is_full or not load.fits(header.base_offset, batch):
+                        break
+                    limit = header.count if whole else max_events - len(load.offsets)
+                    if chosen := self._take_in(number, batch, header, limit):
+                        load.add(header.base_offset, batch, chosen)
+        except MainstemError:
+            # What was taken in has to be given; the next call meets the error again.
+            if not load.offsets:
+                raise
+        finally:
+            # Whoever takes events one by one goes on from here.
+            self.begin(number)
+        return load
+
+    def peek(self, limit: int, after: Position | None = None) -> list[Unsettled]:
+        """Return the first events that are not settled, or the first after one of them."""
+        found: list[Unsettled] = []
+        for number, window in self.windows.items():
+            first = 0
+            if after is not None and number <= after.partition:
+                if number < after.partition:
+                    continue
+                first = after.offset + 1
+            tail = self.keep_within(number).tail
+            entries = (at for at in window.entries if at >= first)
+            # Of some that are chosen the event may be gone: then there are others after them.
+            while chosen := list(islice(entries, limit - len(found))):
+                for offset, event in self.again(number, chosen).items():
+                    entry = window.entries[offset]
+                    found.append(Unsettled(event, entry.deliveries, entry.owner))
+            ahead = self._backlog(number, min(tail, max(window.next, first)))
+            while len(found) < limit and (fresh := ahead.take()) is not None:
+                found.append(Unsettled(fresh))
+        return found
+
+    def bounds(self, number: int) -> Bounds:
+        """Return what a partition holds."""
+        return self._log.bounds(PartitionId(self.key.topic_id, number))
+
+    def keep_within(self, number: int) -> Bounds:
+        """Count what was deleted before it was settled; return what the partition holds."""
+        window = self.windows[number]
+        bounds = self.bounds(number)
+        if bounds.start > window.start:
+            was = window.next
+            window.lost(bounds.start)
+            if window.next != was:
+                self.begin(number)
+        return bounds
+
+    def again(self, number: int, offsets: Iterable[int]) -> dict[int, Event]:
+        """Return events that were delivered before, those that are still there."""
+        return self._backlogs[number].again(offsets)
+
+    def move(self, number: int, at: WindowSet) -> None:
+        """Forget what is out or waits in a partition, and go on from elsewhere."""
+        keyed, most = self.settings.order is Order.KEY, self.settings.max_deliveries
+        self.windows[number] = Window(at, most, keyed=keyed)
+        self.begin(number)
+
+    def begin(self, number: int) -> None:
+        """Read from where the window is, as it was moved."""
+        self._backlogs[number].begin(self.windows[number].next)
+
+    def expire(self, monotonic_ms: int, now_ms: int) -> bool:
+        """Take back what is out for too long, and let go what has waited; return whether any."""
+        is_changed = False
+        for window in self.windows.values():
+            if window.entries:
+                back = window.expired(monotonic_ms)
+                window.apply(back)
+                is_changed = window.due(now_ms) or bool(back) or is_changed
+        return is_changed
+
+    def wait_ms(self, monotonic_ms: int, now_ms: int) -> int | None:
+        """Return when something will expire or be due, None if nothing will."""
+        waits = []
+        for window in self.windows.values():
+            if not window.entries:
+                continue
+            if (until := window.locks.next()) is not None:
+                waits.append(until - monotonic_ms)
+            if (until := window.delays.next()) is not None:
+                waits.append(until - now_ms)
+        return max(0, min(waits)) if waits else None
+
+    def watch(self, wake: Call, partitions: Collection[int]) -> Call:
+        """Wake when something is given back, and when there is more where all was read."""
+        self._watches += 1
+        token = self._watches
+        self._waiting[token] = wake
+        takes_back = [
+            self._log.watch(PartitionId(self.key.topic_id, number), window.seen, wake)
+            for number, window in self.windows.items()
+            if window.seen is not None and number in partitions
+        ]
+
+        def unwatch() -> None:
+            self._waiting.pop(token, None)
+            for take_back in takes_back:
+                take_back()
+
+        return unwatch
+
+    def take_waiting(self) -> list[Call]:
+        """Take out those who wait, to be woken without the lock."""
+        waiting, self._waiting = self._waiting, {}
+        return list(waiting.values())
+
+    def _choose_in(self, number: int, limit: int) -> Iterator[Chosen]:
+        window, backlog = self.windows[number], self._backlogs[number]
+        if not self._may_have_more(number):
+            return
+        batch: Mapping[int, Event] = {}
+        while limit > 0 and (offset := window.ready()) is not None:
+            if offset not in batch:
+                try:
+                    batch = backlog.batch_at(offset)
+                except MainstemError:
+                    window.put_back(offset)
+                    raise
+            event = batch.get(offset)
+            if event is None:
+                # Compaction took it away: a later event of its key says all there is to say.
+                window.apply({offset: None})
+                continue
+            limit -= 1
+            yield window, event
+        while limit > 0:
+            fresh = self._fresh(number)
+            if fresh is None:
+                return
+            if window.add(fresh.offset, fresh.key):
+                limit -= 1
+                yield window, fresh
+
+    def _fresh(self, number: int) -> Event | None:
+        """Return the next event that was never delivered, None if there is none or no room."""
+        window, backlog = self.windows[number], self._backlogs[number]
+        window.seen = None
+        if len(window.entries) >= self.settings.max_unsettled:
+            return None
+        tail = self.bounds(number).tail
+        try:
+            event = backlog.take()
+        except OffsetOutOfRange as error:
+            if error.offset > error.tail:
+                raise
+            window.lost(error.start)
+            backlog.begin(window.next)
+            event = backlog.take()
+        if event is None:
+            window.next = max(window.next, backlog.offset)
+            # What is there belongs to a transaction that is still going on: its end is appended.
+            window.seen = max(tail, window.next)
+        return event
+
+    def _lend_again(self, number: int, load: Load) -> None:
+        """Load the batches of events that are to be delivered again."""
+        window, backlog = self.windows[number], self._backlogs[number]
+        batch: memoryview | None = None
+        held: Collection[int] = ()
+        base = last = -1
+        while not load.is_full and (offset := window.ready()) is not None:
+            if offset > last:
+                try:
+                    batch = backlog.stored_at(offset)
+                except MainstemError:
+                    window.put_back(offset)
+                    raise
+                held = () if batch is None else offsets_of(batch)
+                base = offset if batch is None else read_header(batch).base_offset
+                last = offset if batch is None else read_header(batch).last_offset
+            if batch is None or offset not in held:
+                # Compaction took it away: a later event of its key says all there is to say.
+                window.apply({offset: None})
+                continue
+            if not load.fits(base, batch):
+                window.put_back(offset)
+                break
+            load.add(base, batch, [offset])
+
+    def _fresh_batches(self, number: int, max_bytes: int) -> list[memoryview] | None:
+        """Return batches that were not delivered, None if there are none or no room."""
+        window, backlog = self.windows[number], self._backlogs[number]
+        window.seen = None
+        if len(window.entries) >= self.settings.max_unsettled:
+            return None
+        tail = self.bounds(number).tail
+        most = max(1, min(max_bytes, _LEND_BYTES))
+        try:
+            found, end = backlog.read(window.next, most)
+        except OffsetOutOfRange as error:
+            if error.offset > error.tail:
+                raise
+            window.lost(error.start)
+            found, end = backlog.read(window.next, most)
+        if end == window.next:
+            window.seen = max(tail, end)
+            return None
+        if not found:
+            window.next = end
+        return found
+
+    def _take_in(
+        self, number: int, batch: memoryview, header: BatchHeader, limit: int
+    ) -> list[int]:
+        """Take in what of a fresh batch was not delivered; return what may be given out now."""
+        window, chosen = self.windows[number], list[int]()
+        fresh = keys_of(batch) if window.keyed else dict.fromkeys(offsets_of(batch))
+        for offset, key in fresh.items():
+            if offset < window.next:
+                continue
+            if len(chosen) >= limit or len(window.entries) >= self.settings.max_unsettled:
+                return chosen
+            if window.add(offset, key):
+                chosen.append(offset)
+        window.next = max(window.next, header.last_offset + 1)
+        return chosen
+
+    def _may_have_more(self, number: int) -> bool:
+        """Tell whether it is worth looking for something to give out, after keys are known."""
+        window = self.windows[number]
+        bounds = self.keep_within(number)
+        if window.seen is not None and bounds.tail <= window.seen and not window.may_have_ready:
+            return False
+        if window.lacks_keys:
+            found = self._backlogs[number].again(window.entries)
+            window.know_keys({at: event.key for at, event in found.items()})
+        return True
+
+    def _backlog(self, number: int, offset: int) -> Backlog:
+        at = PartitionId(self.key.topic_id, number)
+        wide = self.settings.uncommitted
+        place = (self.topic.name, at, offset)
+        return Backlog(self._log, self._transactions, *place, self._unpacked, uncommitted=wide)

@@ -1,0 +1,427 @@
+"""Fine subscriptions: consumers that share the events of a topic one by one, each settled once.
+
+How this works: ``acquire`` hands events to an owner, first those to be delivered again, then fresh
+ones. ``settle`` decides what becomes of deliveries, appends the windows as they will be, with the
+dead letters in the same append, and then makes it true. What is not settled in time goes to the
+next owner who asks. Owners are whatever a head makes of its consumers; they are not written down,
+so after a restart nothing is out.
+
+Nor is it written down that events were given out, which every delivery would pay for. But one that
+ends the process of the broker, as it is worked on there, must not come for ever: after a crash
+whatever may have been out then is ``noted`` before it is handed out again.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from mainstem.broker.callbacks import Call
+from mainstem.broker.queues.delivery_state import Back
+from mainstem.broker.queues.description import SubscriptionState, described
+from mainstem.broker.queues.live_queue import Unsettled
+from mainstem.broker.queues.open_queues import Answer, Append, OpenSubscriptions, Overlay, Planned
+from mainstem.broker.queues.records import (
+    Delivery,
+    Lent,
+    Outcome,
+    Run,
+    Settlement,
+    SubscriptionChange,
+    SubscriptionKey,
+    SubscriptionSettings,
+    WindowKey,
+    WindowSet,
+)
+from mainstem.broker.queues.settlement import CreateTopic, Plan
+from mainstem.broker.state import State
+from mainstem.broker.transactions.transactions import Transactions
+from mainstem.core.dead_letters import topic_of
+from mainstem.core.errors import (
+    MainstemError,
+    OffsetOutOfRange,
+    StaleDelivery,
+    UnknownPartition,
+    UnknownSubscription,
+    UnknownTopic,
+)
+from mainstem.core.event import Position
+from mainstem.core.names import check_topic
+from mainstem.log.port import Durable
+
+DEFAULTS = SubscriptionSettings()
+MAX_BYTES = 1024 * 1024
+
+
+class Settled(NamedTuple):
+    """When settlements are durable, and which were refused, by their place in the request."""
+
+    durable: Durable
+    refused: dict[int, MainstemError]
+
+
+class QueueSettlements(NamedTuple):
+    """What an owner says of its deliveries of one queue."""
+
+    topic: str
+    queue: str
+    owner: str
+    settlements: Sequence[Settlement]
+
+
+class Subscriptions:
+    """The door to fine subscriptions; synchronous and thread-safe."""
+
+    def __init__(
+        self,
+        state: State,
+        transactions: Transactions,
+        create_topic: CreateTopic,
+        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._open = OpenSubscriptions(state, transactions, create_topic, now_ms, monotonic_ms)
+        self.fold = self._open.fold
+        self._leases = 0
+        self.tick = self._open.tick
+        self.next_wait_ms = self._open.next_wait_ms
+        self.topic_changed = self._open.topic_changed
+        self.cut = self._open.cut
+
+    # Which there are
+
+    def create(
+        self,
+        topic: str,
+        name: str,
+        settings: SubscriptionSettings = DEFAULTS,
+        starts: Mapping[int, int] | None = None,
+    ) -> Durable:
+        """Create a subscription, or give one that is there other settings.
+
+        ``starts``: the offset to begin with in each partition, the earliest where there is none.
+        """
+        found = self._open.state.topics.get(topic)
+        if settings.dead_letters and settings.max_deliveries is not None:
+            check_topic(topic_of(topic))
+        begins = {at.number: self._open.state.log.bounds(at).start for at in found.partitions}
+        begins |= starts or {}
+        key = SubscriptionKey(name, found.id)
+        with self._open.turn():
+            changes = self.fold.set(key, settings, begins, self._open.now_ms())
+            durable = self._open.settling.write(changes)
+            self._open.alter(key)
+        return durable
+
+    def lay_over(self, overlay: Overlay) -> None:
+        """Say what holds for subscriptions by their name, over what each was created with."""
+        self._open.overlay = overlay
+
+    def overlay_changed(self, name: str) -> None:
+        """Let the subscriptions of a name behave at once as what lies over them says now."""
+        with self._open.turn():
+            for key in [each for each in self.fold if each.name == name]:
+                self._open.alter(key)
+
+    def delete(self, topic: str, name: str) -> Durable:
+        """Forget a subscription; what was out cannot be settled any more."""
+        with self._open.turn():
+            return self._open.forget([self._open.known(topic, name)])
+
+    def delete_on(
+        self, topics: Iterable[str], name: str
+    ) -> tuple[Durable, dict[str, MainstemError]]:
+        """Forget the subscriptions of a name on some topics, in one append.
+
+        Returns also the topics that have none, and why.
+        """
+        with self._open.turn():
+            keys, refused = dict[SubscriptionKey, None](), dict[str, MainstemError]()
+            for topic in topics:
+                try:
+                    keys[self._open.known(topic, name)] = None
+                except (UnknownTopic, UnknownSubscription) as error:
+                    refused[topic] = error
+            return self._open.forget(keys), refused
+
+    def delete_all(self, name: str) -> Durable:
+        """Forget the subscriptions of a name on whatever topic, in one append."""
+        with self._open.turn():
+            return self._open.forget([key for key in self.fold if key.name == name])
+
+    def seek(self, topic: str, name: str, offsets: Mapping[int, int]) -> Durable:
+        """Go on from other offsets, forward or back; what is out there cannot be settled any more.
+
+        Raises OffsetOutOfRange, UnknownPartition; nothing was moved then.
+        """
+        with self._open.turn():
+            live = self._open.opened(topic, name)
+            changes: list[SubscriptionChange] = []
+            for number, offset in offsets.items():
+                self.check_offset(topic, number, offset)
+                key = WindowKey(name, live.key.topic_id, number)
+                missed = live.windows[number].missed
+                changes.append(SubscriptionChange(key, WindowSet(offset, missed=missed)))
+            durable = self._open.settling.write(changes)
+            for number in offsets:
+                live.move(number, self.fold.window(live.key, number))
+            self._open.settling.calls += live.take_waiting()
+        return durable
+
+    def check_offset(self, topic: str, partition: int, offset: int) -> None:
+        """Refuse to go on from an offset; raises OffsetOutOfRange, UnknownPartition."""
+        start, tail = self._open.state.log.bounds(self._open.state.at(topic, partition))[:2]
+        if not start <= offset <= tail:
+            place = f"partition {partition} of topic {topic!r}"
+            raise OffsetOutOfRange(place, offset, start, tail)
+
+    def settings(self, topic: str, name: str) -> SubscriptionSettings | None:
+        """Return how a subscription behaves, None if there is no such subscription."""
+        return self._open.settings(SubscriptionKey(name, self._open.state.topics.get(topic).id))
+
+    def created_with(self, topic: str, name: str) -> SubscriptionSettings | None:
+        """Return a subscription's own settings, None if there is no such subscription."""
+        found = self.fold.get(SubscriptionKey(name, self._open.state.topics.get(topic).id))
+        return None if found is None else found.settings
+
+    def show(self, topic: str, name: str) -> SubscriptionState:
+        """Return how a subscription stands; raises UnknownSubscription."""
+        with self._open.lock:
+            return described(self._open.opened(topic, name))
+
+    def every(self, name: str | None = None) -> list[SubscriptionState]:
+        """Return every subscription, or those of one name, by topic and name."""
+        with self._open.lock:
+            keys = [key for key in self.fold if name in (None, key.name)]
+            found = [(self._open.state.topics.by_id(key.topic_id), key.name) for key in keys]
+            names = sorted((topic.name, name) for topic, name in found if topic is not None)
+            return [described(self._open.opened(*each)) for each in names]
+
+    def names(self) -> set[str]:
+        """Return the names that subscriptions have, on whatever topic."""
+        with self._open.lock:
+            return {key.name for key in self.fold}
+
+    def peek(
+        self, topic: str, name: str, limit: int, after: Position | None = None
+    ) -> list[Unsettled]:
+        """Return the first events that are not settled, or those after one; give none out."""
+        with self._open.turn():
+            live = self._open.opened(topic, name)
+            self._open.expire(live)
+            return live.peek(limit, after)
+
+    # Deliveries
+
+    def acquire(
+        self,
+        topic: str,
+        name: str,
+        owner: str,
+        *,
+        max_events: int = 1,
+        max_bytes: int = MAX_BYTES,
+        credit: int | None = None,
+        noted: bool = False,
+    ) -> list[Delivery]:
+        """Hand events to an owner, none if there are none now; at least one whatever its size.
+
+        ``credit``: how many may be out with this owner at most, these included.
+        ``noted``: what may have been out when the last broker ended counts as delivered even if
+        this one ends before it is settled.
+        """
+        with self._open.turn():
+            live = self._open.opened(topic, name)
+            self._open.expire(live)
+            if credit is not None:
+                max_events = min(max_events, credit - live.out_with(owner))
+            deliveries: list[Delivery] = []
+            until_ms = self._open.monotonic_ms() + live.settings.lock_ms
+            try:
+                for window, event in live.choose(max_events, max_bytes):
+                    self._leases += 1
+                    entry = window.give(event.offset, owner, self._leases, until_ms)
+                    live.redelivered += entry.deliveries > 1
+                    deliveries.append(Delivery(event, entry.deliveries, self._leases, until_ms))
+            except UnknownPartition:
+                raise UnknownTopic(topic) from None
+            except MainstemError:
+                # What was given is given; the next call meets the error again.
+                if not deliveries:
+                    raise
+            if noted and live.settings.max_deliveries is not None:
+                self._open.settling.note(live, {each.event.partition for each in deliveries})
+            return deliveries
+
+    def lend(
+        self,
+        topic: str,
+        name: str,
+        owner: str,
+        partitions: Collection[int],
+        *,
+        max_events: int,
+        max_bytes: int = MAX_BYTES,
+        whole: bool = False,
+        least: bool = True,
+        single: bool = False,
+    ) -> list[Lent]:
+        """Hand events of some partitions to an owner as they are stored; see ``acquire``.
+
+        ``whole``: a record batch that is begun is handed out whole, also over ``max_events``.
+        ``least``: the first batch is handed out whatever its size; all others are in ``max_bytes``.
+        ``single``: only of one partition, the first that has any.
+        """
+        with self._open.turn():
+            live = self._open.opened(topic, name)
+            self._open.expire(live)
+            self._leases += 1
+            until_ms = self._open.monotonic_ms() + live.settings.lock_ms
+            lent: list[Lent] = []
+            for number in live.in_turn(partitions):
+                if max_events <= 0 or max_bytes <= 0 or (single and lent):
+                    break
+                try:
+                    load = live.lend(
+                        number, max_events, max_bytes, whole=whole, least=least and not lent
+                    )
+                except UnknownPartition:
+                    raise UnknownTopic(topic) from None
+                except MainstemError:
+                    if not lent:
+                        raise
+                    break
+                window = live.windows[number]
+                given = [
+                    (offset, window.give(offset, owner, self._leases, until_ms).deliveries)
+                    for offset in sorted(load.offsets)
+                ]
+                if given:
+                    live.redelivered += sum(count > 1 for _, count in given)
+                    lent.append(Lent(number, load.batches, _runs(given)))
+                    max_events -= len(given)
+                    max_bytes = load.room
+            return lent
+
+    def settle(
+        self, topic: str, name: str, owner: str, settlements: Sequence[Settlement]
+    ) -> Settled:
+        """Settle deliveries of an owner, in one append; those that are not its own are refused.
+
+        Raises StorageFull with nothing changed.
+        """
+        with self._open.turn():
+            live = self._open.opened(topic, name)
+            if any(each.outcome is Outcome.RENEW for each in settlements):
+                self._open.expire(live)
+            plan, refused = Plan(), dict[int, MainstemError]()
+            for place, each in enumerate(settlements):
+                try:
+                    self._open.settling.decide(live, owner, each, plan)
+                except StaleDelivery as error:
+                    refused[place] = error
+            durable = self._open.carry_out(live, plan)
+        return Settled(durable, refused)
+
+    def settle_by_partition(
+        self, topic: str, name: str, owner: str, settlements: Mapping[int, Sequence[Settlement]]
+    ) -> Settled:
+        """Settle deliveries of an owner, in one append, in each partition all or none.
+
+        ``refused`` has the partitions of which nothing was settled.
+        """
+        with self._open.turn():
+            live = self._open.opened(topic, name)
+            self._open.expire(live)
+            lasts = {at: max(it.offset for it in said) for at, said in settlements.items() if said}
+            plan, refused = Plan(), self._open.settling.undelivered(live, lasts)
+            for number in [each for each in settlements if each not in refused]:
+                part = Plan()
+                try:
+                    for each in settlements[number]:
+                        self._open.settling.decide(live, owner, each, part)
+                except StaleDelivery as error:
+                    refused[number] = error
+                else:
+                    plan.add(part)
+            durable = self._open.carry_out(live, plan)
+        return Settled(durable, refused)
+
+    def settle_with(self, settled: Sequence[QueueSettlements], append: Append[Answer]) -> Answer:
+        """Settle deliveries of several queues, all or none, in an append with other things.
+
+        ``append``: see ``OpenSubscriptions.carry_out_with``. Raises StaleDelivery, UnknownTopic,
+        UnknownSubscription, UnknownPartition; nothing was changed then.
+        """
+        with self._open.turn():
+            plans: dict[SubscriptionKey, Planned] = {}
+            for topic, name, owner, settlements in settled:
+                live = self._open.opened(topic, name)
+                plan = plans.setdefault(live.key, (live, Plan()))[1]
+                if any(each.outcome is Outcome.RENEW for each in settlements):
+                    self._open.expire(live)
+                for each in settlements:
+                    self._open.settling.decide(live, owner, each, plan)
+            return self._open.carry_out_with(list(plans.values()), append)
+
+    def undelivered(
+        self, topic: str, name: str, lasts: Mapping[int, int]
+    ) -> dict[int, MainstemError]:
+        """Return the partitions of which an offset was never delivered, or that are not there."""
+        with self._open.lock:
+            return self._open.settling.undelivered(self._open.opened(topic, name), lasts)
+
+    def renew(
+        self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]
+    ) -> dict[int, MainstemError]:
+        """Let an owner keep deliveries for another ``lock_ms`` from now; return what was refused.
+
+        Nothing is written: only partition, offset and lease of the settlements are looked at.
+        """
+        kept = [each._replace(outcome=Outcome.RENEW) for each in deliveries]
+        return self.settle(topic, name, owner, kept).refused
+
+    def leave(self, topic: str, name: str, owner: str, *, failed: bool = False) -> Durable:
+        """Take back everything that is out with an owner; ``failed``: it counts as delivered."""
+        with self._open.turn():
+            live = self._open.opened(topic, name)
+            plan = Plan()
+            for number, window in live.windows.items():
+                for offset in list(window.held_by(owner)):
+                    count = window.entries[offset].deliveries
+                    plan.set(number, offset, Back(count if failed else count - 1))
+            durable = self._open.carry_out(live, plan)
+            self._open.settling.bury_spent(live)
+        return durable
+
+    def watch(
+        self, topic: str, name: str, wake: Call, partitions: Collection[int] | None = None
+    ) -> Call:
+        """Call ``wake`` once there may be something to acquire that was not there before.
+
+        Acquire before, or else the ends of the partitions are not known, and once more after, as
+        something may have happened in between. Calls come from any thread, perhaps more than one,
+        and while the lock is held: ``wake`` leaves a note and calls nothing here. What time brings
+        does not wake: see ``wait_ms``. Returns what takes the watch back.
+        """
+        with self._open.lock:
+            live = self._open.opened(topic, name)
+            return live.watch(wake, live.windows if partitions is None else partitions)
+
+    def wait_ms(self, topic: str, name: str) -> int | None:
+        """Return when time will bring something to a subscription, None if never."""
+        with self._open.lock:
+            live = self._open.opened(topic, name)
+            return live.wait_ms(self._open.monotonic_ms(), self._open.now_ms())
+
+
+def _runs(given: Sequence[tuple[int, int]]) -> list[Run]:
+    """Return offsets with how often they were delivered as runs of neighbours alike."""
+    found: list[Run] = []
+    first, alike = given[0]
+    last = first - 1
+    for offset, count in given:
+        if offset != last + 1 or count != alike:
+            found.append(Run(first, last, alike))
+            first, alike = offset, count
+        last = offset
+    found.append(Run(first, last, alike))
+    return found

@@ -1,0 +1,125 @@
+"""What a subscription reads of a partition: fresh events in order, and old ones again by offset."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from mainstem.broker.queues.batch_cache import Unpacked, header_of
+from mainstem.broker.transactions.read_committed import Committed, visible
+from mainstem.broker.transactions.transactions import Transactions
+from mainstem.core.batch import batches, read_header
+from mainstem.core.event import Event
+from mainstem.core.records import events, keys
+from mainstem.log.port import Log, PartitionId, Slice
+
+_READ_BYTES = 64 * 1024
+
+
+class Backlog:
+    """A partition's events; what is in memory is one stretch of the log at most."""
+
+    def __init__(
+        self,
+        log: Log,
+        transactions: Transactions,
+        topic: str,
+        at: PartitionId,
+        offset: int,
+        unpacked: Unpacked,
+        *,
+        uncommitted: bool = False,
+    ) -> None:
+        self._log = log
+        self._transactions = transactions
+        self._unpacked = unpacked
+        self._topic = topic
+        self._at = at
+        self._uncommitted = uncommitted
+        self._events: Iterator[Event] = iter(())
+        self.offset = offset
+        """Everything before has been returned, or was no event that is to be delivered."""
+
+    def begin(self, offset: int) -> None:
+        """Go on from another offset."""
+        self._events = iter(())
+        self.offset = offset
+
+    def take(self) -> Event | None:
+        """Return the next event, None if there is none yet. Raises OffsetOutOfRange."""
+        while True:
+            event = next(self._events, None)
+            if event is not None:
+                return event
+            found, end = self.read(self.offset, _READ_BYTES)
+            if end == self.offset:
+                return None
+            self._events = self._decoded(found, end)
+
+    def read(self, offset: int, max_bytes: int) -> tuple[list[memoryview], int]:
+        """Return record batches of events to be delivered, and where what was read ends."""
+        if self._uncommitted:
+            found = Committed(self._log.read(self._at, offset, max_bytes), offset)
+        else:
+            found = self._transactions.read_committed_at(self._at, offset, max_bytes)
+        view = memoryview(found.data.tobytes())
+        end = max((read_header(each).last_offset + 1 for each in batches(view)), default=offset)
+        return list(visible(view, found.aborted)), max(offset, end)
+
+    def again(self, offsets: Iterable[int]) -> dict[int, Event]:
+        """Return events that were taken before, those that are still there."""
+        found: dict[int, Event] = {}
+        batch: Mapping[int, Event] = {}
+        last = -1
+        for offset in sorted(offsets):
+            if offset > last:
+                batch = self.batch_at(offset)
+                last = max(batch, default=offset)
+            if offset in batch:
+                found[offset] = batch[offset]
+        return found
+
+    def batch_at(self, offset: int) -> Mapping[int, Event]:
+        """Return the events of the batch that holds an offset; none if it is gone."""
+        stored = self._stored(offset)
+        if stored is None:
+            return {}
+        head = (self._at, header_of(stored))
+        found = self._unpacked.get(head)
+        if found is None:
+            batch = next(batches(stored.tobytes()))
+            found = {each.offset: each for each in self._of(batch, 0)}
+            self._unpacked.keep(head, found)
+        return found
+
+    def stored_at(self, offset: int) -> memoryview | None:
+        """Return the record batch that holds an offset, or the next; None if it is gone."""
+        stored = self._stored(offset)
+        return None if stored is None else next(batches(stored.tobytes()))
+
+    def _stored(self, offset: int) -> Slice | None:
+        start, tail = self._log.bounds(self._at)[:2]
+        if not start <= offset < tail:
+            return None
+        stored = self._log.read(self._at, offset, 1)
+        return stored if stored.length else None
+
+    def _decoded(self, found: Iterable[memoryview], end: int) -> Iterator[Event]:
+        wanted = self.offset
+        for batch in found:
+            yield from self._of(batch, wanted)
+            self.offset = max(self.offset, read_header(batch).last_offset + 1)
+        self.offset = max(self.offset, end)
+
+    def _of(self, batch: memoryview, offset: int) -> Iterator[Event]:
+        return events(batch, topic=self._topic, partition=self._at.number, from_offset=offset)
+
+
+def offsets_of(batch: memoryview) -> Collection[int]:
+    """Return the offsets of the events of a batch; it is only unpacked if some are missing."""
+    header = read_header(batch)
+    if header.count == header.last_offset_delta + 1:
+        return range(header.base_offset, header.last_offset + 1)
+    return keys_of(batch)
+
+
+def keys_of(batch: memoryview) -> dict[int, bytes | None]:
+    """Return the offsets and keys of the events of a batch."""
+    return {offset: key for offset, key, _, _ in keys(batch)}

@@ -1,0 +1,1 @@
+"""Reading: the events of a partition from an offset on."""

@@ -1,0 +1,1 @@
+"""Topics: created, altered, deleted, and matched by regular expressions."""

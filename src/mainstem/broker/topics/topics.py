@@ -1,0 +1,154 @@
+"""Creating, altering and deleting topics, and what follows from it for everybody else.
+
+How this works: a change is decided, appended and applied under the lock; refused, it has changed
+nothing (see ``state``). The next decision sees it at once, though it is not durable yet. If its
+commit fails, the log has stopped for good, and everything that was not durable is taken back.
+
+A deletion hides the topic at once, and takes what it held away only when it is durable: until then
+it could be taken back. What finds no room on a full disk is tried again until it does.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from mainstem.broker.callbacks import Call, make
+from mainstem.broker.groups.consumer.coordinator import ConsumerGroups
+from mainstem.broker.producers.producers import Producers
+from mainstem.broker.state import REFUSALS, State
+from mainstem.broker.topics.catalog import Topic, TopicGone
+from mainstem.broker.transactions.transactions import Transactions
+from mainstem.core.errors import InvalidSetting, MainstemError
+from mainstem.core.topic_settings import TopicSettings
+from mainstem.log.port import Durable, PartitionId
+
+
+class TopicDone(NamedTuple):
+    """A topic as it is after a change, and when that change is durable."""
+
+    topic: Topic
+    durable: Durable
+
+
+class TopicChanges:
+    """The door to changes of topics; synchronous and thread-safe."""
+
+    def __init__(
+        self,
+        state: State,
+        consumers: ConsumerGroups,
+        producers: Producers,
+        transactions: Transactions,
+        now_ms: Callable[[], int],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._state = state
+        self._consumers = consumers
+        self._producers = producers
+        self._transactions = transactions
+        self._now_ms = now_ms
+        self._new_id = new_id
+        self.changed: Callable[[str], None] = lambda _: None
+        """Told the id of a topic that was altered, or is durably gone; called without the lock."""
+
+    def create(self, name: str, settings: TopicSettings) -> TopicDone:
+        """Create a topic; raises TopicExists, InvalidName, InvalidSetting, StorageFull."""
+        now_ms = self._now_ms()
+        with self._state.lock:
+            changes = self._state.topics.create(name, settings, self._new_id(), now_ms)
+            durable = self._state.change_topics(changes, now_ms)
+            calls = self._tell(name)
+            done = TopicDone(self._state.topics.get(name), durable)
+        make(calls)
+        durable.then(self._check_kept)
+        return done
+
+    def alter(self, name: str, changes: dict[str, object]) -> TopicDone:
+        """Change some settings of a topic; partitions only grow."""
+        with self._state.lock:
+            was = self._state.topics.get(name)
+            settings = was.settings.altered(**changes)
+            decided = self._state.topics.alter(name, settings)
+            if settings.compact and not was.settings.compact:
+                self._check_empty(was)
+            durable = self._state.change_topics(decided, self._now_ms())
+            calls = self._tell(name)
+            calls += self._state.make_room(was.partitions)
+            done = TopicDone(self._state.topics.get(name), durable)
+        make(calls)
+        self.changed(was.id)
+        durable.then(self._check_kept)
+        return done
+
+    def delete(self, name: str) -> Durable:
+        """Delete a topic, all it holds, and every group's cursors in it."""
+        with self._state.lock:
+            changes = self._state.topics.delete(name)
+            topic = self._state.topics.get(name)
+            gate = self._state.gates.get(topic.id)
+            durable = self._state.change_topics(changes, self._now_ms())
+            calls = self._tell(name)
+            calls += [] if gate is None else gate.make_room()
+        make(calls)
+
+        def decided(error: MainstemError | None) -> None:
+            if error is None:
+                self._deleted(topic)
+            self._check_kept(error)
+
+        durable.then(decided)
+        return durable
+
+    def catch_up(self) -> None:
+        """Carry out what was decided, and what the log has had no room for so far."""
+        for name, gone in list(self._state.deleted.items()):
+            with suppress(*REFUSALS):
+                self.changed(gone.id)
+                with self._state.lock:
+                    self._take_away(name, gone)
+        with self._state.lock:
+            self._state.catch_up()
+
+    def _deleted(self, topic: Topic) -> None:
+        """Take note that a deletion is durable."""
+        with self._state.lock:
+            gone = self._state.topics.going.get(topic.name)
+            if gone is not None and gone.id == topic.id:
+                self._state.deleted[topic.name] = gone
+        self.catch_up()
+
+    def _take_away(self, name: str, gone: TopicGone) -> None:
+        """Take what a deleted topic held out of the log, and forget it, unless that was done."""
+        if self._state.deleted.get(name) is not gone:
+            return
+        now_ms = self._now_ms()
+        partitions = [PartitionId(gone.id, number) for number in range(gone.partitions)]
+        self._state.change_cursors(self._state.cursors.forget(partitions), now_ms)
+        self._producers.forget(partitions)
+        self._transactions.forget(partitions)
+        self._state.forget_topic(name, now_ms)
+
+    def _check_kept(self, error: MainstemError | None) -> None:
+        """Take back what is not durable and never will be, as the log has stopped."""
+        if error is None:
+            return
+        calls: list[Call] = []
+        # If not even the journal can be read, nobody knows what is durable before the next start.
+        with suppress(MainstemError), self._state.lock:
+            for name in self._state.go_back():
+                calls += self._tell(name)
+        make(calls)
+
+    def _tell(self, name: str) -> list[Call]:
+        """Take note for groups that a topic is other than it was; return whom to tell."""
+        self._consumers.topic_changed(name)
+        return list(self._state.groups.topic_changed(name, self._now_ms()))
+
+    def _check_empty(self, topic: Topic) -> None:
+        for partition in topic.partitions:
+            bounds = self._state.log.bounds(partition)
+            if bounds.start != bounds.end:
+                raise InvalidSetting(
+                    f"topic {topic.name!r} holds events, so compact cannot be turned on: those "
+                    "without a key would be lost; trim it first, or create another topic"
+                )

@@ -1,0 +1,240 @@
+"""How transactions end, and what else becomes true of them: in one append each.
+
+The end of a transaction is the markers in all its partitions, what the ledger has to say, and the
+cursors that it moves: one append, so a crash leaves all of it or nothing. After a restart there is
+nothing to finish, only to look whether the log still holds what the ledger speaks of.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from mainstem.broker.callbacks import Call
+from mainstem.broker.deadlines import Deadlines
+from mainstem.broker.groups.cursors import CursorChange, CursorKey
+from mainstem.broker.journal import TRANSACTIONS, Journal, Written
+from mainstem.broker.producers.producers import Producers
+from mainstem.broker.state import State
+from mainstem.broker.transactions import epochs
+from mainstem.broker.transactions.read_committed import CommittedView
+from mainstem.broker.transactions.records import (
+    Aborted,
+    AbortedKey,
+    Ledger,
+    LedgerChange,
+    LedgerKey,
+    LedgerValue,
+    Part,
+    Transaction,
+    TransactionKey,
+    TransactionPhase,
+)
+from mainstem.core.batch import read_header
+from mainstem.core.errors import MainstemError, StorageFull
+from mainstem.core.transaction_markers import build_marker
+from mainstem.log.port import Durable, PartitionId, WritableBatch
+
+LOOK_MS = 10_000
+_AGAIN_MS = 1_000
+
+
+class TransactionLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What transactions may do; every limit with its default."""
+
+    max_timeout_ms: Annotated[
+        int, Meta(ge=1, description="Milliseconds: the longest timeout of a transaction.")
+    ] = 900_000
+    expire_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Milliseconds that a transactional id is remembered without a transaction.",
+        ),
+    ] = 604_800_000
+    max_ids: Annotated[
+        int, Meta(ge=1, description="Transactional ids that are remembered; more are refused.")
+    ] = 100_000
+
+
+class Settlements:
+    """The ledger with its journal, its deadlines, and its ends; used under the broker's lock."""
+
+    def __init__(
+        self,
+        state: State,
+        producers: Producers,
+        now_ms: Callable[[], int],
+        limits: TransactionLimits,
+    ) -> None:
+        self._state = state
+        self._log = state.log
+        self._producers = producers
+        self._now_ms = now_ms
+        self._limits = limits
+        self.ledger = Ledger()
+        self.view = CommittedView(state.log, self.ledger)
+        self.calls: list[Call] = []
+        """To be made without the lock."""
+        self._deadlines = Deadlines[str]()
+        self._looked_ms = now_ms()
+        self._journal = Journal[LedgerKey, LedgerValue](
+            state.log,
+            TRANSACTIONS,
+            msgspec.json.Decoder(LedgerKey).decode,
+            msgspec.json.Decoder(LedgerValue).decode,
+        )
+        self._journal.replay(lambda key, value: self.ledger.apply(LedgerChange(key, value)))
+
+    def batches(self, changes: Sequence[LedgerChange], now_ms: int) -> Written:
+        """Return changes as they are appended, so that other things can be appended with them."""
+        return self._journal.batches(changes, now_ms)
+
+    def appended(self, changes: Iterable[LedgerChange]) -> None:
+        """Make changes true that were appended."""
+        for change in changes:
+            self.ledger.apply(change)
+            if isinstance(change.key, TransactionKey):
+                self._set_deadline(change.key.id)
+
+    def write(self, changes: Sequence[LedgerChange]) -> Durable:
+        """Write changes down and make them true."""
+        durable = self._journal.append(changes, self._now_ms())
+        self.appended(changes)
+        return durable
+
+    def settle(self, transactional_id: str, value: Transaction, *, committed: bool) -> Durable:
+        """Make ``value`` true, and with it end whatever transaction is ongoing."""
+        was = self.ledger.transactions.get(transactional_id)
+        changes = [LedgerChange(TransactionKey(transactional_id), value)]
+        if was is None or was.phase is not TransactionPhase.ONGOING:
+            return self.write(changes)
+        now_ms = self._now_ms()
+        changes += self.ledger.touched(transactional_id)
+        parts = self._written(transactional_id)
+        # Whoever gets another epoch, or is fenced by one, ends its transaction with that.
+        is_same = (value.producer_id, value.epoch) == (was.producer_id, was.epoch)
+        epoch = was.epoch if is_same else min(was.epoch + 1, epochs.MAX_EPOCH)
+        markers: list[tuple[PartitionId, WritableBatch]] = [
+            (at, build_marker(was.producer_id, epoch, committed=committed, now_ms=now_ms))
+            for at in parts
+        ]
+        if not committed:
+            changes += [self._aborted(at, part) for at, part in parts.items()]
+        moves = self._moves(transactional_id, now_ms) if committed else []
+        records = self._journal.batches(changes, now_ms)
+        cursors = self._state.cursor_batches(moves, now_ms)
+        appended = self._log.append([*markers, *records, *cursors])
+        self.appended(changes)
+        for move in moves:
+            self._state.cursors.apply(move)
+        for (at, marker), offset in zip(markers, appended.offsets[: len(markers)], strict=True):
+            self._producers.marked(at, read_header(marker), offset)
+            self.view.ends(at, parts[at].first_offset, offset)
+        moved = [PartitionId(move.key.topic_id, move.key.partition) for move in moves]
+        self.calls += self._state.make_room(moved)
+        return appended.durable
+
+    def expire(self) -> None:
+        """Abort transactions that take too long, forget what is no longer needed, in turns."""
+        now_ms = self._now_ms()
+        for transactional_id in self._deadlines.due(now_ms):
+            try:
+                self._expire(transactional_id, now_ms)
+            except MainstemError:
+                # There will be space, or nobody to care, when it is tried again.
+                self._deadlines.set(transactional_id, now_ms + _AGAIN_MS)
+        if now_ms - self._looked_ms >= LOOK_MS:
+            self._looked_ms = now_ms
+            with suppress(MainstemError):
+                self.write(self._aborted_and_gone())
+
+    def next_deadline(self) -> int | None:
+        """Return when ``expire`` should be called; None if never."""
+        due_ms = self._deadlines.next()
+        if not self.ledger.with_aborted():
+            return due_ms
+        look_ms = self._looked_ms + LOOK_MS
+        return look_ms if due_ms is None else min(due_ms, look_ms)
+
+    def put_right(self) -> None:
+        """After a restart: drop what is gone, and abort transactions that have lost events."""
+        ledger = self.ledger
+        known = {at for parts in ledger.parts.values() for at in parts}
+        known |= {at for cursors in ledger.pending.values() for _, at in cursors}
+        known |= set(ledger.with_aborted())
+        changes = ledger.forget_partitions(at for at in known if not self._has_topic(at))
+        changes += self._aborted_and_gone()
+        try:
+            self.write(changes)
+        except StorageFull:
+            # A full disk must not keep the log from being opened: the next start finds them again.
+            self.appended(changes)
+        for transactional_id, found in list(ledger.transactions.items()):
+            self._set_deadline(transactional_id)
+            parts = ledger.parts.get(transactional_id, {}).values()
+            with_events = [part for part in parts if part.first_offset >= 0]
+            if len(with_events) == len(self._written(transactional_id)):
+                continue
+            with suppress(StorageFull):
+                # Then it is aborted when its time is up.
+                self.settle(transactional_id, epochs.fence(found, self._now_ms()), committed=False)
+
+    def _expire(self, transactional_id: str, now_ms: int) -> None:
+        found = self.ledger.transactions.get(transactional_id)
+        if found is None:
+            return
+        if found.phase is TransactionPhase.ONGOING:
+            self.settle(transactional_id, epochs.fence(found, now_ms), committed=False)
+        else:
+            self.write([LedgerChange(TransactionKey(transactional_id), None)])
+
+    def _aborted_and_gone(self) -> list[LedgerChange]:
+        """Decide to forget aborted transactions of which the log no longer holds anything."""
+        changes: list[LedgerChange] = []
+        for partition in self.ledger.with_aborted():
+            if self._has_topic(partition):
+                bounds = self._log.bounds(partition)
+                changes += self.ledger.forget_aborted(partition, bounds.start, bounds.end)
+        return changes
+
+    def _written(self, transactional_id: str) -> dict[PartitionId, Part]:
+        """Return the partitions in which the log holds events of a transaction."""
+        return {
+            at: part
+            for at, part in self.ledger.parts.get(transactional_id, {}).items()
+            if part.first_offset >= 0
+            and self._has_topic(at)
+            and part.first_offset < self._log.bounds(at).end
+        }
+
+    def _aborted(self, at: PartitionId, part: Part) -> LedgerChange:
+        end = self._log.bounds(at).end
+        ongoing = self.ledger.open.get(at, {})
+        others = [first for each, first in ongoing.items() if each != part.producer_id]
+        value = Aborted(part.producer_id, part.first_offset, min([end, *others]))
+        return LedgerChange(AbortedKey(*at, end), value)
+
+    def _moves(self, transactional_id: str, now_ms: int) -> list[CursorChange]:
+        """Return the cursors that a commit moves, in topics that are still there."""
+        return [
+            CursorChange(
+                CursorKey(group, *at), msgspec.structs.replace(cursor, committed_ms=now_ms)
+            )
+            for (group, at), cursor in self.ledger.pending.get(transactional_id, {}).items()
+            if self._has_topic(at)
+        ]
+
+    def _has_topic(self, at: PartitionId) -> bool:
+        return self._state.topics.by_id(at.topic_id) is not None
+
+    def _set_deadline(self, transactional_id: str) -> None:
+        found = self.ledger.transactions.get(transactional_id)
+        if found is None:
+            self._deadlines.clear(transactional_id)
+        elif found.phase is TransactionPhase.ONGOING:
+            self._deadlines.set(transactional_id, found.started_ms + found.timeout_ms)
+        else:
+            self._deadlines.set(transactional_id, found.changed_ms + self._limits.expire_ms)

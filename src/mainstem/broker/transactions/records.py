@@ -1,0 +1,304 @@
+"""What every transactional producer is doing: a fold over ``__mainstem_transactions``.
+
+How this works: a transactional id has one producer at a time. Whoever begins under that id gets a
+later epoch, and the one before is fenced. A transaction opens with the first partition or group
+that it touches, and ends by commit, by abort, or by taking too long:
+
+    Empty ── touches something ──▶ Ongoing ── commit ──▶ CompleteCommit
+      ▲                             ▲    └─── abort ───▶ CompleteAbort
+      └── a new producer begins ────┴──── touches something ─────┘
+
+What it has touched is written down one by one: partitions with the offset from which on its events
+may stand, groups, and cursors that are moved when it commits. The end takes all of that back in
+the same append that holds the markers, so there is nothing in between: no crash can leave a
+transaction committed here and open there. Of an aborted one a span is kept for each partition, so
+that readers can pass over its events, until the log no longer holds them.
+
+Offsets in spans may be lower than where the events stand, as others write at the same time; they
+are never so low that an earlier transaction of the same producer is in them.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.broker.groups.cursors import Cursor
+from mainstem.log.port import PartitionId
+
+
+class TransactionPhase(StrEnum):
+    """How far a transaction has got."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    COMMITTED = "CompleteCommit"
+    ABORTED = "CompleteAbort"
+
+
+class TransactionKey(msgspec.Struct, frozen=True, array_like=True, tag="transaction"):
+    """A transactional id."""
+
+    id: str
+
+
+class PartKey(msgspec.Struct, frozen=True, array_like=True, tag="part"):
+    """A partition that a transaction has touched."""
+
+    id: str
+    topic_id: str
+    partition: int
+
+
+class EnlistedKey(msgspec.Struct, frozen=True, array_like=True, tag="enlisted"):
+    """A group whose cursors a transaction may move."""
+
+    id: str
+    group: str
+
+
+class PendingKey(msgspec.Struct, frozen=True, array_like=True, tag="pending"):
+    """A cursor that will be moved when a transaction commits."""
+
+    id: str
+    group: str
+    topic_id: str
+    partition: int
+
+
+class AbortedKey(msgspec.Struct, frozen=True, array_like=True, tag="aborted"):
+    """A transaction that was aborted in a partition, by where its marker stands at the earliest."""
+
+    topic_id: str
+    partition: int
+    last_offset: int
+
+
+class Transaction(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="transaction/1", omit_defaults=True
+):
+    """The producer of a transactional id, and how far its transaction has got."""
+
+    producer_id: int
+    epoch: int
+    phase: TransactionPhase
+    timeout_ms: int
+    changed_ms: int
+    started_ms: int = -1
+    last_epoch: int = -1
+    """The epoch before, if the producer asked for a later one: it may ask again."""
+    previous_id: int = -1
+    """The producer id before, whose epochs were used up."""
+    is_bumped: bool = False
+    """Ended under the newer rules: the producer has got another epoch by that."""
+
+
+class Part(msgspec.Struct, frozen=True, tag_field="kind", tag="part/1", omit_defaults=True):
+    """Whose events begin where in a partition; at -1 as long as there are none."""
+
+    producer_id: int
+    first_offset: int = -1
+
+
+class Enlisted(msgspec.Struct, frozen=True, tag_field="kind", tag="enlisted/1"):
+    """The transaction may move cursors of the group."""
+
+
+class Aborted(msgspec.Struct, frozen=True, tag_field="kind", tag="aborted/1"):
+    """Whose events were aborted, and from which offset on."""
+
+    producer_id: int
+    first_offset: int
+    stable: int
+    """No transaction that ended later has events before this."""
+
+
+LedgerKey = TransactionKey | PartKey | EnlistedKey | PendingKey | AbortedKey
+LedgerValue = Transaction | Part | Enlisted | Cursor | Aborted
+
+
+class LedgerChange(NamedTuple):
+    """One record of the fold."""
+
+    key: LedgerKey
+    value: LedgerValue | None
+
+
+class AbortedSpan(NamedTuple):
+    """The events of a producer that readers pass over, up to its marker."""
+
+    last_offset: int
+    first_offset: int
+    producer_id: int
+    stable: int
+
+
+Move = tuple[str, PartitionId]
+"""A cursor to be moved: group and partition."""
+
+
+class Ledger:
+    """All transactional ids, and what their transactions have touched."""
+
+    def __init__(self) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        self.parts: dict[str, dict[PartitionId, Part]] = {}
+        """The partitions touched by each ongoing transaction."""
+        self.enlisted: dict[str, set[str]] = {}
+        """The groups touched by each ongoing transaction."""
+        self.pending: dict[str, dict[Move, Cursor]] = {}
+        """The cursors that each ongoing transaction is going to move."""
+        self.open: dict[PartitionId, dict[int, int]] = {}
+        """Where the ongoing transaction of each producer begins, in each partition."""
+        self._aborted: dict[PartitionId, list[AbortedSpan]] = {}
+        """In the order of their markers."""
+        self._ids: dict[int, str] = {}
+        self._unstable: dict[Move, int] = {}
+        """How many transactions are going to move each cursor."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ledger):
+            return NotImplemented
+        return self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def id_of(self, producer_id: int) -> str | None:
+        """Return the transactional id of a producer, also of one whose epochs were used up."""
+        return self._ids.get(producer_id)
+
+    def is_pending(self, group: str, partition: PartitionId) -> bool:
+        """Tell whether an ongoing transaction is going to move a cursor."""
+        return (group, partition) in self._unstable
+
+    def touched(self, transactional_id: str) -> Iterator[LedgerChange]:
+        """Return what takes back all that a transaction has touched."""
+        for partition in self.parts.get(transactional_id, ()):
+            yield LedgerChange(PartKey(transactional_id, *partition), None)
+        for group in sorted(self.enlisted.get(transactional_id, ())):
+            yield LedgerChange(EnlistedKey(transactional_id, group), None)
+        for group, partition in self.pending.get(transactional_id, ()):
+            yield LedgerChange(PendingKey(transactional_id, group, *partition), None)
+
+    def aborted(self, partition: PartitionId, start: int, end: int) -> tuple[AbortedSpan, ...]:
+        """Return the aborted transactions that have events from ``start`` to before ``end``."""
+        spans = self._aborted.get(partition, [])
+        found: list[AbortedSpan] = []
+        for at in range(bisect_right(spans, start, key=_last_offset), len(spans)):
+            if spans[at].first_offset < end:
+                found.append(spans[at])
+            if spans[at].stable >= end:
+                break
+        return tuple(sorted(found, key=lambda span: span.first_offset))
+
+    def has_aborted(self, partition: PartitionId) -> bool:
+        """Tell whether the partition holds events of aborted transactions."""
+        return partition in self._aborted
+
+    def with_aborted(self) -> list[PartitionId]:
+        """Return the partitions that hold events of aborted transactions."""
+        return list(self._aborted)
+
+    def forget_aborted(self, partition: PartitionId, start: int, end: int) -> list[LedgerChange]:
+        """Decide to forget aborted transactions outside of what the log holds."""
+        return [
+            LedgerChange(AbortedKey(*partition, span.last_offset), None)
+            for span in self._aborted.get(partition, ())
+            if span.last_offset <= start or span.first_offset >= end
+        ]
+
+    def forget_partitions(self, partitions: Iterable[PartitionId]) -> list[LedgerChange]:
+        """Decide to forget everything about partitions that are gone."""
+        gone = set(partitions)
+        changes = [change for each in gone for change in self.forget_aborted(each, 0, 0)]
+        for each, parts in self.parts.items():
+            changes += [LedgerChange(PartKey(each, *at), None) for at in parts if at in gone]
+        for each, cursors in self.pending.items():
+            changes += [
+                LedgerChange(PendingKey(each, group, *at), None)
+                for group, at in cursors
+                if at in gone
+            ]
+        return changes
+
+    def apply(self, change: LedgerChange) -> None:
+        """Make one change true; the only place where this state changes, live and on replay."""
+        key, value = change
+        match key:
+            case TransactionKey():
+                self._apply_transaction(key.id, value)
+            case PartKey():
+                self._apply_part(key, value)
+            case EnlistedKey():
+                groups = self.enlisted.setdefault(key.id, set())
+                groups.add(key.group) if value is not None else groups.discard(key.group)
+                if not groups:
+                    del self.enlisted[key.id]
+            case PendingKey():
+                self._apply_pending(key, value)
+            case AbortedKey():
+                self._apply_aborted(key, value)
+
+    def _apply_transaction(self, transactional_id: str, value: LedgerValue | None) -> None:
+        was = self.transactions.pop(transactional_id, None)
+        if was is not None:
+            self._ids.pop(was.producer_id, None)
+            self._ids.pop(was.previous_id, None)
+        if isinstance(value, Transaction):
+            self.transactions[transactional_id] = value
+            self._ids[value.producer_id] = transactional_id
+            if value.previous_id >= 0:
+                self._ids[value.previous_id] = transactional_id
+
+    def _apply_part(self, key: PartKey, value: LedgerValue | None) -> None:
+        partition = PartitionId(key.topic_id, key.partition)
+        parts = self.parts.setdefault(key.id, {})
+        was = parts.pop(partition, None)
+        if was is not None and was.first_offset >= 0:
+            _take_out(self.open, partition, was.producer_id)
+        if isinstance(value, Part):
+            parts[partition] = value
+            if value.first_offset >= 0:
+                self.open.setdefault(partition, {})[value.producer_id] = value.first_offset
+        if not parts:
+            del self.parts[key.id]
+
+    def _apply_pending(self, key: PendingKey, value: LedgerValue | None) -> None:
+        move = (key.group, PartitionId(key.topic_id, key.partition))
+        cursors = self.pending.setdefault(key.id, {})
+        if cursors.pop(move, None) is not None:
+            self._unstable[move] -= 1
+            if not self._unstable[move]:
+                del self._unstable[move]
+        if isinstance(value, Cursor):
+            cursors[move] = value
+            self._unstable[move] = self._unstable.get(move, 0) + 1
+        if not cursors:
+            del self.pending[key.id]
+
+    def _apply_aborted(self, key: AbortedKey, value: LedgerValue | None) -> None:
+        partition = PartitionId(key.topic_id, key.partition)
+        spans = self._aborted.setdefault(partition, [])
+        at = bisect_left(spans, key.last_offset, key=_last_offset)
+        if at < len(spans) and spans[at].last_offset == key.last_offset:
+            del spans[at]
+        if isinstance(value, Aborted):
+            span = (key.last_offset, value.first_offset, value.producer_id, value.stable)
+            spans.insert(at, AbortedSpan(*span))
+        if not spans:
+            del self._aborted[partition]
+
+
+def _last_offset(span: AbortedSpan) -> int:
+    return span.last_offset
+
+
+def _take_out(
+    table: dict[PartitionId, dict[int, int]], partition: PartitionId, producer_id: int
+) -> None:
+    there = table[partition]
+    there.pop(producer_id, None)
+    if not there:
+        del table[partition]

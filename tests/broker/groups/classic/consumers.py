@@ -1,0 +1,134 @@
+"""Consumers of classic groups, as tests play them: they ask, and keep the answers they get."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from tests.broker.brokers import Clock, new_broker
+
+from mainstem.broker.broker import Broker
+from mainstem.broker.groups.classic.group import Join, Joined, Protocols, Sync, Synced
+from mainstem.core.errors import MainstemError, RebalanceInProgress
+
+RANGE: Protocols = (("range", b"range metadata"),)
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+Answer = TypeVar("Answer")
+
+
+class Asked(Generic[Answer]):
+    """A question to the broker; whatever comes as its answer is kept here."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer | MainstemError] = []
+
+    def __call__(self, answer: Answer | MainstemError) -> None:
+        assert not self.answers, "answered twice"
+        self.answers.append(answer)
+
+    @property
+    def is_answered(self) -> bool:
+        return bool(self.answers)
+
+    @property
+    def answer(self) -> Answer:
+        """Return the answer; an error is raised."""
+        (answer,) = self.answers
+        if isinstance(answer, MainstemError):
+            raise answer
+        return answer
+
+    @property
+    def error(self) -> type[MainstemError] | None:
+        """Return what kind of error was answered, if it was one."""
+        (answer,) = self.answers
+        return type(answer) if isinstance(answer, MainstemError) else None
+
+
+class Room:
+    """A broker, its clock, and ways to play consumers of the group ``g``."""
+
+    def __init__(self, broker: Broker | None = None, clock: Clock | None = None) -> None:
+        self.clock = clock or Clock()
+        self.broker = broker or new_broker(clock=self.clock)
+        self.groups = self.broker.classic
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group: str = "g",
+        instance_id: str | None = None,
+        client_id: str = "app",
+        protocols: Protocols = RANGE,
+        protocol_type: str = "consumer",
+        session_timeout_ms: int = SESSION_MS,
+        rebalance_timeout_ms: int = REBALANCE_MS,
+        takes_id_first: bool = False,
+        skips_assignment: bool = False,
+    ) -> Asked[Joined]:
+        asked = Asked[Joined]()
+        join = Join(
+            group=group,
+            member_id=member_id,
+            instance_id=instance_id,
+            client_id=client_id,
+            host="/127.0.0.1",
+            protocol_type=protocol_type,
+            protocols=protocols,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            takes_id_first=takes_id_first,
+            skips_assignment=skips_assignment,
+        )
+        self.groups.join(join, asked)
+        return asked
+
+    def sync(
+        self,
+        joined: Joined,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        instance_id: str | None = None,
+        protocol: str | None = None,
+    ) -> Asked[Synced]:
+        asked = Asked[Synced]()
+        sync = Sync(
+            group="g",
+            member_id=joined.member_id,
+            generation=joined.generation,
+            instance_id=instance_id,
+            protocol=protocol,
+            assignments=assignments or {},
+        )
+        self.groups.sync(sync, asked)
+        return asked
+
+    def heartbeat(self, joined: Joined, instance_id: str | None = None) -> None:
+        self.groups.heartbeat("g", joined.member_id, joined.generation, instance_id)
+
+    def leave(self, *joined: Joined) -> list[MainstemError | None]:
+        return self.groups.leave("g", [(each.member_id, None) for each in joined])
+
+    def pass_time(self, ms: int) -> None:
+        self.clock.now_ms += ms
+        self.groups.tick()
+
+    def heartbeat_until(self, joined: Joined, ms: int) -> None:
+        """Let time pass for everybody but one member, which goes on showing itself."""
+        for _ in range(4):
+            with suppress(RebalanceInProgress):
+                self.heartbeat(joined)
+            self.pass_time(ms // 4)
+
+    def stable(self, count: int) -> list[Joined]:
+        """Bring a group of that many members to rest; the first one is the leader."""
+        joined = [self.join().answer]
+        self.sync(joined[0], {joined[0].member_id: b"0"})
+        for _ in range(count - 1):
+            asked = [self.join(), *(self.join(each.member_id) for each in joined)]
+            joined = [each.answer for each in (*asked[1:], asked[0])]
+            assigned = {each.member_id: b"%d" % at for at, each in enumerate(joined)}
+            for each in joined:
+                self.sync(each, assigned if each.leader == each.member_id else {})
+        return joined

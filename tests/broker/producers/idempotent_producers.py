@@ -1,0 +1,74 @@
+"""Idempotent producers, as tests play them: they write batches with sequence numbers."""
+
+from tests.broker.brokers import Clock, new_broker
+
+from mainstem.broker.broker import Broker
+from mainstem.broker.producers.producers import ProducerLimits, Producers
+from mainstem.broker.publishing.append import Arrivals
+from mainstem.broker.publishing.batching import Published
+from mainstem.broker.publishing.idempotent import Producing
+from mainstem.broker.transactions.transactions import Transactions
+from mainstem.core.event import Event
+from mainstem.core.records import build
+from mainstem.core.topic_settings import TopicSettings
+from mainstem.log.memory import MemoryLog
+from mainstem.log.port import Log
+
+
+class Works:
+    """A broker with one topic ``t``, and ways to write to it."""
+
+    def __init__(
+        self,
+        log: Log | None = None,
+        clock: Clock | None = None,
+        limits: ProducerLimits | None = None,
+        settings: TopicSettings | None = None,
+    ) -> None:
+        self.clock = clock or Clock()
+        self.log = log or MemoryLog()
+        self.limits = limits
+        self.broker = new_broker(self.log, self.clock)
+        if limits is not None:
+            limit_producers(self.broker, self.clock, limits)
+        if not self.broker.topics("t"):
+            self.broker.create_topic("t", settings or TopicSettings(partitions=2))
+
+    def restarted(self) -> "Works":
+        """Return the same works after a crash."""
+        return Works(self.log, self.clock, self.limits)
+
+    def write(
+        self,
+        producer_id: int,
+        sequence: int,
+        *values: bytes,
+        epoch: int = 0,
+        partition: int = 0,
+        transactional: bool = False,
+    ) -> Published:
+        """Append a batch; its offset is in ``position``."""
+        batch = build(
+            [Event(value) for value in values or (b"x",)],
+            now_ms=self.clock(),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+        published = self.broker.append_batch("t", partition, batch)
+        assert isinstance(published, Published)
+        return published
+
+    def offset(self, producer_id: int, sequence: int, epoch: int = 0, partition: int = 0) -> int:
+        """Append a batch of one event; return where it stands."""
+        published = self.write(producer_id, sequence, epoch=epoch, partition=partition)
+        return published.position.offset
+
+
+def limit_producers(broker: Broker, clock: Clock, limits: ProducerLimits) -> None:
+    """Let the broker remember its producers within other limits."""
+    broker.producers = Producers(broker._state, clock, limits=limits)
+    broker.transactions = Transactions(broker._state, broker.producers, broker.classic, clock)
+    broker._producing = Producing(broker._state, broker.producers, broker.transactions, clock)
+    broker._arrivals = Arrivals(broker._state.log, broker._producing)

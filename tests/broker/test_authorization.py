@@ -1,0 +1,186 @@
+"""The door as a peer sees it: nothing passes that was not asked for, and all of it can be asked."""
+
+import inspect
+from collections.abc import Callable
+from typing import Protocol
+
+import pytest
+from tests.broker.brokers import new_broker
+
+from mainstem.auth import Action, Auth, Peer, Principal, Resource, ResourceKind, deny_all
+from mainstem.broker import authorization, door
+from mainstem.broker.broker import Broker
+from mainstem.broker.door import Door, QueueSettlements, Speaker, guarded
+from mainstem.core.errors import Denied, MainstemError
+from mainstem.core.event import Event
+
+PEER = Peer("127.0.0.1:1", Principal("ann"))
+PORTS = {
+    "subscriptions": (door.Queues, authorization.QUEUES),
+    "transactions": (door.Transactions, authorization.TRANSACTIONS),
+    "producers": (door.Producers, authorization.PRODUCERS),
+    "classic": (door.ClassicGroups, authorization.CLASSIC_GROUPS),
+    "consumers": (door.ConsumerGroups, authorization.CONSUMER_GROUPS),
+    "share": (door.ShareGroups, authorization.SHARE_GROUPS),
+    "group_configs": (door.GroupConfigs, authorization.GROUP_CONFIGS),
+}
+
+
+class Asked:
+    """Notes what is asked for, and allows it unless it is told not to."""
+
+    def __init__(self, *denied: Resource) -> None:
+        self.denied = denied
+        self.asked: list[tuple[str, Action, str, str]] = []
+
+    def __call__(self, principal: Principal, action: Action, resource: Resource) -> None:
+        self.asked.append((principal.name, action, resource.kind, resource.name))
+        if resource in self.denied:
+            deny_all(principal, action, resource)
+
+
+def seen(broker: Broker, authorize: Callable[[Principal, Action, Resource], None]) -> Door:
+    return guarded(broker, Auth(authorize=authorize), PEER)
+
+
+def operations(port: type) -> set[str]:
+    return {
+        name
+        for each in inspect.getmro(port)
+        if each not in (object, Protocol) and each.__module__.startswith("mainstem")
+        for name in vars(each)
+        if not name.startswith("_")
+    }
+
+
+def test_every_operation_of_the_door_has_a_rule() -> None:
+    assert operations(Door) == set(authorization.DOOR)
+    for port, rules in PORTS.values():
+        assert operations(port) == set(rules)
+
+
+def test_while_everything_is_allowed_peers_get_the_broker_itself() -> None:
+    broker = new_broker()
+
+    assert guarded(broker, Auth(), PEER) is broker
+
+
+def test_what_is_behind_the_door_is_not_for_peers() -> None:
+    with pytest.raises(AttributeError, match="not for peers"):
+        seen(new_broker(), Asked()).tick()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("call", "asked"),
+    [
+        (lambda it: it.create_topic("t"), (Action.CREATE, "topic", "t")),
+        (lambda it: it.topic(name="o"), (Action.DESCRIBE, "topic", "o")),
+        (lambda it: it.try_publish("o", [Event(b"")]), (Action.WRITE, "topic", "o")),
+        (lambda it: it.follow("o", 0, 0), (Action.READ, "topic", "o")),
+        (lambda it: it.cursor("g", "o", 0), (Action.DESCRIBE, "group", "g")),
+        (lambda it: it.producers.new_id(), (Action.WRITE, "cluster", "mainstem")),
+        (
+            lambda it: it.transactions.begin("x", 1_000),
+            (Action.WRITE, "transactional_id", "x"),
+        ),
+    ],
+)
+def test_the_right_is_asked_for_and_without_it_nothing_happens(
+    call: Callable[[Door], object], asked: tuple[Action, str, str]
+) -> None:
+    broker, allowing = new_broker(), Asked()
+    broker.create_topic("o")
+    before = {topic.name: broker.bounds(topic.name, 0).end for topic in broker.topics()}
+
+    with pytest.raises(Denied, match="'ann' may not"):
+        call(seen(broker, deny_all))
+    assert {topic.name: broker.bounds(topic.name, 0).end for topic in broker.topics()} == before
+    call(seen(broker, allowing))
+
+    assert allowing.asked == [("ann", *asked)]
+
+
+def test_of_a_queue_both_the_queue_and_its_topic_are_asked_for() -> None:
+    broker, allowing = new_broker(), Asked()
+    broker.create_topic("o")
+    broker.subscriptions.create("o", "q")
+
+    seen(broker, allowing).subscriptions.acquire("o", "q", "ann", max_events=1)
+
+    assert {each[1:] for each in allowing.asked} == {
+        (Action.READ, "topic", "o"),
+        (Action.READ, "group", "q"),
+    }
+
+
+def test_all_that_is_published_at_once_is_asked_for_before_any_of_it_is() -> None:
+    broker = new_broker()
+    for topic in ("a", "b"):
+        broker.create_topic(topic)
+    entries = [("a", [Event(b"1")]), ("b", [Event(b"2")])]
+
+    with pytest.raises(Denied):
+        seen(broker, Asked(Resource(ResourceKind.TOPIC, "b"))).publish_all(entries)
+    with pytest.raises(Denied):
+        seen(broker, Asked(Resource(ResourceKind.GROUP, "q"))).publish_all(
+            entries, [QueueSettlements("a", "q", "ann", [])]
+        )
+
+    assert broker.bounds("a", 0).end == 0
+
+
+def test_a_transaction_touches_only_topics_that_may_be_written() -> None:
+    broker = new_broker()
+    for topic in ("a", "b"):
+        broker.create_topic(topic)
+    begun = broker.transactions.begin("x", 1_000)
+    who = Speaker(begun.producer_id, begun.epoch)
+
+    with pytest.raises(Denied):
+        seen(broker, Asked(Resource(ResourceKind.TOPIC, "b"))).transactions.add_partitions(
+            "x", who, iter([("a", 0), ("b", 0)])
+        )
+    moved = seen(broker, Asked()).transactions.add_partitions("x", who, iter([("a", 0), ("b", 0)]))
+
+    assert not moved.refused
+    assert set(broker.transactions.describe("x").partitions) == {("a", 0), ("b", 0)}
+
+
+def test_lists_leave_out_what_may_not_be_described() -> None:
+    broker = new_broker()
+    for topic in ("a", "b"):
+        broker.create_topic(topic)
+        broker.commit(f"group of {topic}", {(topic, 0): 0})
+        broker.subscriptions.create(topic, f"queue of {topic}")
+    hidden = Asked(
+        Resource(ResourceKind.TOPIC, "b"),
+        Resource(ResourceKind.GROUP, "group of b"),
+        Resource(ResourceKind.GROUP, "queue of b"),
+    )
+    ours = seen(broker, hidden)
+
+    assert [topic.name for topic in ours.topics()] == ["a"]
+    assert ours.topic_by_id(broker.topic("a").id) == broker.topic("a")
+    assert ours.topic_by_id(broker.topic("b").id) is None
+    assert ours.group_names() == ["group of a"]
+    assert [group.name for group in ours.groups()] == ["group of a"]
+    assert ours.subscriptions.names() == {"queue of a"}
+    assert not ours.share.has_members("group of b")
+
+
+def test_who_may_not_join_hears_so_where_the_answer_was_to_come() -> None:
+    broker = new_broker()
+    heard: list[object] = []
+    join = door.Join(
+        group="g",
+        protocol_type="consumer",
+        protocols=(("range", b""),),
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+    )
+
+    seen(broker, deny_all).classic.join(join, heard.append)
+
+    (error,) = heard
+    assert isinstance(error, MainstemError)
+    assert isinstance(error, Denied)
