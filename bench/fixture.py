@@ -8,7 +8,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from mainstem.client.local_broker import LocalBroker, LocalServer
+from mainstem.client.testing.local_broker import LocalBroker, LocalServer
 
 ROUNDS = 15
 

@@ -15,7 +15,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import mainstem
-from mainstem.client.embedded import EmbeddedStem
+from mainstem.client.embedded.stem import EmbeddedStem
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings

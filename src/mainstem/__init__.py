@@ -4,11 +4,11 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # As a type checker sees typing's, whose import would cost most of ours.
 if TYPE_CHECKING:
-    from mainstem.client.connected import ConnectedStem, connect
-    from mainstem.client.embedded import EmbeddedStem, open_stem
-    from mainstem.client.local_broker import LocalBroker
-    from mainstem.client.queues import Delivery, Queue, QueueInfo
-    from mainstem.client.stem import GroupInfo, Lag, Stem, Subscription, TopicInfo
+    from mainstem.client.connected.stem import ConnectedStem, connect
+    from mainstem.client.embedded.stem import EmbeddedStem, open_stem
+    from mainstem.client.info import GroupInfo, Lag, QueueInfo, TopicInfo
+    from mainstem.client.stem import Delivery, Queue, Stem, Subscription
+    from mainstem.client.testing.local_broker import LocalBroker
     from mainstem.core.errors import MainstemError
     from mainstem.core.event import Event, Position
     from mainstem.core.topic_settings import Durability, Overload, TopicSettings
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 _PLACES = {
-    "open": "mainstem.client.embedded:open_stem",
-    "connect": "mainstem.client.connected:connect",
-    "ConnectedStem": "mainstem.client.connected:ConnectedStem",
-    "Delivery": "mainstem.client.queues:Delivery",
-    "EmbeddedStem": "mainstem.client.embedded:EmbeddedStem",
-    "GroupInfo": "mainstem.client.stem:GroupInfo",
-    "Lag": "mainstem.client.stem:Lag",
-    "LocalBroker": "mainstem.client.local_broker:LocalBroker",
-    "Queue": "mainstem.client.queues:Queue",
-    "QueueInfo": "mainstem.client.queues:QueueInfo",
+    "open": "mainstem.client.embedded.stem:open_stem",
+    "connect": "mainstem.client.connected.stem:connect",
+    "ConnectedStem": "mainstem.client.connected.stem:ConnectedStem",
+    "Delivery": "mainstem.client.stem:Delivery",
+    "EmbeddedStem": "mainstem.client.embedded.stem:EmbeddedStem",
+    "GroupInfo": "mainstem.client.info:GroupInfo",
+    "Lag": "mainstem.client.info:Lag",
+    "LocalBroker": "mainstem.client.testing.local_broker:LocalBroker",
+    "Queue": "mainstem.client.stem:Queue",
+    "QueueInfo": "mainstem.client.info:QueueInfo",
     "Stem": "mainstem.client.stem:Stem",
     "Subscription": "mainstem.client.stem:Subscription",
-    "TopicInfo": "mainstem.client.stem:TopicInfo",
+    "TopicInfo": "mainstem.client.info:TopicInfo",
     "MainstemError": "mainstem.core.errors:MainstemError",
     "Event": "mainstem.core.event:Event",
     "Position": "mainstem.core.event:Position",

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mainstem.cli.positions import FromEnd, Until, Where, in_topic, parse
-from mainstem.client.stem import PartitionInfo, TopicInfo
+from mainstem.client.info import PartitionInfo, TopicInfo
 from mainstem.core.topic_settings import TopicSettings
 
 

@@ -10,7 +10,7 @@ from tests.serving import serving
 
 import mainstem
 from mainstem.cli.exits import Exit
-from mainstem.client.embedded_queues import EmbeddedQueues
+from mainstem.client.embedded.queues import EmbeddedQueues
 from mainstem.core.dead_letters import topic_of
 from mainstem.core.errors import StorageFull
 

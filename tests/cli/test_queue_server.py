@@ -16,7 +16,7 @@ import mainstem
 from mainstem.cli import dead
 from mainstem.cli.asking import confirm
 from mainstem.cli.exits import Exit
-from mainstem.client.connected import ConnectedStem
+from mainstem.client.connected.stem import ConnectedStem
 
 PATIENCE_S = 60
 

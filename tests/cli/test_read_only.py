@@ -12,7 +12,7 @@ from tests.cli.conftest import Run
 
 import mainstem
 from mainstem.cli.exits import Exit
-from mainstem.client.embedded import view_stem
+from mainstem.client.embedded.stem import view_stem
 
 READING = [
     ("verify",),

@@ -33,7 +33,7 @@ def test_the_files_that_the_documents_name_exist() -> None:
     for document in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
         text = (ROOT / document).read_text()
         named += (ROOT / link for link in re.findall(r"\]\((?!http)([^)#]+)\)", text))
-        modules = re.findall(r"`((?:core|log|broker|client|node|cli)/\w+\.py)`", text)
+        modules = re.findall(r"`((?:core|log|broker|client|node|cli)/[\w/]+\.py)`", text)
         named += (ROOT / "src" / "mainstem" / module for module in modules)
 
     assert len(named) > 20

@@ -20,8 +20,8 @@ from mainstem.cli.help import Group
 from mainstem.cli.queue import event_row
 from mainstem.cli.rows import Format, Row, format_option, print_rows
 from mainstem.cli.target import at_option, open_target
-from mainstem.client.queues import Delivery, QueueInfo
-from mainstem.client.stem import Stem
+from mainstem.client.info import QueueInfo
+from mainstem.client.stem import Delivery, Stem
 from mainstem.core.dead_letters import SUFFIX, origin_of, revived, topic_of
 from mainstem.core.errors import (
     Closed,

@@ -20,7 +20,7 @@ from mainstem.cli.rows import (
 )
 from mainstem.cli.target import at_option, open_target
 from mainstem.cli.units import PARTITION
-from mainstem.client.stem import GroupInfo, Lag
+from mainstem.client.info import GroupInfo, Lag
 
 
 @click.group(

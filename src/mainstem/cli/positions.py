@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 import click
 
 from mainstem.cli.units import parse_time, whole
-from mainstem.client.stem import Start, TopicInfo
+from mainstem.client.info import TopicInfo
+from mainstem.client.starts import Start
 
 WORDS = "beginning|end|N|-N|@TIME"
 MEANING = (

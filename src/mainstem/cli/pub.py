@@ -16,7 +16,8 @@ from mainstem.cli.intake import Intake
 from mainstem.cli.progress import Progress
 from mainstem.cli.target import at_option, open_target
 from mainstem.cli.units import PARTITION
-from mainstem.client.stem import Stem, TopicInfo
+from mainstem.client.info import TopicInfo
+from mainstem.client.stem import Stem
 from mainstem.core.errors import EventTooLarge, InvalidEvent, MainstemError, UnknownTopic
 from mainstem.core.event import Event, Headers
 

@@ -8,7 +8,7 @@ from mainstem.cli.formats import envelope
 from mainstem.cli.help import Group
 from mainstem.cli.rows import Format, cell, chosen, format_option, print_json, print_rows
 from mainstem.cli.target import at_option, open_target
-from mainstem.client.queues import QueueInfo
+from mainstem.client.info import QueueInfo
 from mainstem.core.event import Event
 
 _SHOWN = 60

@@ -19,7 +19,8 @@ from mainstem.cli.positions import FromEnd, Until, Where, in_topic, several_of
 from mainstem.cli.screen import shown_bytes, shown_json
 from mainstem.cli.target import at_option, open_target
 from mainstem.cli.units import PARTITION, SECONDS
-from mainstem.client.stem import Start, Stem, Subscription
+from mainstem.client.starts import Start
+from mainstem.client.stem import Stem, Subscription
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 from mainstem.core.names import is_pattern

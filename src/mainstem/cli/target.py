@@ -97,7 +97,7 @@ def open_target(
 
 
 def _open(path: Path, *, reads: bool) -> "Stem":
-    from mainstem.client.embedded import open_briefly, view_stem  # noqa: PLC0415
+    from mainstem.client.embedded.stem import open_briefly, view_stem  # noqa: PLC0415
 
     return view_stem(path) if reads else open_briefly(path)
 

@@ -11,7 +11,7 @@ from mainstem.cli.rows import Format, cell, chosen, format_option, print_json, p
 from mainstem.cli.settings import FIELDS, given, settings_options, short
 from mainstem.cli.target import at_option, open_target
 from mainstem.cli.units import PARTITION
-from mainstem.client.stem import TopicInfo
+from mainstem.client.info import TopicInfo
 
 
 @click.group(

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Literal
 
-from mainstem.broker.door import Door
-from mainstem.client.stem import Start
-from mainstem.core.errors import InvalidSetting, OffsetOutOfRange
+from mainstem.core.errors import InvalidSetting
+
+Start = Literal["earliest", "latest"] | int | datetime | Mapping[int, int]
+"""Where to begin: an end of the log, an offset in every partition, a time, offsets by partition."""
 
 _MAX_OFFSET = 2**63 - 1
 
@@ -23,24 +25,3 @@ def check_start(start: Start) -> None:
             )
         if not 0 <= number <= _MAX_OFFSET:
             raise InvalidSetting(f"cannot begin at offset {number}; offsets begin at 0")
-
-
-def offset_of(broker: Door, topic: str, partition: int, start: Start) -> int:
-    """Return the offset that a start means in a partition now.
-
-    A time means the first event at or after it, or the tail. A partition that a mapping leaves
-    out begins at its earliest event. An offset past the tail is refused.
-    """
-    bounds = broker.bounds(topic, partition)
-    if isinstance(start, datetime):
-        found = broker.offset_at(topic, partition, int(start.timestamp() * 1000))
-        return bounds.tail if found is None else found.offset
-    if start == "latest":
-        return bounds.tail
-    if start == "earliest":
-        return bounds.start
-    number = start.get(partition, bounds.start) if isinstance(start, Mapping) else start
-    if not isinstance(number, int) or number > bounds.tail:
-        place = f"partition {partition} of topic {topic!r}"
-        raise OffsetOutOfRange(place, int(number), bounds.start, bounds.tail)
-    return number

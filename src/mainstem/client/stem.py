@@ -1,103 +1,13 @@
-"""The interface that ``mainstem.open`` (in process) and ``mainstem.connect`` (network) share."""
+"""The public API: the protocols that ``mainstem.open`` and ``mainstem.connect`` both implement."""
 
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Literal, Protocol, Self
 
-import msgspec
-
-from mainstem.client.queues import Order, Queue, Queues
+from mainstem.client.info import GroupInfo, Lag, Order, QueuedEvent, QueueInfo, TopicInfo
+from mainstem.client.starts import Start
+from mainstem.client.values import HeadersLike, Key, Value
 from mainstem.core.event import Event, Position
-from mainstem.core.topic_settings import TopicSettings
-
-Value = bytes | str | None | dict[str, Any] | list[Any] | int | float | bool
-"""Bytes go as they are, text as UTF-8, None as a deletion; anything else becomes JSON."""
-Key = bytes | str | None
-HeadersLike = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
-Start = Literal["earliest", "latest"] | int | datetime | Mapping[int, int]
-"""Where to begin: an end of the log, an offset in every partition, a time, offsets by partition."""
-
-
-class PartitionInfo(msgspec.Struct, frozen=True):
-    """One partition of a topic as it stands."""
-
-    partition: int
-    start: int
-    tail: int
-    end: int
-    size_bytes: int | None
-    """None if it is not known: the network does not tell."""
-    epoch: int
-
-
-class TopicInfo(msgspec.Struct, frozen=True):
-    """A topic, its settings, and what it holds."""
-
-    name: str
-    id: str
-    settings: TopicSettings
-    partitions: tuple[PartitionInfo, ...]
-    counters: dict[str, int] = {}
-    """Drops and holds since the process started, by kind."""
-
-    @property
-    def events(self) -> int:
-        """Offsets between start and tail of all partitions (fewer events, if compacted)."""
-        return sum(part.tail - part.start for part in self.partitions)
-
-    @property
-    def size_bytes(self) -> int | None:
-        """Bytes of all partitions; None if that is not known."""
-        sizes = [part.size_bytes for part in self.partitions if part.size_bytes is not None]
-        return sum(sizes) if len(sizes) == len(self.partitions) else None
-
-
-class Lag(msgspec.Struct, frozen=True):
-    """How far a group is behind in one partition."""
-
-    group: str
-    topic: str
-    partition: int
-    cursor: int | None
-    """The next offset the group will read; None if it has not committed here."""
-    tail: int
-    lag: int
-    missed: int = 0
-    """Events that retention or drop=oldest removed before the group had read them."""
-    member: str | None = None
-    """Who owns the partition now."""
-    unread_since_ms: int | None = None
-    """The timestamp of the first event not yet read; None if all is read, or it is not known."""
-
-    def behind_s(self, now_ms: int | None = None) -> float | None:
-        """Return the seconds since then; 0 if all is read, None if it is not known."""
-        if not self.lag:
-            return 0.0
-        if self.unread_since_ms is None:
-            return None
-        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-        return max(0, now_ms - self.unread_since_ms) / 1000
-
-
-class GroupInfo(msgspec.Struct, frozen=True):
-    """A group: its live members and how far it has got."""
-
-    name: str
-    state: Literal["empty", "live"]
-    members: dict[str, tuple[tuple[str, int], ...]]
-    """Member id to the partitions (topic, number) it owns."""
-    lags: tuple[Lag, ...]
-
-    @property
-    def lag(self) -> int:
-        """Events not yet read, over all partitions."""
-        return sum(each.lag for each in self.lags)
-
-    def behind_s(self, now_ms: int | None = None) -> float:
-        """Return the seconds since the oldest event not yet read happened; 0 if all is read."""
-        return max((each.behind_s(now_ms) or 0.0 for each in self.lags), default=0.0)
 
 
 class Topics(Protocol):
@@ -146,6 +56,27 @@ class Groups(Protocol):
         """Forget a group that has no live members."""
 
 
+class Queues(Protocol):
+    """What can be done with queues as a whole."""
+
+    def list(self) -> tuple[QueueInfo, ...]:
+        """Return every queue, by topic and name."""
+
+    def show(self, topic: str, name: str) -> QueueInfo:
+        """Return one queue."""
+
+    def peek(
+        self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
+    ) -> tuple[QueuedEvent, ...]:
+        """Return the first events that are not settled, and take none.
+
+        ``after``: go on after this one, to look at many in pieces.
+        """
+
+    def delete(self, topic: str, name: str) -> None:
+        """Forget a queue; the events stay in the topic."""
+
+
 class Subscription(Protocol):
     """Events as they come; an iterator that can be closed, also from another thread."""
 
@@ -174,6 +105,79 @@ class Subscription(Protocol):
 
     def close(self) -> None:
         """Leave the group; what was returned and finished is committed if commits are automatic."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class Delivery(Protocol):
+    """One event handed to one consumer; ``with delivery as event`` acks it, or nacks on an error.
+
+    A settled delivery cannot be settled again: StaleDelivery, as after ``lock_s`` seconds, when it
+    may have gone to another consumer.
+    """
+
+    @property
+    def event(self) -> Event:
+        """What was published."""
+
+    @property
+    def count(self) -> int:
+        """How often the event has been delivered, this time included."""
+
+    def ack(self) -> None:
+        """Say that it is done: it never comes again; durable on return."""
+
+    def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+        """Say that it failed: it comes again, perhaps after a delay, or becomes a dead letter."""
+
+    def release(self) -> None:
+        """Give it back untried: this delivery does not count."""
+
+    def reject(self, reason: str = "") -> None:
+        """Say that it will never work: a dead letter at once."""
+
+    def renew(self) -> None:
+        """Keep it for another ``lock_s`` seconds from now."""
+
+    def __enter__(self) -> Event: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class Queue(Protocol):
+    """Deliveries as they come; an iterator that can be closed, also from another thread."""
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Iterate."""
+
+    def __next__(self) -> Delivery:
+        """Return the next delivery; StopIteration once closed, or if it does not follow."""
+
+    def poll(self, timeout: float | None = None) -> Delivery | None:
+        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+
+    def poll_many(self, limit: int = 100, timeout: float | None = None) -> Sequence[Delivery]:
+        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+
+    def ack_many(self, deliveries: Iterable[Delivery]) -> None:
+        """Ack deliveries of this queue object in one write; durable on return.
+
+        Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
+        Raises InvalidSetting if one was delivered to another consumer; none is acked then.
+        """
+
+    def close(self) -> None:
+        """Give back what was not settled; it comes again at once, and this does not count."""
 
     def __enter__(self) -> Self: ...
     def __exit__(

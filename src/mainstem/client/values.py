@@ -1,13 +1,18 @@
 """What a program hands over (text, JSON, mappings, times) as the bytes that an event holds."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
-from mainstem.client.stem import HeadersLike, Key, Value
 from mainstem.core.errors import InvalidEvent
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
+
+Value = bytes | str | None | dict[str, Any] | list[Any] | int | float | bool
+"""Bytes go as they are, text as UTF-8, None as a deletion; anything else becomes JSON."""
+Key = bytes | str | None
+HeadersLike = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 _to_json = msgspec.json.Encoder().encode
 _check_numbers = json.JSONEncoder(allow_nan=False, default=msgspec.to_builtins).encode
@@ -23,6 +28,11 @@ def make_event(
         header_pairs(headers) if headers else (),
         NO_TIMESTAMP if timestamp_ms is None else timestamp_ms,
     )
+
+
+def event_of(value: Value | Event) -> Event:
+    """Return an event as it is, and a value as an event of its own."""
+    return value if isinstance(value, Event) else Event(value_bytes(value))
 
 
 def value_bytes(value: Value) -> bytes | None:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import pytest
 from tests.client.every_stem.stems import PATIENCE_S, fill, in_thread, numbers, take
 
-from mainstem.client.stem import Start, Stem
+from mainstem.client.starts import Start
+from mainstem.client.stem import Stem
 from mainstem.core.errors import (
     Closed,
     EventTooLarge,

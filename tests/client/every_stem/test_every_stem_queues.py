@@ -6,8 +6,7 @@ from contextlib import suppress
 import pytest
 from tests.client.every_stem.stems import PATIENCE_S, fill, in_thread
 
-from mainstem.client.queues import Delivery, Queue
-from mainstem.client.stem import Stem
+from mainstem.client.stem import Delivery, Queue, Stem
 from mainstem.core.errors import (
     Closed,
     InvalidName,

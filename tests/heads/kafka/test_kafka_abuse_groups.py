@@ -14,7 +14,7 @@ from tests.heads.kafka.attack import (
     request,
 )
 
-from mainstem.client.local_broker import LocalBroker
+from mainstem.client.testing.local_broker import LocalBroker
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.kafka_protocol.error_codes import Code

@@ -1,0 +1,1 @@
+"""The async API: the same stems for an event loop."""

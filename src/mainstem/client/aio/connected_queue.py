@@ -1,0 +1,206 @@
+"""A queue of a server, for an event loop: a thread waits, and the task waits for it."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from types import TracebackType
+from typing import NoReturn, Self, TypeVar, cast
+
+from mainstem.client.checks import check_limit
+from mainstem.client.connected.delivery import ConnectedDelivery
+from mainstem.client.connected.queue import ConnectedQueue
+from mainstem.client.stem import Delivery
+from mainstem.core.errors import Closed
+from mainstem.core.event import Event
+
+T = TypeVar("T")
+
+_SLICE_S = 0.5
+"""How long the thread waits at a time: what is under way when the program ends is waited for."""
+
+
+class AsyncConnectedDelivery:
+    """One event handed to one consumer; the rules are those of ``Delivery``, over the network."""
+
+    __slots__ = ("blocking",)
+
+    def __init__(self, delivery: ConnectedDelivery) -> None:
+        self.blocking = delivery
+        """The same delivery, for use from other threads."""
+
+    @property
+    def event(self) -> Event:
+        """What was published."""
+        return self.blocking.event
+
+    @property
+    def count(self) -> int:
+        """How often the event has been delivered, this time included."""
+        return self.blocking.count
+
+    async def ack(self) -> None:
+        """Say that it is done: it never comes again; durable on return."""
+        await asyncio.to_thread(self.blocking.ack)
+
+    async def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+        """Say that it failed: it comes again, or becomes a dead letter; the reason is not kept."""
+        await asyncio.to_thread(self.blocking.nack, delay_s=delay_s, reason=reason)
+
+    async def release(self) -> None:
+        """Give it back untried; over the network this delivery counts."""
+        await asyncio.to_thread(self.blocking.release)
+
+    async def reject(self, reason: str = "") -> None:
+        """Say that it will never work: a dead letter at once; the reason is not kept."""
+        await asyncio.to_thread(self.blocking.reject, reason)
+
+    def renew(self) -> NoReturn:
+        """Refuse: locks cannot be renewed over the network."""
+        self.blocking.renew()
+
+    async def __aenter__(self) -> Event:
+        """Return the event."""
+        return self.blocking.event
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ack, or give back if there was an error, unless it was settled inside.
+
+        This does not wait for the server: what it refuses is raised by whoever asks next.
+        """
+        await asyncio.to_thread(self.blocking.__exit__, kind, error, trace)
+
+
+class AsyncConnectedQueue:
+    """Deliveries as they come, for one task at a time; the rules are those of ``Queue``.
+
+    The server is asked when the first delivery is, or by ``async with``: what it refuses is raised
+    there.
+    """
+
+    def __init__(self, make: Callable[[], ConnectedQueue], *, follow: bool) -> None:
+        self._make = make
+        self._follow = follow
+        self._thread = ThreadPoolExecutor(1, "mainstem-queue")
+        self._queue: ConnectedQueue | None = None
+        self._taken: deque[ConnectedDelivery] = deque()
+        """What was taken for a task that was cancelled."""
+        self._taking: asyncio.Future[list[ConnectedDelivery]] | None = None
+        """What is under way, perhaps for such a task."""
+        self._closed = False
+
+    def __aiter__(self) -> AsyncIterator[AsyncConnectedDelivery]:
+        """Iterate."""
+        return self
+
+    async def __anext__(self) -> AsyncConnectedDelivery:
+        """Return the next delivery; StopAsyncIteration once closed, or if it does not follow."""
+        try:
+            found = await self._next(1, None, ends=not self._follow)
+        except Closed:
+            found = []
+        if not found:
+            raise StopAsyncIteration
+        return found[0]
+
+    async def poll(self, timeout: float | None = None) -> AsyncConnectedDelivery | None:  # noqa: ASYNC109 - as the blocking twin
+        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+        return next(iter(await self._next(1, timeout)), None)
+
+    async def poll_many(
+        self,
+        limit: int = 100,
+        timeout: float | None = None,  # noqa: ASYNC109 - as the blocking twin
+    ) -> list[AsyncConnectedDelivery]:
+        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+        check_limit(limit)
+        return await self._next(limit, timeout)
+
+    async def ack_many(self, deliveries: Iterable[AsyncConnectedDelivery]) -> None:
+        """Ack deliveries of this queue object together; durable on return.
+
+        Raises StaleDelivery and InvalidSetting as the blocking twin does.
+        """
+        # What is no delivery is refused there.
+        given = [cast(Delivery, getattr(each, "blocking", each)) for each in deliveries]
+        queue = self._queue
+        if queue is None:
+            queue = await self._run(self._opened)
+        await asyncio.to_thread(queue.ack_many, given)
+
+    async def close(self) -> None:
+        """Leave the queue: what was not settled comes again at once; that delivery counts."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._queue is not None:
+            await asyncio.to_thread(self._queue.close)
+        self._thread.shutdown(wait=False)
+
+    async def __aenter__(self) -> Self:
+        """Join the queue, and return itself."""
+        await self._run(self._opened)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.close()
+
+    async def _next(
+        self, limit: int, timeout_s: float | None, *, ends: bool = False
+    ) -> list[AsyncConnectedDelivery]:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._taken:
+            left_s = _SLICE_S if until is None else min(_SLICE_S, until - time.monotonic())
+            self._taken += await self._take(limit, max(0.0, left_s), ends=ends)
+            if ends or (until is not None and time.monotonic() >= until):
+                break
+        found = [self._taken.popleft() for _ in range(min(limit, len(self._taken)))]
+        return [AsyncConnectedDelivery(each) for each in found]
+
+    async def _take(self, limit: int, wait_s: float, *, ends: bool) -> list[ConnectedDelivery]:
+        """Take deliveries in the thread; what a cancelled task asked for is not lost."""
+        if self._taking is None:
+            self._taking = self._run(partial(self._wait, limit, wait_s, ends=ends))
+        try:
+            found = await asyncio.shield(self._taking)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._taking = None
+            raise
+        self._taking = None
+        return found
+
+    def _run(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        if self._closed:
+            raise Closed("the queue has been closed; open it again")
+        return asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def _wait(self, limit: int, wait_s: float, *, ends: bool) -> list[ConnectedDelivery]:
+        queue = self._opened()
+        if ends:
+            return [*islice(queue, 1)]
+        return queue.poll_many(limit, wait_s)
+
+    def _opened(self) -> ConnectedQueue:
+        """Return the queue, in the thread; the first call makes it."""
+        if self._queue is None:
+            self._queue = self._make()
+            if self._closed:
+                # By who did not see it yet.
+                self._queue.close()
+        return self._queue

@@ -1,0 +1,164 @@
+"""A subscription to a server, for an event loop: a thread waits, and the task waits for it."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from mainstem.client.connected.subscription import ConnectedSubscription
+from mainstem.core.errors import Closed
+from mainstem.core.event import Event
+
+_SLICE_S = 0.5
+"""How long the thread waits at a time: what is under way when the program ends is waited for."""
+_AHEAD = 500
+"""Events taken at once where there are no cursors that would count them as finished."""
+
+
+class AsyncConnectedSubscription:
+    """Events as they come, for one task at a time; the rules are those of ``Subscription``."""
+
+    def __init__(self, make: Callable[[], ConnectedSubscription], *, has_cursors: bool) -> None:
+        self._make = make
+        self._ahead = 1 if has_cursors else _AHEAD
+        self._thread = ThreadPoolExecutor(1, "mainstem-subscription")
+        self._subscription: ConnectedSubscription | None = None
+        self._taken: deque[Event] = deque()
+        """What was taken, and not yet returned."""
+        self._taking: asyncio.Future[list[Event] | None] | None = None
+        """What a task that was cancelled did not wait for."""
+        self._closed = self._ended = False
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Iterate."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """Return the next event; StopAsyncIteration at the end, or once closed."""
+        events = [] if self._closed else await self._next(1, None)
+        if not events:
+            raise StopAsyncIteration
+        return events[0]
+
+    async def poll(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as the blocking twin
+        """Return the next event, or None if none came in ``timeout`` seconds."""
+        self._check_open()
+        events = await self._next(1, timeout)
+        return events[0] if events else None
+
+    async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:  # noqa: ASYNC109
+        """Return the events that are there, at most ``limit``, waiting for the first."""
+        self._check_open()
+        return await self._next(max(1, limit), timeout)
+
+    async def commit(self) -> None:
+        """Store the group's cursors after the last event returned; durable on return."""
+        if self._subscription is None:
+            return
+        if self._taking is not None:
+            # Only then is it known what a task that was cancelled has not got.
+            await asyncio.wait((self._taking,))
+        commit = self._subscription.feed.commit
+        await asyncio.to_thread(commit, before=self._unreturned())
+
+    @property
+    def assignment(self) -> tuple[tuple[str, int], ...]:
+        """The partitions (topic, number) read now; known after the first poll."""
+        return () if self._subscription is None else self._subscription.assignment
+
+    @property
+    def missed(self) -> int:
+        """Events that were deleted before this subscription could read them."""
+        return 0 if self._subscription is None else self._subscription.missed
+
+    async def close(self) -> None:
+        """Leave the group; what was returned is finished, and committed if that is automatic."""
+        await self._close(finished=True)
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close; an error means that the last event was not finished."""
+        await self._close(finished=kind is None)
+
+    async def _close(self, *, finished: bool) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        # What was taken and not returned is not finished, and cursors do not tell them apart.
+        finished = finished and self._taking is None and not self._taken
+        try:
+            if self._subscription is not None:
+                await asyncio.to_thread(self._subscription.close_now, finished=finished)
+            elif self._taking is not None:
+                # Being made: the thread closes it next.
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._thread, self._close_unseen)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    def _close_unseen(self) -> None:
+        if self._subscription is not None:
+            self._subscription.close_now(finished=False)
+
+    def _unreturned(self) -> list[Event]:
+        taking, events = self._taking, list(self._taken)
+        if taking is not None and taking.done() and taking.exception() is None:
+            events += taking.result() or []
+        return events
+
+    def _check_open(self) -> None:
+        if self._closed and not self._ended:
+            raise Closed("the subscription has been closed; subscribe again")
+
+    async def _next(self, limit: int, timeout_s: float | None) -> list[Event]:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._taken and not self._ended:
+            left_s = _SLICE_S if until is None else min(_SLICE_S, until - time.monotonic())
+            events = await self._take(max(limit, self._ahead), max(0.0, left_s))
+            if events is None:
+                self._ended = True
+            else:
+                self._taken += events
+            if until is not None and time.monotonic() >= until:
+                break
+        return [self._taken.popleft() for _ in range(min(limit, len(self._taken)))]
+
+    async def _take(self, limit: int, wait_s: float) -> list[Event] | None:
+        """Return events, None at the end; one that a cancelled task asked for is not lost."""
+        if self._taking is None:
+            loop = asyncio.get_running_loop()
+            self._taking = loop.run_in_executor(self._thread, self._wait, limit, wait_s)
+        try:
+            events = await asyncio.shield(self._taking)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._taking = None
+            raise
+        self._taking = None
+        return events
+
+    def _wait(self, limit: int, wait_s: float) -> list[Event] | None:
+        """Wait in the thread; the subscription is made by the first call."""
+        if self._subscription is None:
+            self._subscription = self._make()
+        if self._closed:
+            return None
+        try:
+            events = self._subscription.poll_many(limit, wait_s)
+        except Closed:
+            return None
+        if not events and self._subscription.feed.ended:
+            return None
+        return events

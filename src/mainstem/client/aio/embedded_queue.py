@@ -1,0 +1,162 @@
+"""A queue whose deliveries are waited for on an event loop."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Self
+
+from mainstem.broker.door import Delivery as BrokerDelivery
+from mainstem.broker.door import Outcome
+from mainstem.client.aio.wakeup import Wakeup, until_durable
+from mainstem.client.checks import check_limit
+from mainstem.client.embedded.queue_consumer import HeldDelivery, QueueConsumer, held_of
+from mainstem.core.event import Event
+
+
+class AsyncDelivery:
+    """One event handed to one consumer; the rules are those of ``Delivery``."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, held: HeldDelivery) -> None:
+        self._held = held
+
+    @property
+    def event(self) -> Event:
+        """What was published."""
+        return self._held.given.event
+
+    @property
+    def count(self) -> int:
+        """How often the event has been delivered, this time included."""
+        return self._held.given.count
+
+    async def ack(self) -> None:
+        """Say that it is done: it never comes again; durable on return."""
+        await self._settle(Outcome.ACK)
+
+    async def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+        """Say that it failed: it comes again, perhaps after a delay, or becomes a dead letter."""
+        await self._settle(Outcome.NACK, delay_s, reason)
+
+    async def release(self) -> None:
+        """Give it back untried: this delivery does not count."""
+        await self._settle(Outcome.RELEASE)
+
+    async def reject(self, reason: str = "") -> None:
+        """Say that it will never work: a dead letter at once."""
+        await self._settle(Outcome.REJECT, 0.0, reason)
+
+    def renew(self) -> None:
+        """Keep it for another ``lock_s`` seconds from now."""
+        self._held.renew()
+
+    async def __aenter__(self) -> Event:
+        """Return the event."""
+        return self._held.given.event
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ack, or nack if there was an error, unless it was settled inside; waits for no disk."""
+        self._held.leave(error)
+
+    async def _settle(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> None:
+        await until_durable(self._held.settle(outcome, delay_s, reason))
+
+
+class AsyncQueue:
+    """Deliveries as they come, for one task at a time; the rules are those of ``Queue``."""
+
+    def __init__(self, consumer: QueueConsumer, *, follow: bool) -> None:
+        self._consumer = consumer
+        self._follow = follow
+        self._wakeup = Wakeup()
+
+    @property
+    def consumer(self) -> str:
+        """How this consumer is called among those of the queue."""
+        return self._consumer.id
+
+    def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
+        """Iterate."""
+        return self
+
+    async def __anext__(self) -> AsyncDelivery:
+        """Return the next delivery; StopAsyncIteration once closed, or if it does not follow."""
+        found = await self._take(1, None if self._follow else 0.0)
+        if not found:
+            raise StopAsyncIteration
+        return found[0]
+
+    async def poll(self, timeout: float | None = None) -> AsyncDelivery | None:  # noqa: ASYNC109 - as the blocking twin
+        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+        self._consumer.check_open()
+        return next(iter(await self._take(1, timeout)), None)
+
+    async def poll_many(
+        self,
+        limit: int = 100,
+        timeout: float | None = None,  # noqa: ASYNC109 - as the blocking twin
+    ) -> list[AsyncDelivery]:
+        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+        self._consumer.check_open()
+        check_limit(limit)
+        return await self._take(limit, timeout)
+
+    async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
+        """Ack deliveries of this queue object in one write; durable on return.
+
+        Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
+        Raises InvalidSetting if one was delivered to another consumer; none is acked then.
+        """
+        settled = self._consumer.ack_many([held_of(each) for each in deliveries])
+        await until_durable(settled.durable)
+        for error in settled.refused.values():
+            raise error
+
+    async def close(self) -> None:
+        """Give back what was not settled; it comes again at once, and this does not count."""
+        await until_durable(self._consumer.leave())
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.close()
+
+    async def _take(self, limit: int, timeout_s: float | None) -> list[AsyncDelivery]:
+        # Others on the event loop have a turn before each, also where nothing is waited for; and
+        # a task that is cancelled here has not lost an event.
+        await asyncio.sleep(0)
+        given = self._consumer.take(limit)
+        if not given and self._consumer.closed is None and timeout_s != 0:
+            given = await self._wait(
+                limit, None if timeout_s is None else time.monotonic() + timeout_s
+            )
+        return [AsyncDelivery(HeldDelivery(self._consumer, each)) for each in given]
+
+    async def _wait(self, limit: int, until: float | None) -> list[BrokerDelivery]:
+        while True:
+            rung = self._wakeup.arm()
+            unwatch = self._consumer.watch(self._wakeup.wake)
+            try:
+                # Something may have come before the watch was there.
+                given = self._consumer.take(limit)
+                left = None if until is None else until - time.monotonic()
+                if given or self._consumer.closed is not None or (left is not None and left <= 0):
+                    return given
+                await asyncio.wait((rung,), timeout=self._consumer.wait_s(left))
+            finally:
+                unwatch()

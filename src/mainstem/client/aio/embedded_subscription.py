@@ -1,0 +1,132 @@
+"""A subscription that waits on an event loop."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar
+
+from mainstem.broker.door import Door
+from mainstem.client.aio.wakeup import Wakeup, until_durable
+from mainstem.client.embedded.feed import Feed
+from mainstem.client.reaper import Reaper
+from mainstem.client.subscription import SubscriptionOptions
+from mainstem.core.errors import Closed
+from mainstem.core.event import Event
+
+T = TypeVar("T")
+
+_IN_A_ROW = 256
+"""Events returned before others on the event loop have a turn."""
+
+
+class AsyncSubscription:
+    """Events as they come, for one task at a time; the rules are those of ``Subscription``."""
+
+    def __init__(
+        self, broker: Door, options: SubscriptionOptions, now_ms: Callable[[], int], reaper: Reaper
+    ) -> None:
+        # Set first, as __del__ also comes after a constructor that raised.
+        self._feed: Feed | None = None
+        self._wakeup = Wakeup()
+        self._reaper = reaper
+        self._in_a_row = 0
+        self._ended = False
+        # Who commits by hand may do so after the last event as well.
+        self._by_hand = options.group is not None and options.commit == "manual"
+        # The feed must not refer to this object, or it would never be let go.
+        self.feed = self._feed = Feed(broker, options, self._wakeup.wake, now_ms)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Iterate."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """Return the next event; StopAsyncIteration at the end, or once closed."""
+        event = await self._next(self.feed.take, None)
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    async def poll(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as the blocking twin
+        """Return the next event, or None if none came in ``timeout`` seconds."""
+        self._check_open()
+        return await self._next(self.feed.take, timeout)
+
+    async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:  # noqa: ASYNC109
+        """Return the events that are there, at most ``limit``, waiting for the first."""
+        self._check_open()
+        return await self._next(partial(self.feed.take_many, max(1, limit)), timeout) or []
+
+    async def commit(self) -> None:
+        """Store the group's cursors after the last event returned; durable on return."""
+        await until_durable(self.feed.commit())
+
+    @property
+    def assignment(self) -> tuple[tuple[str, int], ...]:
+        """The partitions (topic, number) read now."""
+        return self.feed.assignment
+
+    @property
+    def missed(self) -> int:
+        """Events that were deleted before this subscription could read them."""
+        return self.feed.missed
+
+    async def close(self) -> None:
+        """Leave the group; what was returned is finished, and committed if that is automatic."""
+        await until_durable(self.feed.close(finished=True))
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close; an error means that the last event was not finished."""
+        await until_durable(self.feed.close(finished=kind is None))
+
+    def stem_closes(self, *, failed: bool) -> None:
+        """Be closed by the stem: what the task is working on is not finished."""
+        self.feed.close(finished=False)
+
+    def __del__(self) -> None:
+        # Only a note: finalisers run anywhere, see ``reaper.py``.
+        if self._feed is not None and not self._feed.closed:
+            self._reaper.note(self._feed)
+
+    def _check_open(self) -> None:
+        if self.feed.closed and not self._ended:
+            raise Closed("the subscription has been closed; subscribe again")
+
+    async def _next(self, take: Callable[[], T | None], timeout_s: float | None) -> T | None:
+        self._in_a_row += 1
+        if self._in_a_row > _IN_A_ROW:
+            self._in_a_row = 0
+            # Before taking: a task that is cancelled here has not lost an event.
+            await asyncio.sleep(0)
+        return take() or await self._wait(take, timeout_s)
+
+    async def _wait(self, take: Callable[[], T | None], timeout_s: float | None) -> T | None:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            rung = self._wakeup.arm()
+            taken = take()
+            if taken:
+                return taken
+            if self.feed.ended:
+                self._ended = self._ended or not self.feed.closed
+                if not self._by_hand:
+                    await self.close()
+                return None
+            seconds = self.feed.wait_s()
+            if until is not None:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return None
+                seconds = left if seconds is None else min(left, seconds)
+            await asyncio.wait((rung,), timeout=seconds)

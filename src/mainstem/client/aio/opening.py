@@ -1,0 +1,98 @@
+"""``mainstem.aio.open`` and ``mainstem.aio.connect``: stems that are opened in a thread."""
+
+import asyncio
+import os
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from mainstem.client.aio.embedded_stem import AsyncStem
+from mainstem.client.embedded.stem import open_stem
+
+if TYPE_CHECKING:
+    from mainstem.client.aio.connected_stem import AsyncConnectedStem
+    from mainstem.remote.cluster import Setting
+
+
+def open_async(path: str | os.PathLike[str], **config: object) -> "Opening[AsyncStem]":
+    """Open a log as ``mainstem.open`` does; use with ``async with`` or ``await``."""
+    return Opening(lambda: AsyncStem(open_stem(path, **config)))
+
+
+def connect_async(
+    address: str, *, timeout_s: float = 5.0, **settings: "Setting"
+) -> "Opening[AsyncConnectedStem]":
+    """Connect to a server as ``mainstem.connect`` does; use with ``async with`` or ``await``."""
+
+    def make() -> "AsyncConnectedStem":
+        # Who only opens logs of this process does not wait for the import of a Kafka client.
+        from mainstem.client.aio.connected_stem import AsyncConnectedStem  # noqa: PLC0415
+        from mainstem.client.connected.stem import connect  # noqa: PLC0415
+
+        return AsyncConnectedStem(connect(address, timeout_s=timeout_s, **settings))
+
+    return Opening(make)
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+class _Exits(Protocol):
+    @property
+    def blocking(self) -> _Closes: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+S = TypeVar("S", bound=_Exits)
+
+
+class Opening(Generic[S]):
+    """A stem that is about to be opened."""
+
+    def __init__(self, make: Callable[[], S]) -> None:
+        self._make = make
+        self._stem: S | None = None
+
+    def __await__(self) -> Generator[object, None, S]:
+        """Return the open stem."""
+        return self._open().__await__()
+
+    async def __aenter__(self) -> S:
+        """Return the open stem."""
+        self._stem = await self
+        return self._stem
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        if self._stem is not None:
+            await self._stem.__aexit__(kind, error, trace)
+
+    async def _open(self) -> S:
+        # A thread of its own, whose future tells a result that nobody waits for any more.
+        thread = ThreadPoolExecutor(1, "mainstem-open")
+        opening = thread.submit(copy_context().run, self._make)
+        thread.shutdown(wait=False)
+        try:
+            return await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close)
+            raise
+
+
+def _close(opening: Future[S]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().blocking.close()

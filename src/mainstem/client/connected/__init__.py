@@ -1,0 +1,1 @@
+"""The log on a server, through the Kafka protocol: ``mainstem.connect``."""

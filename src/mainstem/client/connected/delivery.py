@@ -1,0 +1,92 @@
+"""A delivery of a queue of a server."""
+
+from contextlib import suppress
+from types import TracebackType
+from typing import NoReturn, Protocol
+
+from mainstem.client.connected.share_member import Given
+from mainstem.core.errors import Closed, StaleDelivery, Unsupported
+from mainstem.core.event import Event
+from mainstem.remote.share_consumer import Verdict
+
+
+class Settles(Protocol):
+    """The queue object that gave a delivery, and lives as long as it."""
+
+    def settle(self, given: Given, verdict: Verdict, *, wait: bool = True) -> None:
+        """Say what becomes of a delivery; raises StaleDelivery."""
+
+
+class ConnectedDelivery:
+    """Implements ``Delivery`` through the Kafka protocol."""
+
+    __slots__ = ("_queue", "given")
+
+    def __init__(self, queue: Settles, given: Given) -> None:
+        self._queue = queue
+        self.given = given
+
+    @property
+    def event(self) -> Event:
+        """What was published."""
+        return self.given.shared.event
+
+    @property
+    def count(self) -> int:
+        """How often the event has been delivered, this time included."""
+        return self.given.shared.count
+
+    def ack(self) -> None:
+        """Say that it is done: it never comes again; durable on return."""
+        self._queue.settle(self.given, Verdict.ACCEPT)
+
+    def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+        """Say that it failed: it comes again, or becomes a dead letter; the reason is not kept."""
+        if delay_s:
+            raise Unsupported(
+                "over the network an event that failed comes again at once: nack() without "
+                "delay_s, or wait before; only mainstem.open can delay it"
+            )
+        self._queue.settle(self.given, Verdict.RELEASE)
+
+    def release(self) -> None:
+        """Give it back untried; over the network this delivery counts."""
+        self._queue.settle(self.given, Verdict.RELEASE)
+
+    def reject(self, reason: str = "") -> None:
+        """Say that it will never work: a dead letter at once; the reason is not kept."""
+        self._queue.settle(self.given, Verdict.REJECT)
+
+    def renew(self) -> NoReturn:
+        """Refuse: locks cannot be renewed over the network."""
+        raise Unsupported(
+            "over the network the lock of a delivery cannot be renewed: open the queue with a "
+            "lock_s that is long enough"
+        )
+
+    def __enter__(self) -> Event:
+        """Return the event."""
+        return self.given.shared.event
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ack, or give back if there was an error, unless it was settled inside.
+
+        This does not wait for the server: what it refuses is raised by whoever asks next.
+        """
+        if self.given.is_settled:
+            return
+        if error is None:
+            self._queue.settle(self.given, Verdict.ACCEPT, wait=False)
+            return
+        # The error says more than that the delivery had gone to another meanwhile.
+        with suppress(StaleDelivery, Closed):
+            self._queue.settle(self.given, Verdict.RELEASE, wait=False)
+
+    def is_of(self, queue: Settles) -> bool:
+        """Tell whether that queue object gave it."""
+        return self._queue is queue

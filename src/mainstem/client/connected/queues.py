@@ -1,0 +1,209 @@
+"""Queues of a server: open, list, show, peek, delete."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+
+from mainstem.client.checks import check_limit, milliseconds
+from mainstem.client.connected.admin_api import NotThere, events_at, queues_at
+from mainstem.client.connected.queue import ConnectedQueue
+from mainstem.client.info import Order, QueuedEvent, QueueInfo
+from mainstem.client.reaper import Reaper
+from mainstem.client.starts import Start, check_start
+from mainstem.core.errors import (
+    InvalidName,
+    InvalidSetting,
+    MainstemError,
+    UnknownSubscription,
+    UnknownTopic,
+    Unsupported,
+)
+from mainstem.core.event import Position
+from mainstem.core.names import check_group
+from mainstem.remote.admin import Admin
+from mainstem.remote.admin_address import AdminPort, admin_port
+from mainstem.remote.share_groups import (
+    ACQUIRE,
+    DELIVERIES,
+    ISOLATION,
+    LOCK,
+    START,
+    ShareGroups,
+)
+
+_LOCK_MS = 30_000
+"""What the lock of a group is where the server does not tell."""
+
+_BEGIN_S = 2.0
+"""How long we wait until a queue has begun, where the server does not tell."""
+
+
+class ConnectedQueues:
+    """Implements ``Queues`` through the Kafka protocol, and the admin port of our server."""
+
+    def __init__(
+        self,
+        administration: Admin,
+        reaper: Reaper,
+        check_open: Callable[[], None],
+    ) -> None:
+        self._administration = administration
+        self._reaper = reaper
+        self._check_open = check_open
+        self._groups = ShareGroups(administration)
+
+    def open(
+        self,
+        topic: str,
+        name: str,
+        *,
+        start: Start,
+        max_deliveries: int | None,
+        lock_s: float | None,
+        order: Order | None,
+        follow: bool,
+    ) -> ConnectedQueue:
+        """Join a queue, made if it is not there; what is given of its settings is changed."""
+        self._check_open()
+        if not isinstance(name, str):
+            raise InvalidName("queue", name, "it is no text")
+        check_group(name, "queue")
+        wanted = _settings(start, max_deliveries, lock_s, order)
+        partitions = range(self._administration.count(topic))
+        now = self._groups.settings(name)
+        if ACQUIRE in now:
+            # No more than are asked for: what waits here has its lock running, and each time that
+            # runs out counts as a delivery.
+            wanted[ACQUIRE] = "record_limit"
+        self._groups.set(name, wanted, now)
+        lock_s = self._lock_s(topic, name, now) if lock_s is None else lock_s
+        made = ConnectedQueue(
+            self._administration.cluster,
+            topic,
+            name,
+            lock_s=lock_s,
+            strict=ACQUIRE in now,
+            follow=follow,
+            unsettled=partial(self._unsettled, topic, name, partitions),
+            ready=partial(self._ready, topic, name),
+            reaper=self._reaper,
+        )
+        if start == "latest":
+            # What is published from now on is meant, and not what is after its consumer has joined.
+            made.begin(partial(self._has_begun, topic, name, partitions), _BEGIN_S)
+        return made
+
+    def list(self) -> tuple[QueueInfo, ...]:
+        """Return every queue, by topic and name."""
+        return queues_at(self._port(), self._administration.cluster.timeout_s)
+
+    def show(self, topic: str, name: str) -> QueueInfo:
+        """Return one queue."""
+        for each in self.list():
+            if (each.topic, each.name) == (topic, name):
+                return each
+        raise self._unknown(topic, name)
+
+    def peek(
+        self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
+    ) -> tuple[QueuedEvent, ...]:
+        """Return the first events that are not settled, or the first after one; take none."""
+        check_limit(limit)
+        port, timeout_s = self._port(), self._administration.cluster.timeout_s
+        found: list[QueuedEvent] = []
+        try:
+            # Large events come in several pages.
+            while len(found) < limit:
+                more = events_at(port, timeout_s, topic, name, limit - len(found), after)
+                if not more:
+                    break
+                found += more
+                after = more[-1].event.position
+        except NotThere:
+            raise self._unknown(topic, name) from None
+        return tuple(found)
+
+    def delete(self, topic: str, name: str) -> None:
+        """Forget a queue that has no consumers; the events stay in the topic."""
+        self._check_open()
+        self._groups.forget(name, topic)
+
+    def _port(self) -> AdminPort:
+        self._check_open()
+        # Asked anew: a server that has started again may have another one.
+        return admin_port(self._administration)
+
+    def _unknown(self, topic: str, name: str) -> MainstemError:
+        return (
+            UnknownSubscription(topic, name)
+            if self._administration.describe([topic])
+            else UnknownTopic(topic)
+        )
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._groups.close()
+
+    def _lock_s(self, topic: str, name: str, settings: Mapping[str, str]) -> float:
+        """Return how long deliveries are locked; a queue that was made in Python has its own."""
+        if ACQUIRE in settings:
+            with suppress(MainstemError):
+                return self.show(topic, name).lock_s
+        return int(settings.get(LOCK, _LOCK_MS)) / 1000
+
+    def _ready(self, topic: str, name: str) -> int | None:
+        """Return how many events are not out with anybody; None if the server does not tell."""
+        try:
+            return self.show(topic, name).ready
+        except MainstemError:
+            return None
+
+    def _has_begun(self, topic: str, name: str, partitions: range) -> bool:
+        found = self._groups.standings(name, topic, partitions) or {}
+        return all(number in found and found[number].start >= 0 for number in partitions)
+
+    def _unsettled(self, topic: str, name: str, partitions: range) -> int | None:
+        """Return how many events are not settled; None if the server does not tell."""
+        found = self._groups.standings(name, topic, partitions)
+        if found is None:
+            return None
+        count = sum(max(0, each.lag) for each in found.values())
+        open_ones = [
+            number for number in partitions if number not in found or found[number].lag < 0
+        ]
+        if open_ones:
+            # Where nothing was ever settled, Kafka does not tell; where there is nothing, we know.
+            bounds = self._administration.bounds([(topic, number) for number in open_ones])
+            if any(each.tail > each.start for each in bounds.values()):
+                return None
+        return count
+
+
+def _settings(
+    start: Start, max_deliveries: int | None, lock_s: float | None, order: Order | None
+) -> dict[str, str]:
+    """Return what a share group is to be set to; refuse what it cannot be."""
+    check_start(start)
+    if start not in ("earliest", "latest"):
+        raise Unsupported(
+            "over the network a queue begins at the earliest or the latest event; to put it "
+            "elsewhere, use alterShareGroupOffsets of a Kafka admin client before it has members, "
+            "or make it with mainstem.open"
+        )
+    if order not in (None, "none"):
+        raise Unsupported(
+            f"over the network a queue cannot be set to order={order!r:.100}; make it with "
+            "mainstem.open where no server runs on the directory, and it keeps its order here"
+        )
+    # As embedded: only events of committed transactions are delivered.
+    wanted = {START: str(start), ISOLATION: "read_committed"}
+    if max_deliveries is not None:
+        if not isinstance(max_deliveries, int) or max_deliveries < 0:
+            raise InvalidSetting(
+                f"max_deliveries must be a number from 2 on, or 0 to try for ever, "
+                f"not {max_deliveries!r:.300}"
+            )
+        wanted[DELIVERIES] = str(int(max_deliveries))
+    if lock_s is not None:
+        wanted[LOCK] = str(milliseconds(lock_s, "lock_s"))
+    return wanted

@@ -1,0 +1,1 @@
+"""The log inside this process: ``mainstem.open``."""

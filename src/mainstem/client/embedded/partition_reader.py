@@ -1,0 +1,75 @@
+"""One partition as a subscription reads it: how far it has read, given out, and finished."""
+
+from collections.abc import Callable, Iterator
+
+from mainstem.broker.door import Door, Share
+from mainstem.core.errors import OffsetOutOfRange
+from mainstem.core.event import Event
+
+
+class PartitionReader:
+    """A partition being read; used under its feed's lock."""
+
+    __slots__ = (
+        "_feed",
+        "committed",
+        "finished",
+        "given",
+        "limit",
+        "missed",
+        "partition",
+        "share",
+        "topic",
+        "unwatch",
+    )
+
+    def __init__(
+        self, broker: Door, topic: str, partition: int, offset: int, limit: int | None
+    ) -> None:
+        self._feed = broker.follow(topic, partition, offset)
+        self.topic = topic
+        self.partition = partition
+        self.given = self.finished = offset
+        """The next to be given out, and to be finished by the consumer."""
+        self.limit = limit
+        """Where to stop; None to follow the tail."""
+        self.committed: int | None = None
+        self.share: Share | None = None
+        self.missed = 0
+        self.unwatch: Callable[[], None] | None = None
+
+    @property
+    def offset(self) -> int:
+        """The next to read from the log."""
+        return self._feed.offset
+
+    def read(self, max_bytes: int) -> Iterator[Event] | None:
+        """Return the next events, decoded one by one as they are taken; None if there are none.
+
+        Where the log no longer has them, go on with the first one it has, and count the rest.
+        """
+        try:
+            return self._feed.stretch(max_bytes, self.limit)
+        except OffsetOutOfRange as error:
+            self._jump(error.start, error.tail)
+            return self.read(max_bytes)
+
+    def step_back(self) -> None:
+        """Read again from what was not given out, so that damage is never passed over."""
+        self._feed.seek(self.given)
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Have ``wake`` called once there is more to read, or the topic is gone."""
+        self.unwatch = self._feed.watch(wake)
+
+    def drop(self) -> None:
+        """Stop watching."""
+        if self.unwatch is not None:
+            self.unwatch()
+            self.unwatch = None
+
+    def _jump(self, start: int, tail: int) -> None:
+        # Past the tail only if the log was truncated: nothing is there to be missed.
+        place = min(max(self.offset, start), tail)
+        self.missed += max(0, place - self.offset)
+        self._feed.seek(place)

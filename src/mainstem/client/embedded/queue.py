@@ -1,0 +1,157 @@
+"""A queue on the log of this process: deliveries that wait in the thread of their consumer."""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Self
+
+from mainstem.broker.door import Delivery as BrokerDelivery
+from mainstem.broker.door import Outcome
+from mainstem.client.checks import check_limit
+from mainstem.client.embedded.queue_consumer import HeldDelivery, QueueConsumer, held_of
+from mainstem.client.stem import Delivery
+from mainstem.core.event import Event
+
+
+class EmbeddedDelivery:
+    """Implements ``Delivery`` on the broker of this process."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, held: HeldDelivery) -> None:
+        self._held = held
+
+    @property
+    def event(self) -> Event:
+        """What was published."""
+        return self._held.given.event
+
+    @property
+    def count(self) -> int:
+        """How often the event has been delivered, this time included."""
+        return self._held.given.count
+
+    def ack(self) -> None:
+        """Say that it is done: it never comes again; durable on return."""
+        self._settle(Outcome.ACK)
+
+    def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+        """Say that it failed: it comes again, perhaps after a delay, or becomes a dead letter."""
+        self._settle(Outcome.NACK, delay_s, reason)
+
+    def release(self) -> None:
+        """Give it back untried: this delivery does not count."""
+        self._settle(Outcome.RELEASE)
+
+    def reject(self, reason: str = "") -> None:
+        """Say that it will never work: a dead letter at once."""
+        self._settle(Outcome.REJECT, 0.0, reason)
+
+    def renew(self) -> None:
+        """Keep it for another ``lock_s`` seconds from now."""
+        self._held.renew()
+
+    def __enter__(self) -> Event:
+        """Return the event."""
+        return self._held.given.event
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ack, or nack if there was an error, unless it was settled inside.
+
+        This does not wait for the disk: at a power cut within milliseconds it comes again.
+        """
+        self._held.leave(error)
+
+    def _settle(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> None:
+        self._held.settle(outcome, delay_s, reason).wait()
+
+
+class EmbeddedQueue:
+    """Implements ``Queue`` on the log of this process; one consumer, in one thread or several."""
+
+    def __init__(self, consumer: QueueConsumer, *, follow: bool) -> None:
+        self._consumer = consumer
+        self._follow = follow
+
+    @property
+    def consumer(self) -> str:
+        """How this consumer is called among those of the queue."""
+        return self._consumer.id
+
+    def __iter__(self) -> Iterator[EmbeddedDelivery]:
+        """Iterate."""
+        return self
+
+    def __next__(self) -> EmbeddedDelivery:
+        """Return the next delivery; StopIteration once closed, or if it does not follow."""
+        found = self._take(1, None if self._follow else 0.0)
+        if not found:
+            raise StopIteration
+        return found[0]
+
+    def poll(self, timeout: float | None = None) -> EmbeddedDelivery | None:
+        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+        self._consumer.check_open()
+        return next(iter(self._take(1, timeout)), None)
+
+    def poll_many(self, limit: int = 100, timeout: float | None = None) -> list[EmbeddedDelivery]:
+        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+        self._consumer.check_open()
+        check_limit(limit)
+        return self._take(limit, timeout)
+
+    def ack_many(self, deliveries: Iterable[Delivery]) -> None:
+        """Ack deliveries of this queue object in one write; durable on return.
+
+        Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
+        Raises InvalidSetting if one was delivered to another consumer; none is acked then.
+        """
+        settled = self._consumer.ack_many([held_of(each) for each in deliveries])
+        settled.durable.wait()
+        for error in settled.refused.values():
+            raise error
+
+    def close(self) -> None:
+        """Give back what was not settled; it comes again at once, and this does not count."""
+        self._consumer.leave().wait()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _take(self, limit: int, timeout: float | None) -> list[EmbeddedDelivery]:
+        given = self._consumer.take(limit)
+        if not given and self._consumer.closed is None and timeout != 0:
+            given = self._wait(limit, None if timeout is None else time.monotonic() + timeout)
+        return [EmbeddedDelivery(HeldDelivery(self._consumer, each)) for each in given]
+
+    def _wait(self, limit: int, until: float | None) -> list[BrokerDelivery]:
+        signals: SimpleQueue[None] = SimpleQueue()
+        while True:
+            unwatch = self._consumer.watch(lambda: signals.put(None))
+            try:
+                # Something may have come before the watch was there.
+                given = self._consumer.take(limit)
+                left = None if until is None else until - time.monotonic()
+                if given or self._consumer.closed is not None or (left is not None and left <= 0):
+                    return given
+                with suppress(Empty):
+                    signals.get(timeout=self._consumer.wait_s(left))
+            finally:
+                unwatch()

@@ -1,0 +1,113 @@
+"""Queues of the embedded log: open, list, show, peek, delete."""
+
+import uuid
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from mainstem.broker.door import (
+    MAX_DELIVERIES,
+    MAX_LOCK_MS,
+    Door,
+    SubscriptionSettings,
+)
+from mainstem.client.checks import check_limit, milliseconds
+from mainstem.client.embedded.queue_consumer import QueueConsumer
+from mainstem.client.embedded.starts import offset_of
+from mainstem.client.info import Order, QueuedEvent, QueueInfo
+from mainstem.client.queue_info import queue_info
+from mainstem.client.starts import Start, check_start
+from mainstem.core.errors import InvalidName, InvalidSetting, UnknownPartition
+from mainstem.core.event import Position
+
+
+class EmbeddedQueues:
+    """Implements ``Queues`` on the broker of this process."""
+
+    def __init__(self, broker: Door, check_open: Callable[[], None], *, after_crash: bool) -> None:
+        self._broker = broker
+        self._check_open = check_open
+        self._after_crash = after_crash
+
+    def open(
+        self,
+        topic: str,
+        name: str,
+        *,
+        start: Start,
+        max_deliveries: int | None,
+        lock_s: float | None,
+        order: Order | None,
+    ) -> QueueConsumer:
+        """Join a queue, made if it is not there; what is given of its settings is changed."""
+        if not isinstance(name, str):
+            raise InvalidName("queue", name, "it is no text")
+        check_start(start)
+        numbers = range(len(self._broker.topic(topic).partitions))
+        for number in start if isinstance(start, Mapping) else ():
+            if number not in numbers:
+                raise UnknownPartition(topic, number, len(numbers))
+        was = self._broker.subscriptions.created_with(topic, name)
+        settings = _altered(was or SubscriptionSettings(), max_deliveries, lock_s, order)
+        if settings != was:
+            starts = (
+                {} if was else {at: offset_of(self._broker, topic, at, start) for at in numbers}
+            )
+            self._broker.subscriptions.create(topic, name, settings, starts).wait()
+        consumer = f"{name}-{uuid.uuid4().hex[:12]}"
+        return QueueConsumer(self._broker, topic, name, consumer, after_crash=self._after_crash)
+
+    def list(self) -> tuple[QueueInfo, ...]:
+        """Return every queue, by topic and name."""
+        self._check_open()
+        return tuple(queue_info(each) for each in self._broker.subscriptions.every())
+
+    def show(self, topic: str, name: str) -> QueueInfo:
+        """Return one queue."""
+        self._check_open()
+        return queue_info(self._broker.subscriptions.show(topic, name))
+
+    def peek(
+        self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
+    ) -> tuple[QueuedEvent, ...]:
+        """Return the first events that are not settled, or the first after one; take none."""
+        self._check_open()
+        check_limit(limit)
+        found = self._broker.subscriptions.peek(topic, name, limit, after)
+        return tuple(QueuedEvent(*each) for each in found)
+
+    def delete(self, topic: str, name: str) -> None:
+        """Forget a queue; the events stay in the topic."""
+        self._check_open()
+        self._broker.subscriptions.delete(topic, name).wait()
+
+
+def _altered(
+    was: SubscriptionSettings,
+    max_deliveries: int | None,
+    lock_s: float | None,
+    order: Order | None,
+) -> SubscriptionSettings:
+    changes: dict[str, object] = {}
+    if max_deliveries is not None:
+        if not isinstance(max_deliveries, int) or not 0 <= max_deliveries <= MAX_DELIVERIES:
+            raise InvalidSetting(
+                f"max_deliveries must be 1 to {MAX_DELIVERIES}, or 0 to try for ever, "
+                f"not {max_deliveries!r:.300}"
+            )
+        changes["max_deliveries"] = max_deliveries or None
+    if lock_s is not None:
+        lock_ms = milliseconds(lock_s, "lock_s")
+        if not 1 <= lock_ms <= MAX_LOCK_MS:
+            most = MAX_LOCK_MS // 1000
+            raise InvalidSetting(f"lock_s must be 0.001 to {most} seconds, not {lock_s}")
+        changes["lock_ms"] = lock_ms
+    if order is not None:
+        changes["order"] = order
+    merged = {name: getattr(was, name) for name in was.__struct_fields__} | changes
+    try:
+        settings = msgspec.convert(merged, SubscriptionSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidSetting(f"a queue cannot be like this: {error}") from None
+    settings.check()
+    return settings

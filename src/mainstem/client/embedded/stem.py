@@ -1,0 +1,367 @@
+"""The log inside this process: ``mainstem.open``."""
+
+import atexit
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, NoReturn, Protocol, Self
+from weakref import WeakSet
+
+from mainstem.broker.door import Held, Published
+from mainstem.client.embedded.feed import Feed
+from mainstem.client.embedded.groups import EmbeddedGroups
+from mainstem.client.embedded.publishing import Bulk, Wait
+from mainstem.client.embedded.queue import EmbeddedQueue
+from mainstem.client.embedded.queue_consumer import QueueConsumer
+from mainstem.client.embedded.queues import EmbeddedQueues
+from mainstem.client.embedded.subscription import EmbeddedSubscription
+from mainstem.client.embedded.topics import EmbeddedTopics
+from mainstem.client.info import Order
+from mainstem.client.reaper import Reaper
+from mainstem.client.starts import Start
+from mainstem.client.subscription import SubscriptionOptions
+from mainstem.client.values import HeadersLike, Key, Value, event_of, make_event
+from mainstem.core.errors import Closed, MainstemError, TopicExists, UnknownTopic
+from mainstem.core.event import Event, Position
+from mainstem.node.config import Config, load_config
+from mainstem.node.node import Node, Report, open_node, open_view
+
+IN_MEMORY = ":memory:"
+
+_open_stems: WeakSet["EmbeddedStem"] = WeakSet()
+
+
+def open_stem(path: str | os.PathLike[str], **config: object) -> "EmbeddedStem":
+    """Open the log in a data directory, made if it is not there; ``:memory:`` keeps nothing.
+
+    Keywords are the settings of ``mainstem.node.config.Config``, over the environment's and those
+    of ``mainstem.toml`` in the directory.
+    """
+    directory = None if path == IN_MEMORY else Path(path)
+    settings = load_config(directory, os.environ, config)
+    return EmbeddedStem(open_node(directory, settings))
+
+
+def open_briefly(path: Path) -> "EmbeddedStem":
+    """Open the log in a data directory for a program that soon ends by itself."""
+    return EmbeddedStem(open_node(path, load_config(path, os.environ, {}), brief=True))
+
+
+def view_stem(path: Path) -> "EmbeddedStem":
+    """Open what a data directory holds now, to be read: nothing in it is changed, not even a lock.
+
+    What is published or committed here is lost when it is closed.
+    """
+    return EmbeddedStem(open_view(path, load_config(path, os.environ, {})))
+
+
+class OpenSubscription(Protocol):
+    """A subscription as the stem knows it, of whatever kind."""
+
+    @property
+    def feed(self) -> Feed:
+        """Where its events come from."""
+
+    def stem_closes(self, *, failed: bool) -> None:
+        """Be closed; ``failed`` if an error is what closes the stem."""
+
+
+class EmbeddedStem:
+    """Implements ``Stem`` on a node in this process; safe to use from several threads."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._broker = node.broker
+        self._closed: str | None = None
+        self._topics = EmbeddedTopics(node.broker, node.defaults, self.check_open)
+        self._groups = EmbeddedGroups(node.broker, self._settle_groups)
+        after_crash = node.recovery is not None and not node.recovery.clean
+        self._queues = EmbeddedQueues(node.broker, self.check_open, after_crash=after_crash)
+        self._queue_consumers: WeakSet[QueueConsumer] = WeakSet()
+        self._reaper = Reaper()
+        self._subscriptions: WeakSet[OpenSubscription] = WeakSet()
+        # Looked up once, and replaced when closed: publishing asks nothing else.
+        self._append: Callable[[str, Sequence[Event], int | None], Published]
+        self._append = node.broker.publish
+        _open_stems.add(self)
+        # A program that forgets to close still commits what its consumers finished.
+        atexit.register(self._close, failed=True)
+
+    @property
+    def topics(self) -> EmbeddedTopics:
+        """Create, list, show, alter, delete, trim."""
+        return self._topics
+
+    @property
+    def groups(self) -> EmbeddedGroups:
+        """List, show, seek, delete."""
+        return self._groups
+
+    @property
+    def queues(self) -> EmbeddedQueues:
+        """List, show, peek, delete."""
+        return self._queues
+
+    @property
+    def config(self) -> Config:
+        """The settings in force."""
+        return self.node.config
+
+    @property
+    def path(self) -> Path | None:
+        """The data directory; None in memory."""
+        return self.node.path
+
+    @property
+    def recovery(self) -> Report | None:
+        """What opening the directory found and mended; None in memory."""
+        return self.node.recovery
+
+    def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: Key = None,
+        headers: HeadersLike = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Position:
+        """Append one event; return where it stands, once it is as durable as the topic says."""
+        event = make_event(value, key, headers, timestamp_ms)
+        try:
+            published = self._append(topic, (event,), partition)
+        except UnknownTopic:
+            self.create_unknown(topic)
+            published = self._append(topic, (event,), partition)
+        published.durable.wait()
+        return published.position
+
+    def publish_many(
+        self, topic: str, events: Iterable[Value | Event], *, partition: int | None = None
+    ) -> int:
+        """Append many events in large batches; return how many, once all are durable.
+
+        Events are gathered until a batch is full, so an iterable that pauses holds back what it
+        gave. If it raises, what was not appended yet is not published.
+        """
+        bulk = self.bulk(topic, partition)
+        for value in events:
+            if bulk.put(event_of(value)):
+                for wait in bulk.drain():
+                    self._wait(wait)
+        for wait in bulk.finish():
+            self._wait(wait)
+        return bulk.count
+
+    def subscribe(
+        self,
+        *topics: str,
+        group: str | None = None,
+        start: Start = "earliest",
+        follow: bool = True,
+        commit: Literal["auto", "manual"] = "auto",
+        partitions: Iterable[int] | None = None,
+    ) -> EmbeddedSubscription:
+        """Read topics (names or patterns such as ``orders.*``) as an iterator of events.
+
+        With a group: members share the partitions and go on from the group's cursors; ``start``
+        holds where there is no cursor yet. Without: everything, from ``start``, nothing stored.
+        Without ``follow`` it ends at what was the tail when it began.
+        """
+        options = self.subscription_options(topics, group, start, follow, commit, partitions)
+        made = EmbeddedSubscription(self._broker, options, self.node.now_ms, self._reaper)
+        self.register(made)
+        return made
+
+    def queue(
+        self,
+        topic: str,
+        *,
+        name: str,
+        start: Start = "earliest",
+        max_deliveries: int | None = None,
+        lock_s: float | None = None,
+        order: Order | None = None,
+        follow: bool = True,
+    ) -> EmbeddedQueue:
+        """Share the events of a topic one by one with the other consumers of a queue.
+
+        The first one makes the queue, and ``start`` holds for it. An event that is not settled in
+        ``lock_s`` seconds (30) goes to another consumer; after ``max_deliveries`` failures (5;
+        0: never) it becomes a dead letter in ``<topic>.dead``. With order ``key`` an event waits
+        until all earlier ones of its key are settled. What is given changes the queue for all.
+        Without ``follow`` it ends when there is nothing to be had.
+        """
+        consumer = self.join_queue(topic, name, start, max_deliveries, lock_s, order)
+        return EmbeddedQueue(consumer, follow=follow)
+
+    def close(self) -> None:
+        """Finish what is under way and let go of the directory."""
+        self._close(failed=False)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close; an error means that events given out last were not finished."""
+        self._close(failed=kind is not None)
+
+    # For the async twin
+
+    @property
+    def reaper(self) -> Reaper:
+        """Where subscriptions go that were let go without being closed."""
+        return self._reaper
+
+    def check_open(self) -> None:
+        """Raise Closed if it is."""
+        if self._closed:
+            raise Closed(self._closed)
+
+    def create_unknown(self, topic: str) -> None:
+        """Create a topic that was published to, if the settings allow it; else UnknownTopic."""
+        self.check_open()
+        if not self.config.auto_create:
+            raise UnknownTopic(topic)
+        try:
+            self._broker.create_topic(topic, self.node.defaults)
+        except TopicExists:
+            return  # By another thread, just now.
+
+    def bulk(self, topic: str, partition: int | None) -> Bulk:
+        """Begin to publish many events."""
+        self.check_open()
+        try:
+            self._broker.topic(topic)
+        except UnknownTopic:
+            self.create_unknown(topic)
+        return Bulk(
+            self._broker,
+            topic,
+            partition,
+            batch_bytes=self.config.batch_bytes,
+            pending_bytes=self.config.pending_bytes,
+        )
+
+    def subscription_options(
+        self,
+        topics: tuple[str, ...],
+        group: str | None,
+        start: Start,
+        follow: bool,
+        commit: Literal["auto", "manual"],
+        partitions: Iterable[int] | None,
+    ) -> SubscriptionOptions:
+        """Return what a subscription is asked for, with this stem's settings."""
+        self._settle_groups()
+        return SubscriptionOptions(
+            topics=topics,
+            group=group,
+            start=start,
+            follow=follow,
+            commit=commit,
+            partitions=None if partitions is None else tuple(partitions),
+            fetch_bytes=self.config.fetch_bytes,
+            commit_s=self.config.commit_ms / 1000,
+        )
+
+    def join_queue(
+        self,
+        topic: str,
+        name: str,
+        start: Start,
+        max_deliveries: int | None,
+        lock_s: float | None,
+        order: Order | None,
+    ) -> QueueConsumer:
+        """Take a place at a queue, to be left when the stem is closed."""
+        self.check_open()
+        if not self._broker.topics(topic):
+            self.create_unknown(topic)
+        consumer = self._queues.open(
+            topic, name, start=start, max_deliveries=max_deliveries, lock_s=lock_s, order=order
+        )
+        self._queue_consumers.add(consumer)
+        return consumer
+
+    def register(self, subscription: OpenSubscription) -> None:
+        """Take a subscription in, to be closed with the stem, or when it is abandoned."""
+        self._reaper.start()
+        self._subscriptions.add(subscription)
+
+    def try_publish(
+        self, topic: str, event: Event, partition: int | None, held: Held | None = None
+    ) -> Published | Held:
+        """Append one event without waiting, neither for durability nor for room."""
+        self.check_open()
+        try:
+            return self._broker.try_publish(topic, (event,), partition, held)
+        except UnknownTopic:
+            self.create_unknown(topic)
+            return self._broker.try_publish(topic, (event,), partition, held)
+
+    def _wait(self, wait: Wait) -> None:
+        if wait.until_ms is None:
+            wait.durable.wait()
+        else:
+            wait.durable.wait(max(0, wait.until_ms - self.node.now_ms()) / 1000)
+
+    def _settle_groups(self) -> None:
+        """See to it that abandoned members are not taken for live ones."""
+        self.check_open()
+        self._reaper.reap()
+
+    def _close(self, *, failed: bool) -> None:
+        if self._closed:
+            return
+        atexit.unregister(self._close)
+        self._refuse("the stem has been closed; open it again")
+        _open_stems.discard(self)
+        self._reaper.stop()
+        refused: MainstemError | None = None
+        for consumer in list(self._queue_consumers):
+            try:
+                consumer.leave().wait()
+            except MainstemError as error:
+                refused = error
+        for each in list(self._subscriptions):
+            try:
+                each.stem_closes(failed=failed)
+            except MainstemError as error:
+                refused = error
+        self.node.close()
+        if refused is not None and not failed:
+            raise refused
+
+    def _refuse(self, reason: str) -> None:
+        self._closed = reason
+
+        def refuse(topic: str, events: Sequence[Event], partition: int | None) -> NoReturn:
+            raise Closed(reason)
+
+        self._append = refuse
+
+    def forget(self) -> None:
+        """Be closed without touching the log: this is a forked copy of the process that has it."""
+        self._refuse("the stem was opened before a fork; open another directory in this process")
+        for each in list(self._subscriptions):
+            each.feed.abandon()
+        for consumer in list(self._queue_consumers):
+            consumer.forget("the queue was opened before a fork; open another one")
+
+
+def _forget_after_fork() -> None:
+    for stem in list(_open_stems):
+        stem.forget()
+    _open_stems.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

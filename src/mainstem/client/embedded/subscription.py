@@ -1,0 +1,152 @@
+"""A subscription that waits in the thread of its consumer."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Self, TypeVar
+
+from mainstem.broker.door import Door
+from mainstem.client.embedded.feed import Feed
+from mainstem.client.reaper import Reaper
+from mainstem.client.subscription import SubscriptionOptions
+from mainstem.core.errors import Closed
+from mainstem.core.event import Event
+
+T = TypeVar("T")
+
+
+class EmbeddedSubscription:
+    """Implements ``Subscription`` on the log of this process.
+
+    An event counts as finished when the next one is asked for, or at ``close`` by the thread that
+    reads. It does not when an error leaves the ``with`` block, when another thread closes while
+    the event is worked on, or when a bare loop is left by ``break``: then it comes again.
+    A subscription that nothing refers to any more leaves its group by itself.
+    """
+
+    def __init__(
+        self,
+        broker: Door,
+        options: SubscriptionOptions,
+        now_ms: Callable[[], int],
+        reaper: Reaper,
+    ) -> None:
+        # Set first, as __del__ also comes after a constructor that raised.
+        self._feed: Feed | None = None
+        self._signals: SimpleQueue[None] = SimpleQueue()
+        self._reaper = reaper
+        self._reader = threading.get_ident()
+        self._ended = False
+        # Who commits by hand may do so after the last event as well.
+        self._by_hand = options.group is not None and options.commit == "manual"
+        signals = self._signals
+        # The feed must not refer to this object, or it would never be let go.
+        self.feed = self._feed = Feed(broker, options, lambda: signals.put(None), now_ms)
+
+    def __iter__(self) -> Iterator[Event]:
+        """Iterate."""
+        return self
+
+    def __next__(self) -> Event:
+        """Return the next event; StopIteration at the end if it does not follow, or once closed."""
+        self._reader = threading.get_ident()
+        event = self.feed.take() or self._wait(self.feed.take, None)
+        if event is None:
+            raise StopIteration
+        return event
+
+    def poll(self, timeout: float | None = None) -> Event | None:
+        """Return the next event, or None if none came in ``timeout`` seconds."""
+        self._check_open()
+        self._reader = threading.get_ident()
+        return self.feed.take() or self._wait(self.feed.take, timeout)
+
+    def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
+        """Return the events that are there, at most ``limit``, waiting for the first."""
+        self._check_open()
+        self._reader = threading.get_ident()
+        take = partial(self.feed.take_many, max(1, limit))
+        return take() or self._wait(take, timeout) or []
+
+    def commit(self) -> None:
+        """Store the group's cursors after the last event returned; durable on return."""
+        self.feed.commit().wait()
+
+    @property
+    def assignment(self) -> tuple[tuple[str, int], ...]:
+        """The partitions (topic, number) read now."""
+        return self.feed.assignment
+
+    @property
+    def missed(self) -> int:
+        """Events that were deleted before this subscription could read them."""
+        return self.feed.missed
+
+    def close(self) -> None:
+        """Leave the group; what was returned and finished is committed if commits are automatic."""
+        self.close_now(finished=threading.get_ident() == self._reader)
+
+    def close_now(self, *, finished: bool) -> None:
+        """Close, saying whether the events returned last are finished."""
+        self.feed.close(finished=finished).wait()
+
+    def stem_closes(self, *, failed: bool) -> None:
+        """Be closed by the stem, as its consumer would have done."""
+        self.close_now(finished=not failed and threading.get_ident() == self._reader)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close; an error means that the last event was not finished."""
+        self.close_now(finished=kind is None)
+
+    def __del__(self) -> None:
+        # This may run at any point of any thread, even one that holds the broker's lock: so it
+        # only leaves a note, for the stem to act on.
+        if self._feed is not None and not self._feed.closed:
+            self._reaper.note(self._feed)
+
+    def _check_open(self) -> None:
+        if self.feed.closed and not self._ended:
+            raise Closed("the subscription has been closed; subscribe again")
+
+    def _wait(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._forget_signals()
+            taken = take()
+            if taken:
+                return taken
+            if self.feed.ended:
+                self._ended = self._ended or not self.feed.closed
+                if not self._by_hand:
+                    self.close_now(finished=True)
+                return None
+            seconds = self.feed.wait_s()
+            if until is not None:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return None
+                seconds = left if seconds is None else min(left, seconds)
+            try:
+                self._signals.get(timeout=seconds)
+            except Empty:
+                continue
+
+    def _forget_signals(self) -> None:
+        """Take signals of what has been seen; a later one is not among them, and wakes again."""
+        try:
+            while True:
+                self._signals.get_nowait()
+        except Empty:
+            return

@@ -1,0 +1,29 @@
+"""A queue as the broker describes it, in the words of the API."""
+
+from mainstem.broker.door import SubscriptionState
+from mainstem.client.info import QueueInfo, QueuePartition
+
+
+def queue_info(state: SubscriptionState) -> QueueInfo:
+    """Return a subscription as its users know it."""
+    settings = state.settings
+    return QueueInfo(
+        state.topic,
+        state.name,
+        settings.lock_ms / 1000,
+        settings.max_deliveries or 0,
+        settings.order.value,
+        state.owners,
+        tuple(
+            QueuePartition(
+                each.partition,
+                each.start,
+                each.next,
+                each.tail,
+                each.out,
+                each.waiting,
+                each.missed,
+            )
+            for each in state.windows
+        ),
+    )

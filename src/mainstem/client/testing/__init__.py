@@ -1,0 +1,1 @@
+"""A broker for tests: the pytest plugin, and the server process behind it."""

@@ -1,0 +1,109 @@
+"""The pytest plugin: ``mainstem``, a broker for the run, and ``mainstem_table``, for pipelines.
+
+Every run pays for importing this, so what a fixture needs is imported when the first test asks.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mainstem.client.testing.local_broker import LocalBroker, LocalServer
+    from mainstem.pipelines.offline import Given
+
+
+class _Servers:
+    """The server of this process, one at a time; under xdist every worker has its own."""
+
+    def __init__(self, directories: pytest.TempPathFactory) -> None:
+        self._directories = directories
+        self._server: LocalServer | None = None
+        self.numbers = count(1)
+
+    def take(self) -> "LocalServer":
+        """Return the server, started at the first call, and after it has ended by itself."""
+        from mainstem.client.testing.local_broker import LocalServer  # noqa: PLC0415
+
+        if self._server is not None and not self._server.answers():
+            self.end()
+        if self._server is None:
+            self._server = LocalServer(self._directories.mktemp("mainstem"))
+        return self._server
+
+    def give_back(self) -> None:
+        """Keep the server for the next test, unless its clock would not be the next one's."""
+        if self._server is not None and self._server.moved:
+            self.end()
+
+    def end(self) -> None:
+        """End the server."""
+        if self._server is not None:
+            self._server.kill()
+            self._server = None
+
+
+@pytest.fixture(scope="session")
+def _mainstem_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Servers]:
+    servers = _Servers(tmp_path_factory)
+    yield servers
+    servers.end()
+
+
+@pytest.fixture
+def mainstem(
+    _mainstem_servers: _Servers, request: pytest.FixtureRequest
+) -> Iterator["LocalBroker"]:
+    """Give a broker: ``.kafka`` is its address, ``.topic(name)`` a topic of the test's own."""
+    from mainstem.client.testing.local_broker import LocalBroker  # noqa: PLC0415
+
+    name = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:80]
+    broker = LocalBroker(_mainstem_servers.take(), f"{name}-{next(_mainstem_servers.numbers)}")
+    yield broker
+    broker.close()
+    _mainstem_servers.give_back()
+
+
+@pytest.fixture(scope="session")
+def mainstem_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """Give the SparkSession of the test run, set up as for pipelines."""
+    from mainstem.pipelines.session import end_session, spark_session  # noqa: PLC0415
+
+    scratch = str(tmp_path_factory.mktemp("spark"))
+    settings = {
+        "spark.local.dir": scratch,
+        "spark.sql.warehouse.dir": scratch,
+        "spark.sql.shuffle.partitions": "1",
+    }
+    spark = spark_session("local[2]", **settings)
+    yield spark
+    end_session(spark)
+
+
+@pytest.fixture
+def mainstem_table(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, object]]]:
+    """Give a function that runs one table of a pipeline file over a few events.
+
+    ``mainstem_table("shop.py", "revenue", orders=[...])`` returns the rows as dicts.
+    """
+    from mainstem.pipelines.definitions import load  # noqa: PLC0415
+
+    def run(file: str | Path, table: str, **events: "Sequence[Given]") -> list[dict[str, object]]:
+        from mainstem.pipelines.errors import InvalidDefinition  # noqa: PLC0415
+
+        pipeline = load(Path(file))
+        found = next((each for each in pipeline.tables if each.name == table), None)
+        if found is None:
+            names = ", ".join(each.name for each in pipeline.tables)
+            raise InvalidDefinition(f"{file} has no table {table!r}; it has {names}")
+        spark = request.getfixturevalue("mainstem_spark")
+        from mainstem.pipelines.offline import Offline  # noqa: PLC0415 - needs Spark
+
+        return Offline(spark, pipeline).batch(found, events)
+
+    return run

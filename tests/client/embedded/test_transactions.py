@@ -1,0 +1,41 @@
+"""What others write in transactions, as the Python API sees it."""
+
+import mainstem
+from mainstem.broker.transactions.epochs import Speaker
+from mainstem.client.embedded.stem import EmbeddedStem
+from mainstem.core.event import Event
+from mainstem.core.records import build
+
+
+def write(stem: EmbeddedStem, value: bytes, *, sequence: int, who: Speaker) -> None:
+    batch = build(
+        [Event(value)],
+        now_ms=1,
+        producer_id=who.producer_id,
+        producer_epoch=who.epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    stem.node.broker.append_batch("orders", 0, batch, joins=True)
+
+
+def test_aborted_events_are_never_shown_and_open_ones_only_once_committed() -> None:
+    with mainstem.open(":memory:") as stem:
+        stem.topics.create("orders")
+        transactions = stem.node.broker.transactions
+        producer_id, epoch, _ = transactions.begin("sender", 60_000)
+        who = Speaker(producer_id, epoch)
+        write(stem, b"aborted", sequence=0, who=who)
+        transactions.end("sender", who, committed=False)
+        stem.publish("orders", b"plain")
+        write(stem, b"committed", sequence=1, who=who)
+        source = stem.subscribe("orders")
+
+        before = [event.value for event in source.poll_many(10, timeout=0)]
+        transactions.end("sender", who, committed=True)
+        after = source.poll(30)
+
+        assert before == [b"plain"]
+        assert after is not None
+        assert after.value == b"committed"
+        source.close()
