@@ -206,3 +206,12 @@ def _poll_until_assigned(consumer: Consumer, partitions: int) -> None:
     while len(consumer.assignment()) < partitions:
         assert time.monotonic() < until
         consumer.poll(0.05)
+
+
+def test_the_former_name_of_the_plugin_still_gives_the_fixture(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(mainstem): assert mainstem.kafka")
+
+    # "no:mainstem" leaves out what the entry point names now.
+    ran = run(pytester, "-p", "no:mainstem", "-p", "mainstem.client.pytest_plugin")
+
+    ran.assert_outcomes(passed=1)
