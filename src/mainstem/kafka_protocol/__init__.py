@@ -5,4 +5,5 @@
 ``decoders.py``      writes the source of a decoder for one message in one version; ``encoders.py``
                      its counterpart; both from the message's class (``fields.py``, ``api.py``)
 ``error_codes.py``   the error codes
+``topic_configs.py`` the one table of topic configs: Kafka's names and ours
 """

@@ -1,84 +1,33 @@
-"""The settings of topics under the names that Kafka has for them, and ``mainstem.*`` for the rest.
-
-| ours | theirs |
-|---|---|
-| compact, expire | cleanup.policy |
-| retention_ms, retention_bytes | retention.ms, retention.bytes (-1: none) |
-| segment_bytes, segment_ms | segment.bytes, segment.ms |
-| max_batch_bytes | max.message.bytes |
-| tombstone_ms | delete.retention.ms |
-| compact_share | min.cleanable.dirty.ratio |
-| compact_after_ms, compact_within_ms | min.compaction.lag.ms, max.compaction.lag.ms |
-| timestamps | message.timestamp.type |
-| max_ahead_ms, max_behind_ms | message.timestamp.after.max.ms, message.timestamp.before.max.ms |
-| compression | compression.type |
-| kept | the names in it |
-| the rest | mainstem.*, which only our server knows |
-"""
+"""Topic settings as configs of a server, which may be ours or any Kafka."""
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.topic_settings import KEPT, Durability, TopicSettings
+from mainstem.kafka_protocol.topic_configs import NAME_OF, OWN_PREFIX, TOPIC_CONFIGS
 
-OWN_PREFIX = "mainstem."
-_NEVER = 2**63 - 1
+_POLICY = "cleanup.policy"
 _NOT_KNOWN = re.compile(r"(unknown|no setting)[^;]*mainstem\.", re.IGNORECASE)
 """Kafka says: Unknown topic config name: mainstem.durability."""
-
-_NAMES = {
-    "compact": "cleanup.policy",
-    "retention_ms": "retention.ms",
-    "retention_bytes": "retention.bytes",
-    "segment_bytes": "segment.bytes",
-    "segment_ms": "segment.ms",
-    "max_batch_bytes": "max.message.bytes",
-    "tombstone_ms": "delete.retention.ms",
-    "compact_share": "min.cleanable.dirty.ratio",
-    "compact_after_ms": "min.compaction.lag.ms",
-    "compact_within_ms": "max.compaction.lag.ms",
-    "expire": "cleanup.policy",
-    "timestamps": "message.timestamp.type",
-    "max_ahead_ms": "message.timestamp.after.max.ms",
-    "max_behind_ms": "message.timestamp.before.max.ms",
-    "compression": "compression.type",
-}
-_THEIRS = {
-    "timestamps": {"created": "CreateTime", "appended": "LogAppendTime"},
-    "compression": {"none": "uncompressed"},
-}
-_OURS = {name: {b: a for a, b in words.items()} for name, words in _THEIRS.items()}
-_RETENTION = {"retention_ms", "retention_bytes"}
-_NONE = {
-    "retention_ms": "-1",
-    "retention_bytes": "-1",
-    "segment_ms": str(_NEVER),
-    "compact_within_ms": str(_NEVER),
-    "max_ahead_ms": str(_NEVER),
-    "max_behind_ms": str(_NEVER),
-}
+_RETENTION = ("retention_ms", "retention_bytes")
 
 
 def to_kafka(settings: TopicSettings, names: Mapping[str, object]) -> dict[str, str]:
-    """Return those settings that are named (partitions are none) as Kafka wants them."""
-    written = {
-        _NAMES.get(name, OWN_PREFIX + name): _written(name, settings)
-        for name in names
-        if name not in ("partitions", "kept")
-    }
-    if "kept" in names:
-        written |= settings.kept
-    if settings.compact and not _RETENTION.isdisjoint(names):
+    """Return the configs of those settings that are named; partitions are not a config."""
+    configs = [NAME_OF[name] for name in names if name not in ("partitions", "kept")]
+    if settings.compact and any(name in names for name in _RETENTION):
         # Unless the policy says so too, Kafka does not delete what a compacted topic holds.
-        written["cleanup.policy"] = _written("compact", settings)
-    return written
+        configs.append(_POLICY)
+    written = {name: TOPIC_CONFIGS[name].show(settings) for name in configs}
+    return written | settings.kept if "kept" in names else written
 
 
 def from_kafka(entries: Mapping[str, str | None], partitions: int) -> TopicSettings:
-    """Return a topic's settings; of a server that is not ours, as near as they come."""
+    """Return a topic's settings; those of a server that is not ours as near as they come."""
     found: dict[str, object] = {"partitions": partitions}
     if not any(name.startswith(OWN_PREFIX) for name in entries):
         # Kafka acknowledges what is in memory of all copies and leaves syncing to the system.
@@ -86,11 +35,13 @@ def from_kafka(entries: Mapping[str, str | None], partitions: int) -> TopicSetti
     kept = {name: entries[name] for name in KEPT if entries.get(name) not in (None, KEPT[name])}
     if kept:
         found["kept"] = kept
-    for name in TopicSettings.__struct_fields__:
-        text = entries.get(_NAMES.get(name, OWN_PREFIX + name))
-        if name != "partitions" and text is not None and (value := _read(name, text)) is not None:
-            found[name] = value
-    if not _RETENTION & found.keys():
+    for name, config in TOPIC_CONFIGS.items():
+        text = entries.get(name)
+        if text is not None:
+            # A later Kafka may have values that are not known here: then ours is the default.
+            with suppress(InvalidSetting):
+                found |= config.parse(text)
+    if all(found.get(name) is None for name in _RETENTION):
         # Then it means nothing, and is left as it is unless told.
         found.pop("expire", None)
     # Not checked: a server that is not ours may allow what we would not.
@@ -106,22 +57,3 @@ def about_own(error: InvalidSetting, config: Mapping[str, str], address: str) ->
             f"older one; leave that out, or ask a server that does ({error})"
         )
     return error
-
-
-def _written(name: str, settings: TopicSettings) -> str:
-    if name in ("compact", "expire"):
-        return ",".join(["delete"] * settings.expires + ["compact"] * settings.compact)
-    value = getattr(settings, name)
-    if value is None:
-        return _NONE.get(name, "none")
-    return _THEIRS.get(name, {}).get(value, str(value))
-
-
-def _read(name: str, text: str) -> object:
-    if name == "compact":
-        return "compact" in text
-    if name == "expire":
-        return "delete" in text
-    if text == "none" or (name in _NONE and text in ("-1", str(_NEVER))):
-        return None
-    return _OURS.get(name, {}).get(text, text)

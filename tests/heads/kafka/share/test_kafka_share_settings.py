@@ -4,7 +4,6 @@ import pytest
 from tests.heads.kafka.attack import Peer, until
 from tests.heads.kafka.sharing import RELEASE, Sharer, code, configure, runs
 
-from mainstem.heads.kafka.adapter.configs import Type
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.configs import (
     DESCRIBE_CONFIGS,
@@ -18,6 +17,7 @@ from mainstem.kafka_protocol.messages.configs import (
     IncrementalAlterConfigsResponse,
     IncrementalAlterResource,
 )
+from mainstem.kafka_protocol.topic_configs import ConfigType
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_a_switch_is_shown_as_one(peer: Peer) -> None:
 
     types = {each.name: each.config_type for each in shown("settings").configs}
 
-    assert types["share.renew.acknowledge.enable"] == Type.BOOLEAN
-    assert types["share.session.timeout.ms"] == Type.INT
-    assert types["share.isolation.level"] == Type.TEXT
+    assert types["share.renew.acknowledge.enable"] == ConfigType.BOOLEAN
+    assert types["share.session.timeout.ms"] == ConfigType.INT
+    assert types["share.isolation.level"] == ConfigType.TEXT
     assert code(shown("")) is Code.INVALID_REQUEST
 
 

@@ -8,8 +8,7 @@ from mainstem.broker.door import AT_ONCE, GROUP_CONFIGS, Durable
 from mainstem.core.errors import InvalidName, InvalidSetting, MainstemError
 from mainstem.core.names import check_topic
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.heads.kafka.adapter import configs
-from mainstem.heads.kafka.adapter.configs import Source, Type
+from mainstem.heads.kafka.adapter import topic_configs
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -30,6 +29,7 @@ from mainstem.kafka_protocol.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from mainstem.kafka_protocol.topic_configs import ConfigSource, ConfigType
 
 DESCRIBE_FIRST, DESCRIBE_LAST = 1, 4
 ALTER_FIRST, ALTER_LAST = 0, 2
@@ -39,7 +39,7 @@ LIST_FIRST, LIST_LAST = 0, 1
 _TOPIC, _BROKER, _GROUP = 2, 4, 32
 _WITHOUT_ANY = frozenset({8, 16})
 """Loggers of brokers and metrics of clients: nothing can be set for them here."""
-_TYPES = {bool: Type.BOOLEAN, int: Type.INT, str: Type.TEXT}
+_TYPES = {bool: ConfigType.BOOLEAN, int: ConfigType.INT, str: ConfigType.TEXT}
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
@@ -74,7 +74,7 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
                 each.source,
                 config_type=each.type,
             )
-            for each in configs.shown(settings)
+            for each in topic_configs.shown(settings)
         ]
     if kind == _BROKER:
         service.may(Action.DESCRIBE, CLUSTER)
@@ -83,8 +83,8 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
                 key,
                 str(value),
                 True,
-                Source.BROKER,
-                config_type=Type.INT if isinstance(value, int) else Type.TEXT,
+                ConfigSource.BROKER,
+                config_type=ConfigType.INT if isinstance(value, int) else ConfigType.TEXT,
             )
             for key, value in _of_broker(service).items()
         ]
@@ -96,7 +96,7 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
                 key,
                 value,
                 False,
-                Source.DEFAULT if default else Source.GROUP,
+                ConfigSource.DEFAULT if default else ConfigSource.GROUP,
                 config_type=_TYPES[GROUP_CONFIGS[key].kind],
                 documentation=GROUP_CONFIGS[key].about,
             )
@@ -211,7 +211,7 @@ def _change(
         raise InvalidSetting(f"{entry.name}: operation {entry.config_operation} is not understood")
     settings = service.broker.topic(resource[1]).settings
     append = entry.config_operation == _APPEND
-    return entry.name, configs.listed(settings, entry.name, entry.value or "", append=append)
+    return entry.name, topic_configs.listed(settings, entry.name, entry.value or "", append=append)
 
 
 def _alter(
@@ -233,7 +233,7 @@ def _alter(
         raise InvalidSetting("only settings of topics and groups can be changed while it runs")
     check_topic(name, internal=True)
     settings = service.broker.topic(name).settings
-    changes = configs.changes(named, {} if fresh else settings.kept)
+    changes = topic_configs.changes(named, {} if fresh else settings.kept)
     if fresh:
         changes = _all_defaults() | changes
     settings.altered(**changes)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from mainstem.broker.door import AT_ONCE, Durable
 from mainstem.core.errors import InvalidSetting, MainstemError, TopicExists
 from mainstem.core.names import check_topic
-from mainstem.heads.kafka.adapter import configs
+from mainstem.heads.kafka.adapter import topic_configs
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -90,7 +90,8 @@ def _create(
         done = service.broker.create_topic(topic.name, settings)
         topic_id, durable = bytes.fromhex(done.topic.id), done.durable
     shown = tuple(
-        CreatedConfig(each.name, each.value, False, each.source) for each in configs.shown(settings)
+        CreatedConfig(each.name, each.value, False, each.source)
+        for each in topic_configs.shown(settings)
     )
     created = CreatedTopic(topic.name, topic_id, 0, None, 0, settings.partitions, 1, shown)
     parts.add_later(durable, created, partial(_not_created, topic.name))
@@ -100,7 +101,7 @@ def _changes(topic: CreateTopic) -> dict[str, object]:
     for each in topic.configs:
         if each.value is None:
             raise InvalidSetting(f"{each.name}: a new topic has its default; leave it out")
-    return configs.changes(((each.name, each.value) for each in topic.configs), {})
+    return topic_configs.changes(((each.name, each.value) for each in topic.configs), {})
 
 
 def _partitions(service: Service, topic: CreateTopic) -> int:
