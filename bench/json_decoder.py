@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
-from mainstem.cli.bench import machine
+from mainstem.cli.commands.bench import machine
 from mainstem.pipelines.decoding import BAD, EVENT, decoded, decoded_once, good_rows
 from mainstem.pipelines.definitions import Source
 from mainstem.pipelines.schemas import json_columns

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from mainstem.cli.commands import run
+from mainstem.cli.root import run
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks" / "log.md"
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mainstem.cli.commands import run as run_command
+from mainstem.cli.root import run as run_command
 
 
 class Ran(NamedTuple):

@@ -3,7 +3,7 @@
 import pytest
 from tests.cli.conftest import Run
 
-from mainstem.cli.exits import Exit
+from mainstem.cli.exit_codes import Exit
 
 HUGE = "9" * 5000
 

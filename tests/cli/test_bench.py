@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.cli.bench import bench, report, write_section
-from mainstem.cli.exits import Refused
-from mainstem.node.measuring import Turn, cases, summary
+from mainstem.cli.benchmarks.log import Turn, cases, summary
+from mainstem.cli.commands.bench import bench, report, write_section
+from mainstem.cli.exit_codes import Refused
 
 MEMORY_ONLY = ["log", "--seconds", "0.1", "--quick", "--durability", "memory"]
 
@@ -59,7 +59,7 @@ def test_a_table_has_append_and_read_of_a_case_in_one_line() -> None:
 def test_too_little_space_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainstem.cli.bench.NEEDED_BYTES", 1 << 62)
+    monkeypatch.setattr("mainstem.cli.commands.bench.NEEDED_BYTES", 1 << 62)
 
     with pytest.raises(Refused, match="choose another place with --dir"):
         run(*MEMORY_ONLY, "--dir", str(tmp_path))

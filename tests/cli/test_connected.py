@@ -10,7 +10,7 @@ from tests.cli.conftest import Run
 from tests.heads.kafka.attack import until
 from tests.serving import serving
 
-from mainstem.cli.exits import Exit
+from mainstem.cli.exit_codes import Exit
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from mainstem.cli.exits import Exit
+from mainstem.cli.exit_codes import Exit
 
 MAINSTEM = f"{sys.executable} -m mainstem"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from mainstem.cli.exits import Exit
+from mainstem.cli.exit_codes import Exit
 
 COMMANDS = pytest.mark.parametrize(
     "command",

@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.cli.conftest import Run
 
-from mainstem.cli.exits import Exit
+from mainstem.cli.exit_codes import Exit
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import click
 import pytest
 from tests.cli.conftest import Run
 
-from mainstem.cli.commands import COMMANDS, root
+from mainstem.cli.root import COMMANDS, root
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 INTRODUCTION = """\
@@ -70,7 +70,7 @@ def test_no_arguments_mean_help(run: Run) -> None:
 def test_help_imports_no_command_and_nothing_of_the_log() -> None:
     code = """
 import sys
-from mainstem.cli.commands import run
+from mainstem.cli.root import run
 run(["--help"])
 loaded = [name for name in sys.modules if name.startswith(("mainstem.", "msgspec", "asyncio"))]
 import json
@@ -81,7 +81,14 @@ print(json.dumps(loaded))
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.splitlines()[-1]
 
-    allowed = {"cli", "cli.commands", "cli.exits", "cli.help", "cli.screen", "cli.stopping"}
+    allowed = {
+        "cli",
+        "cli.exit_codes",
+        "cli.help",
+        "cli.root",
+        "cli.signals",
+        "cli.terminal_escapes",
+    }
     allowed |= {"core", "core.errors"}
     assert set(json.loads(loaded)) == {f"mainstem.{name}" for name in allowed}
 

@@ -119,7 +119,7 @@ def test_copies_that_are_not_there_are_neither_compared_nor_swapped(run: Run) ->
 def test_the_sample_pipeline_can_be_loaded() -> None:
     import mainstem.cli  # noqa: PLC0415
 
-    file = Path(mainstem.cli.__file__).with_name("samples") / "tables.py"
+    file = Path(mainstem.cli.__file__).with_name("demo") / "pipeline" / "tables.py"
 
     assert [each.name for each in p.load(file, "sample").tables] == ["views", "revenue", "readings"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from mainstem.cli.exits import Exit
+from mainstem.cli.exit_codes import Exit
 
 
 def test_lines_go_in_and_come_out(run: Run) -> None:

@@ -9,7 +9,7 @@ from tests.heads.kafka.sharing import Sharer, configure
 from tests.serving import serving
 
 import mainstem
-from mainstem.cli.exits import Exit
+from mainstem.cli.exit_codes import Exit
 from mainstem.client.embedded.queues import EmbeddedQueues
 from mainstem.core.dead_letters import topic_of
 from mainstem.core.errors import StorageFull

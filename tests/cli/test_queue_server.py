@@ -13,9 +13,9 @@ from tests.cli.conftest import Run
 from tests.serving import serving
 
 import mainstem
-from mainstem.cli import dead
-from mainstem.cli.asking import confirm
-from mainstem.cli.exits import Exit
+from mainstem.cli.commands import dead
+from mainstem.cli.confirmation import confirm
+from mainstem.cli.exit_codes import Exit
 from mainstem.client.connected.stem import ConnectedStem
 
 PATIENCE_S = 60

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Run
 
 import mainstem
-from mainstem.cli.exits import Exit
+from mainstem.cli.exit_codes import Exit
 from mainstem.client.embedded.stem import view_stem
 
 READING = [

@@ -25,10 +25,10 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "started"),
     [
-        ([], "python -m mainstem.cli.sample"),
-        (["--for", "60"], "python -m mainstem.cli.sample --for 60"),
+        ([], "python -m mainstem.cli.demo.live"),
+        (["--for", "60"], "python -m mainstem.cli.demo.live --for 60"),
         (["--serve", "--kafka", ":0"], "mainstem serve --kafka :0"),
-        (["--tour"], "python -m mainstem.cli.tour"),
+        (["--tour"], "python -m mainstem.cli.demo.tour"),
     ],
 )
 def test_run_starts_the_sample_and_on_demand_the_server_or_the_tour(

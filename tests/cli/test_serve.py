@@ -19,7 +19,7 @@ from tests.heads.admin.web import connect, get
 from tests.processes import MARK, OnTerminal, wait_until
 
 import mainstem
-from mainstem.cli.exits import Exit
+from mainstem.cli.exit_codes import Exit
 
 PATIENCE_S = 60
 KCAT = ("echo", "kcat")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from tests.cli.conftest import Ran, Run
 
-from mainstem.cli.exits import Exit
+from mainstem.cli.exit_codes import Exit
 
 
 def shown(ran: Ran) -> dict[str, object]:

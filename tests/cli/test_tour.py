@@ -9,7 +9,7 @@ from pathlib import Path
 
 def test_the_tour_ends_well_and_leaves_nothing_behind(tmp_path: Path) -> None:
     tour = subprocess.run(
-        [sys.executable, "-m", "mainstem.cli.tour"],
+        [sys.executable, "-m", "mainstem.cli.demo.tour"],
         env=os.environ | {"TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -26,7 +26,7 @@ def test_the_tour_ends_well_and_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_the_tour_takes_no_arguments() -> None:
     tour = subprocess.run(
-        [sys.executable, "-m", "mainstem.cli.tour", "--fast"],
+        [sys.executable, "-m", "mainstem.cli.demo.tour", "--fast"],
         capture_output=True,
         text=True,
         timeout=60,

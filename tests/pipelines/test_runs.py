@@ -12,7 +12,7 @@ from tests.serving import serving
 
 import mainstem
 from mainstem import pipelines as p
-from mainstem.cli.pipeline import _summary
+from mainstem.cli.commands.pipeline import _summary
 from mainstem.pipelines.comparing import compare, swap
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed, RunRefused
 from mainstem.pipelines.lagging import lag_of

@@ -9,9 +9,9 @@ def main() -> None:
     """Run the command line as a program: end by signal where a shell expects that."""
     # A pipe's reader or a Ctrl-C ends us with the log closed first, then by the signal itself, so
     # that shells see what they see from any other tool.
-    from mainstem.cli.commands import run  # noqa: PLC0415 - importing the package stays cheap
-    from mainstem.cli.exits import by_signal, one_line  # noqa: PLC0415
-    from mainstem.cli.stopping import stop_signals  # noqa: PLC0415
+    from mainstem.cli.exit_codes import by_signal, one_line  # noqa: PLC0415
+    from mainstem.cli.root import run  # noqa: PLC0415 - importing the package stays cheap
+    from mainstem.cli.signals import stop_signals  # noqa: PLC0415
 
     _fill_closed_streams()
     sys.excepthook = one_line

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from mainstem.cli.exits import say
+from mainstem.cli.exit_codes import say
 
 EVERY_SECONDS = 0.2
 _LOOK_S, _SAY_S, _JOIN_S = 1.0, 5.0, 2.0

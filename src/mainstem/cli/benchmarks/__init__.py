@@ -1,0 +1,1 @@
+"""What ``mainstem bench`` measures."""

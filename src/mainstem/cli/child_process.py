@@ -1,0 +1,32 @@
+"""Runs a ``mainstem`` command as a child process that stops when its stdin is closed.
+
+Usage: ``python -m mainstem.cli.child_process COMMAND ...``. Stdin is a pipe held open by the parent
+processes that need the command. When they end, even by ``kill -9``, the command gets a SIGTERM.
+"""
+
+import os
+import signal
+import threading
+import time
+
+from mainstem.cli import main
+
+_FINISH_S = 60.0
+"""Time to finish what was begun, and again to give up on it."""
+
+
+def _stop_at_end_of_stdin() -> None:
+    while os.read(0, 4096):
+        pass
+    stopper = threading.main_thread().ident
+    assert stopper is not None
+    # The second one waits for nothing any more.
+    for _ in range(2):
+        signal.pthread_kill(stopper, signal.SIGTERM)
+        time.sleep(_FINISH_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_stop_at_end_of_stdin, daemon=True).start()
+    main()

@@ -1,0 +1,1 @@
+"""The commands of ``mainstem``, one file each."""

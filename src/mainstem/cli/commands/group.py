@@ -1,0 +1,198 @@
+"""``mainstem group``: list and show groups, their lag, move their cursors, forget them."""
+
+from collections.abc import Iterable
+
+import click
+
+from mainstem.cli.confirmation import confirm, yes_option
+from mainstem.cli.connection import at_option, open_target
+from mainstem.cli.exit_codes import say
+from mainstem.cli.help import Group
+from mainstem.cli.positions import MEANING, WORDS, Where, in_topic, one_of
+from mainstem.cli.table_output import (
+    Format,
+    Row,
+    cell,
+    chosen,
+    format_option,
+    print_json,
+    print_rows,
+    table,
+)
+from mainstem.cli.units import PARTITION
+from mainstem.client.info import GroupInfo, Lag
+
+
+@click.group(
+    cls=Group,
+    epilog="""
+    mainstem group ls
+    mainstem group lag billing
+    mainstem group seek billing orders --to beginning --dry-run
+    mainstem group rm billing --yes
+    """,
+)
+def group() -> None:
+    """List and show groups, their lag, move their cursors, forget them."""
+
+
+@group.command(
+    "ls",
+    epilog="""
+    mainstem group ls
+    mainstem group ls | jq 'select(.lag > 1000)'
+    """,
+)
+@format_option
+@at_option
+def list_groups(form: Format | None, at: str | None) -> None:
+    """List the groups that are live or have cursors."""
+    with open_target(at, reads=True) as stem:
+        groups = stem.groups.list()
+    rows = [
+        {
+            "group": each.name,
+            "state": each.state,
+            "members": len(each.members),
+            "topics": sorted({lag.topic for lag in each.lags}),
+            "lag": each.lag,
+            "behind_ms": _ms(each.behind_s()),
+        }
+        for each in groups
+    ]
+    if chosen(form) == "table":
+        rows = [row | {"topics": ", ".join(map(str, _names(row["topics"])))} for row in rows]
+    print_rows(rows, form, empty="no groups here; mainstem sub TOPIC -g NAME makes one")
+
+
+def _names(value: object) -> Iterable[object]:
+    assert isinstance(value, list)
+    return value
+
+
+@group.command(epilog="mainstem group show billing")
+@click.argument("name")
+@format_option
+@at_option
+def show(name: str, form: Format | None, at: str | None) -> None:
+    """Show a group: its members and how far it has got."""
+    with open_target(at, reads=True) as stem:
+        info = stem.groups.show(name)
+    if chosen(form) != "table":
+        print_json(_document(info))
+        return
+    click.echo(
+        f"{cell('group', info.name)}: {info.state}, {len(info.members)} members, lag {info.lag:,}\n"
+    )
+    print_rows([_row(lag) for lag in info.lags], form, empty="no cursors yet")
+
+
+@group.command(
+    epilog="""
+    mainstem group lag billing
+    mainstem group lag
+    mainstem group lag billing --format json | jq 'map(.lag) | add'
+    """,
+)
+@click.argument("name", required=False)
+@format_option
+@at_option
+def lag(name: str | None, form: Format | None, at: str | None) -> None:
+    """Show how many events a group, or every group, has not read, by partition.
+
+    BEHIND is the time since the first of them happened (behind_ms in JSON).
+    """
+    with open_target(at, reads=True) as stem:
+        groups = (stem.groups.show(name),) if name else stem.groups.list()
+    rows = [_row(each) for info in groups for each in info.lags]
+    print_rows(rows, form, empty="no cursors here; mainstem sub TOPIC -g NAME stores some")
+
+
+@group.command(
+    epilog="""
+    mainstem group seek billing orders --to beginning --dry-run
+    mainstem group seek billing orders --to @2026-11-15T08:00:00Z
+    mainstem group seek billing orders --to -100 -p 0 --yes
+    """,
+)
+@click.argument("name")
+@click.argument("topic")
+@click.option(
+    "--to", "where", metavar=WORDS, required=True, callback=one_of(WORDS), help=f"{MEANING}."
+)
+@click.option("--partition", "-p", type=PARTITION, help="Only this partition.")
+@click.option("--dry-run", is_flag=True, help="Show where the cursors would be; move nothing.")
+@yes_option
+@format_option
+@at_option
+def seek(
+    *,
+    name: str,
+    topic: str,
+    where: Where,
+    partition: int | None,
+    dry_run: bool,
+    yes: bool,
+    form: Format | None,
+    at: str | None,
+) -> None:
+    """Move the cursors of a group on a topic; nobody may be reading as that group."""
+    with open_target(at, reads=dry_run) as stem:
+        to = in_topic(where, stem.topics.show(topic))
+        lags = stem.groups.seek(name, topic, to, partition=partition, dry_run=True)
+        rows = [_row(each) for each in lags]
+        if not dry_run:
+            if not yes and chosen(form) == "table" and rows:
+                click.echo(table(rows), err=True)
+            total = sum(each.lag for each in lags)
+            confirm(f"move {name} on {topic} to where {total:,} events are unread", yes=yes)
+            lags = stem.groups.seek(name, topic, to, partition=partition)
+            rows = [_row(each) for each in lags]
+    if dry_run:
+        say("dry run: nothing was moved")
+    print_rows(rows, form)
+
+
+@group.command("rm", epilog="mainstem group rm billing --yes")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@yes_option
+@at_option
+def remove(names: tuple[str, ...], yes: bool, at: str | None) -> None:
+    """Forget groups and their cursors; nobody may be reading as them."""
+    with open_target(at) as stem:
+        groups = [stem.groups.show(name) for name in names]
+        for info in groups:
+            confirm(f"forget group {info.name} and its {len(info.lags)} cursors", yes=yes)
+            stem.groups.delete(info.name)
+
+
+def _row(lag: Lag) -> Row:
+    return {
+        "group": lag.group,
+        "topic": lag.topic,
+        "partition": lag.partition,
+        "cursor": lag.cursor,
+        "tail": lag.tail,
+        "lag": lag.lag,
+        "behind_ms": _ms(lag.behind_s()),
+        "missed": lag.missed,
+        "member": lag.member,
+    }
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _document(info: GroupInfo) -> Row:
+    return {
+        "group": info.name,
+        "state": info.state,
+        "members": {
+            member: [{"topic": topic, "partition": number} for topic, number in owned]
+            for member, owned in info.members.items()
+        },
+        "lag": info.lag,
+        "behind_ms": _ms(info.behind_s()),
+        "lags": [_row(each) for each in info.lags],
+    }

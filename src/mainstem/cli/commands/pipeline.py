@@ -1,0 +1,425 @@
+"""``mainstem pipeline``: run data pipelines on Spark, see how they stand, compare replays."""
+
+import json
+import os
+import signal
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from mainstem.cli.commands.pipeline_check import check
+from mainstem.cli.confirmation import confirm, yes_option
+from mainstem.cli.connection import at_option, is_address, target_of
+from mainstem.cli.exit_codes import Exit, Refused, say
+from mainstem.cli.help import Group
+from mainstem.cli.pipeline_options import file_argument, name_option, state_option
+from mainstem.cli.pipeline_progress import steps_of
+from mainstem.cli.progress import waiting
+from mainstem.cli.replay_range import EDGE, EDGE_HELP, check_edges, edges
+from mainstem.cli.signals import leave_closed_terminal, stop_signals
+from mainstem.cli.spark_session import start_spark
+from mainstem.cli.table_output import Format, Row, chosen, format_option, print_json, print_rows
+from mainstem.cli.units import parse_ms
+from mainstem.pipelines.standing import Standing, pipeline_directory, standings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mainstem.pipelines.definitions import Pipeline
+    from mainstem.pipelines.table_run import Report, Request
+
+_ANSWER_S = 5.0
+
+
+@click.group(
+    cls=Group,
+    epilog="""
+    mainstem pipeline check shop.py
+    mainstem pipeline run shop.py --stream
+    mainstem pipeline run shop.py --batch --to 2026-11-15T09:00Z
+    mainstem pipeline run shop.py --replay --into fixed
+    mainstem pipeline diff shop.py fixed
+    mainstem pipeline swap shop.py fixed --yes
+    mainstem pipeline ls
+    """,
+)
+def pipeline() -> None:
+    """Run data pipelines on Spark, see how they stand, compare replays."""
+
+
+pipeline.add_command(check)
+
+
+@pipeline.command(
+    epilog="""
+    mainstem pipeline run shop.py --stream --every 1s
+    mainstem pipeline run shop.py --batch --to 2026-11-15T09:00Z
+    mainstem pipeline run shop.py --batch --to end --complete
+    mainstem pipeline run shop.py --batch --from 2026-11-15 --to +1d --into sunday
+    mainstem pipeline run shop.py --replay --into fixed
+    mainstem pipeline run shop.py --stream --master spark://host:7077
+    mainstem pipeline run shop.py --stream --remote sc://host:15002
+    """,
+)
+@file_argument
+@click.option("--stream", "mode", flag_value="stream", help="Until stopped.")
+@click.option("--batch", "mode", flag_value="batch", help="From where it stands to --to, then end.")
+@click.option("--replay", "mode", flag_value="replay", help="From the first event, into copies.")
+@click.option("--from", "begin", metavar=EDGE, help="With --batch: only from here on.")
+@click.option(
+    "--to", "end", metavar=f"end|{EDGE}", default="end", show_default=True, help=EDGE_HELP
+)
+@click.option("--into", metavar="NAME", help="Write copies of the tables under this name.")
+@click.option("--complete", is_flag=True, help="No more input will come: close open windows.")
+@click.option(
+    "--every", metavar="DURATION", default="0s", show_default=True, help="Between batches."
+)
+@click.option(
+    "--only",
+    metavar="TABLE",
+    multiple=True,
+    help="Run only this table; as often as needed. What it reads must have run, or be named, too.",
+)
+@click.option("--max-rows", type=click.IntRange(1), help="Most events of a batch, of each topic.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--remote", metavar="sc://HOST:PORT", help="A Spark Connect server instead.")
+@click.option(
+    "--conf", metavar="NAME=VALUE", multiple=True, help="A setting of Spark's; as often as needed."
+)
+@name_option
+@state_option
+@at_option
+def run(
+    *,
+    file: Path,
+    mode: str | None,
+    begin: str | None,
+    end: str,
+    into: str | None,
+    complete: bool,
+    every: str,
+    only: tuple[str, ...],
+    max_rows: int | None,
+    master: str,
+    remote: str | None,
+    conf: tuple[str, ...],
+    name: str | None,
+    state: Path,
+    at: str | None,
+) -> None:
+    """Run a pipeline file: as a stream, up to a point, over a range, or again from the start.
+
+    A stream, and a batch without --from, go on where the pipeline stands. Ctrl-C, SIGTERM and a
+    closed terminal let the current batch finish. On a terminal the progress is shown, in a pipe it
+    is JSON lines.
+    """
+    from mainstem.pipelines.definitions import load  # noqa: PLC0415 - only what is used
+    from mainstem.pipelines.session import end_session  # noqa: PLC0415
+
+    _check_mode(mode, begin, into, end, complete=complete)
+    starting, ending = edges(begin, None if end == "end" else end)
+    settings = _settings(conf)
+    if remote and not remote.startswith("sc://"):
+        raise click.BadParameter(f"{remote!r} must begin with sc://", param_hint="--remote")
+    loaded = load(file, name)
+    check_edges(loaded, starting, ending)
+    address = _address(at)
+    _check_answers(address)
+    # Functions of modules beside the file are sent to Spark's workers by the names of these.
+    beside = (str(loaded.file.parent), os.environ.get("PYTHONPATH", ""))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, beside))
+    spark = start_spark(remote or master, **settings)
+    from mainstem.pipelines.plans import Bounds  # noqa: PLC0415 - these need Spark
+    from mainstem.pipelines.table_run import Request  # noqa: PLC0415
+
+    bounds = Bounds(starting=starting, ending=ending, max_rows=max_rows)
+    request = Request(
+        address=address,
+        state=state,
+        mode="stream" if mode == "stream" else "batch",
+        bounds=bounds,
+        into=into,
+        complete=complete,
+        interval_ms=parse_ms(every),
+        only=only,
+    )
+    try:
+        if not remote and "spark.log.level" not in settings:
+            from mainstem.pipelines.gateway import log_to  # noqa: PLC0415 - needs Spark
+
+            log_to(spark, pipeline_directory(state, loaded.name, into) / "spark.log")
+        with waiting("planning", steps_of(spark)):
+            _run(spark, loaded, request)
+    finally:
+        end_session(spark)
+
+
+def _run(spark: "SparkSession", loaded: "Pipeline", request: "Request") -> None:
+    from mainstem.pipelines.running import run as run_pipeline  # noqa: PLC0415 - needs Spark
+
+    stop = threading.Event()
+
+    def stopping(number: int, frame: FrameType | None) -> None:
+        leave_closed_terminal()
+        if stop.is_set():
+            raise SystemExit(128 + number)
+        say("stopping after this batch; once more to stop at once")
+        stop.set()
+
+    # Spark has set one of its own by now.
+    before = {each: signal.signal(each, stopping) for each in stop_signals()}
+    lost: list[OSError] = []
+
+    def tell(report: "Report") -> None:
+        # Nobody reads any more what is told: the run stops in order.
+        try:
+            if not lost:
+                _tell(report)
+        except OSError as error:
+            lost.append(error)
+            stop.set()
+
+    try:
+        found = run_pipeline(spark, loaded, request, tell, stop, say)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    if lost:
+        raise lost[0]
+    _summary(found)
+
+
+def _check_mode(
+    mode: str | None, begin: str | None, into: str | None, end: str, *, complete: bool
+) -> None:
+    if mode is None:
+        raise click.UsageError("how? --stream, --batch --to ..., or --replay --into NAME")
+    if mode == "stream" and (begin or into or complete or end != "end"):
+        raise click.UsageError("--from, --to, --into and --complete are for --batch and --replay")
+    if mode == "replay" and (begin or not into):
+        raise click.UsageError("a replay begins at the first event, and needs --into NAME")
+    if mode == "batch" and bool(begin) != bool(into):
+        raise click.UsageError(
+            "a range of its own (--from) needs a target of its own (--into NAME), and the other "
+            "way round"
+        )
+    if into and not into.isidentifier():
+        raise click.BadParameter(f"{into!r} must be letters, digits and _", param_hint="--into")
+
+
+def _settings(given: tuple[str, ...]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
+    for name, equals, _ in pairs:
+        if not equals or not name.startswith("spark."):
+            raise click.BadParameter("write spark.NAME=VALUE", param_hint="--conf")
+    return {name: value for name, _, value in pairs}
+
+
+def _address(at: str | None) -> str:
+    from mainstem.node.data_directory import holder_of  # noqa: PLC0415 - only what is used
+
+    target = target_of(at)
+    if is_address(target):
+        return target
+    holder = holder_of(Path(target)) if Path(target).is_dir() else None
+    if holder and holder.listens:
+        return holder.listens
+    raise Refused(
+        f"pipelines read from a server, and {target} is not served; start one (mainstem serve), "
+        "or name one with --at HOST:PORT"
+    )
+
+
+def _check_answers(address: str) -> None:
+    """Raise Unreachable if no server answers there: Spark would take minutes to find out."""
+    from mainstem.remote.admin import Admin  # noqa: PLC0415 - slow to load
+    from mainstem.remote.cluster import Cluster  # noqa: PLC0415
+
+    cluster = Cluster(address, timeout_s=_ANSWER_S, settings={})
+    cluster.knock()
+    administration = Admin(cluster)
+    try:
+        administration.partitions()
+    finally:
+        administration.close()
+
+
+# What is told
+
+
+def _tell(report: "Report") -> None:
+    standing, batch = report.standing, report.batch
+    row = {
+        "table": report.table,
+        "batch": batch.number,
+        "events": batch.events,
+        "events_total": standing.events,
+        "events_per_second": round(batch.rows_per_second),
+        "duration_ms": batch.duration_ms,
+        "watermark": standing.watermark,
+        "state_rows": standing.state_rows,
+        "bad": standing.bad,
+        "late": standing.late,
+    }
+    if chosen(None) != "table":
+        print_json(row)
+        return
+    wrong = f", {standing.bad} bad" * bool(standing.bad) + f", {standing.late} late" * bool(
+        standing.late
+    )
+    click.echo(
+        f"{report.table:<24} batch {batch.number:>5}  {batch.events:>9,} events in "
+        f"{batch.duration_ms / 1000:6.1f} s  {batch.rows_per_second:>9,.0f}/s  "
+        f"total {standing.events:,}{wrong}"
+    )
+
+
+def _summary(found: dict[str, Standing]) -> None:
+    for name, standing in found.items():
+        if not standing.exact:
+            say(
+                f"table {name}: {standing.late} events came later than the watermark "
+                f"({standing.dropped_rows} rows dropped), so that another way to run would give "
+                "another table; equality is not claimed"
+            )
+        if standing.bad:
+            say(f"table {name}: {standing.bad} bad events, kept in the dead letters")
+    if chosen(None) == "table":
+        print_rows([_row(name, each) for name, each in found.items()], None)
+
+
+def _row(table: str, standing: Standing) -> Row:
+    return {
+        "table": table,
+        "state": standing.state,
+        "batch": standing.batch,
+        "events": standing.events,
+        "bad": standing.bad,
+        "late": standing.late,
+        "watermark": standing.watermark,
+        "sink": standing.sink,
+    }
+
+
+@pipeline.command("ls", epilog="mainstem pipeline ls")
+@state_option
+@format_option
+def list_pipelines(state: Path, form: Format | None) -> None:
+    """List the tables of all pipelines that ran: state, lag, watermark, what was bad or late."""
+    found = standings(state)
+    rows = [
+        {"pipeline": name, **_row(table, standing), **_lag(standing), **_failure(standing)}
+        for name, table, standing in found
+    ]
+    _tell_damaged(found)
+    print_rows(rows, form, empty="nothing ran here; mainstem pipeline run FILE --stream")
+
+
+@pipeline.command(epilog="mainstem pipeline show shop")
+@click.argument("name")
+@state_option
+@format_option
+def show(name: str, state: Path, form: Format | None) -> None:
+    """Show the tables of a pipeline: offsets, state size, the last error and its event."""
+    documents: list[Row] = []
+    found = standings(state, name)
+    _tell_damaged(found)
+    for _, table, standing in found:
+        document = {"table": table, **msgspec.to_builtins(standing), **_lag(standing)}
+        documents.append(document)
+    if chosen(form) != "table":
+        print_rows(documents, form)
+        return
+    for each in documents:
+        for key, value in each.items():
+            click.echo(f"{key:<16} {_shown(value)}")
+        click.echo()
+
+
+def _tell_damaged(found: list[tuple[str, str, Standing]]) -> None:
+    for name, table, standing in found:
+        if standing.state == "damaged" and standing.failure is not None:
+            say(f"table {table} of {name}: {standing.failure.reason}")
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    return json.dumps(value) if isinstance(value, (dict, list)) else str(value)
+
+
+def _lag(standing: Standing) -> dict[str, object]:
+    from mainstem.pipelines.lagging import lag_of  # noqa: PLC0415 - librdkafka is slow to load
+
+    lag = lag_of(standing) if standing.offsets else None
+    return {
+        "lag": lag.events if lag else None,
+        "lag_ms": lag.age_ms if lag else None,
+        "seen": _moment(standing.updated_ms) if standing.updated_ms else None,
+    }
+
+
+def _failure(standing: Standing) -> dict[str, object]:
+    return {"failure": standing.failure.reason if standing.failure else None}
+
+
+def _moment(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+
+
+@pipeline.command(epilog="mainstem pipeline diff shop.py fixed")
+@file_argument
+@click.argument("into", metavar="NAME")
+@name_option
+@format_option
+@click.pass_context
+def diff(ctx: click.Context, file: Path, into: str, name: str | None, form: Format | None) -> None:
+    """Compare tables with their copies, row by row; exit code 1 if they differ."""
+    from mainstem.pipelines.comparing import compare  # noqa: PLC0415 - only what is used
+    from mainstem.pipelines.definitions import load  # noqa: PLC0415
+
+    found = compare(load(file, name), into)
+    rows = [
+        {
+            "table": each.table,
+            "rows": each.rows,
+            "same": each.same,
+            "only_in_table": each.only_here,
+            f"only_in_{into}": each.only_there,
+        }
+        for each in found
+    ]
+    if chosen(form) != "table":
+        rows = [row | {"examples": each.examples} for row, each in zip(rows, found, strict=True)]
+    print_rows(rows, form)
+    if chosen(form) == "table":
+        for each in found:
+            for example in each.examples:
+                say(f"{each.table}: {example}")
+    if not all(each.equal for each in found):
+        ctx.exit(Exit.ERROR)
+
+
+@pipeline.command(epilog="mainstem pipeline swap shop.py fixed --yes")
+@file_argument
+@click.argument("into", metavar="NAME")
+@name_option
+@state_option
+@yes_option
+def swap(*, file: Path, into: str, name: str | None, state: Path, yes: bool) -> None:
+    """Put the copies of a replay into the places of the tables, and go on from there.
+
+    The tables that were there are kept beside them, named before-NAME.
+    """
+    from mainstem.pipelines.comparing import swap as exchange  # noqa: PLC0415 - only what is used
+    from mainstem.pipelines.definitions import load  # noqa: PLC0415
+
+    loaded = load(file, name)
+    confirm(f"replace the {len(loaded.tables)} tables of {loaded.name} by {into}", yes=yes)
+    exchange(loaded, into, state)
+    say(f"{loaded.name} goes on where {into} stands; what was there is kept as before-{into}")

@@ -1,0 +1,27 @@
+"""Asking before something is lost."""
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from mainstem.cli.exit_codes import Refused
+from mainstem.cli.terminal_escapes import shown
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+
+def yes_option(command: Decorated) -> Decorated:
+    """Add ``--yes`` to a command that deletes or moves something."""
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
+
+
+def confirm(what: str, *, yes: bool) -> None:
+    """Ask on a terminal; elsewhere only ``--yes`` lets it happen."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused(f"this would {what}; nobody is here to ask, so add --yes to mean it")
+    if not click.confirm(f"This will {shown(what)}. Go on?", err=True):
+        raise click.ClickException("stopped; nothing was changed")

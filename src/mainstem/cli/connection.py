@@ -1,0 +1,116 @@
+"""Which log a command works on: a directory opened here, or a server's address."""
+
+import errno
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from mainstem.cli.exit_codes import NotFound, Refused
+from mainstem.core.errors import DirectoryInUse
+
+if TYPE_CHECKING:
+    from mainstem.client.stem import Stem
+
+DEFAULT_DIRECTORY = "mainstem-data"
+IN_MEMORY = ":memory:"
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
+
+HOLDER_S = 10.0
+"""How long a command waits for another that has the data directory."""
+_LOOK_S = 0.02
+_READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+
+def at_option(command: Decorated) -> Decorated:
+    """Add ``--at`` to a command."""
+    return click.option(
+        "--at",
+        metavar="DIR|HOST:PORT",
+        help="Data directory or server address.  [default: $MAINSTEM_AT, else ./mainstem-data]",
+    )(command)
+
+
+def target_of(at: str | None) -> str:
+    """Return what was chosen: at the command, before it, by $MAINSTEM_AT, else the default."""
+    context = click.get_current_context(silent=True)
+    return at or (context and context.find_root().obj) or DEFAULT_DIRECTORY
+
+
+def is_address(target: str) -> bool:
+    """Whether this is host:port; a directory of that name, or any path with a slash, is not."""
+    return bool(_ADDRESS.fullmatch(target)) and not Path(target).is_dir()
+
+
+def directory_of(at: str | None) -> Path:
+    """Return the data directory chosen; offline commands cannot work on an address."""
+    target = target_of(at)
+    if is_address(target):
+        raise Refused(f"this needs the data directory itself, not an address ({target})")
+    if not Path(target).is_dir():
+        raise NotFound(_nothing_at(target))
+    return Path(target)
+
+
+def open_target(
+    at: str | None, *, create: bool = False, reads: bool = False, stays: bool = False
+) -> "Stem":
+    """Open the log that was chosen; only ``create`` may make a new directory.
+
+    Who only ``reads`` sees what a directory holds now, and changes nothing in it. A command that
+    has the directory is waited for, unless it ``stays``: it may be the other end of a pipe.
+    """
+    target = target_of(at)
+    if is_address(target):
+        return _connect(target)
+    # The log is only loaded when it is used.
+    import mainstem  # noqa: PLC0415
+    from mainstem.node.data_directory import holder_of  # noqa: PLC0415
+
+    if target == IN_MEMORY:
+        return mainstem.open(target)
+    if not create and not Path(target).exists():
+        raise NotFound(_nothing_at(target))
+    patience = time.monotonic() + HOLDER_S
+    while True:
+        holder = holder_of(Path(target))
+        if holder and holder.listens:
+            return _connect(holder.listens)
+        try:
+            return mainstem.open(target) if stays else _open(Path(target), reads=reads)
+        except DirectoryInUse:
+            if (holder and not holder.brief) or time.monotonic() >= patience:
+                raise
+        except OSError as error:
+            if reads or error.errno not in _READ_ONLY:
+                raise
+            raise Refused(
+                f"{target} cannot be written ({error.strerror}: {error.filename}); what only "
+                "reads works there: sub -e, topic ls, group ls, queue ls, verify"
+            ) from None
+        time.sleep(_LOOK_S)
+
+
+def _open(path: Path, *, reads: bool) -> "Stem":
+    from mainstem.client.embedded.stem import open_briefly, view_stem  # noqa: PLC0415
+
+    return view_stem(path) if reads else open_briefly(path)
+
+
+def _connect(address: str) -> "Stem":
+    # librdkafka takes a while to load.
+    import mainstem  # noqa: PLC0415
+
+    return mainstem.connect(address)
+
+
+def _nothing_at(target: str) -> str:
+    return (
+        f"there is no data directory {target}; publish something to make one "
+        "(mainstem pub TOPIC VALUE), or name another with --at or MAINSTEM_AT"
+    )

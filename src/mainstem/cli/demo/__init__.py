@@ -1,0 +1,1 @@
+"""What ``./run`` starts: a live demo with Spark, and a tour of the embedded log."""

@@ -1,0 +1,277 @@
+"""What ``./run`` starts: a server, a generator of events, a pipeline, and its tables, live.
+
+Without Java, or without Spark, it says so and serves the log alone.
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import click
+
+import mainstem
+from mainstem.cli.connection import DEFAULT_DIRECTORY
+from mainstem.cli.demo.events import TOPICS, sample_events
+from mainstem.cli.exit_codes import Exit, say
+from mainstem.cli.signals import leave_closed_terminal, stop_signals
+from mainstem.cli.table_output import table
+from mainstem.core.errors import MainstemError, UnknownTopic
+from mainstem.pipelines.definitions import Pipeline, load
+from mainstem.pipelines.needs import MissingJava, MissingSpark, find_java, find_spark
+from mainstem.pipelines.standing import Standing, standings
+
+_TABLES = Path(__file__).with_name("pipeline") / "tables.py"
+_CHILD = [sys.executable, "-m", "mainstem.cli.child_process"]
+_TURN_S = 0.1
+_PATIENCE_S = 60
+_CATCH_UP_S = 30
+_SERVES = re.compile(r"Kafka +(\S+:\d+) .*stop", re.DOTALL)
+"""What the server says when it can be reached."""
+_CLEAR = "\x1b[2J\x1b[H"
+
+
+@click.command()
+@click.argument("directory", default=DEFAULT_DIRECTORY)
+@click.option("--for", "seconds", type=float, help="End after so many seconds.")
+@click.option("--kafka", default="127.0.0.1:9092", help="Where Kafka clients connect.")
+def main(directory: str, seconds: float | None, kafka: str) -> None:
+    """Serve a log, publish sample events, run the sample pipeline and show its tables."""
+    serve = ["serve", directory, "--kafka", kafka]
+    try:
+        find_spark()
+        find_java()
+    except (MissingJava, MissingSpark) as missing:
+        say(f"no pipelines here: {missing}; serving the log alone")
+        os.execv(sys.executable, [sys.executable, "-m", "mainstem", *serve])
+    stop = Stop()
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-sample-")))
+        address, lifeline = stack.enter_context(_server(serve, stop))
+        generator = Generator(address)
+        runs = stack.enter_context(_pipeline(address, work, lifeline, stop))
+        head = introduction(address, directory, work)
+        ended = _show(head, generator, work, stop, seconds, runs)
+    sys.exit(ended)
+
+
+class Stop:
+    """Whether a signal asked to stop; the second one waits for nothing any more."""
+
+    def __init__(self) -> None:
+        self.asked, self.hurry = threading.Event(), threading.Event()
+        for each in stop_signals():
+            signal.signal(each, self._ask)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        leave_closed_terminal()
+        if self.asked.is_set() or number == signal.SIGHUP:
+            # Nobody reads a summary any more.
+            self.hurry.set()
+        self.asked.set()
+
+
+# How this stops: the children have sessions of their own, so that a signal to our group reaches us
+# alone. We stop the generator, then the pipeline, and the server last. If we are killed, the pipes
+# to them close: that to the pipeline at once; that to the server is held by the pipeline, too, so
+# that it closes when the pipeline has ended.
+
+
+@contextmanager
+def _server(arguments: Sequence[str], stop: Stop) -> Iterator[tuple[str, int]]:
+    """Run a server, and show what it says; gives its address, and what it lives as long as."""
+    stdin, lifeline = os.pipe()
+    with tempfile.TemporaryFile() as said:
+        command = [*_CHILD, *arguments]
+        server = subprocess.Popen(command, stdin=stdin, stderr=said, start_new_session=True)
+        os.close(stdin)
+        with server:
+            try:
+                yield _address(server, said.fileno(), stop), lifeline
+            finally:
+                server.terminate()
+                os.close(lifeline)
+
+
+def _address(server: "subprocess.Popen[bytes]", said: int, stop: Stop) -> str:
+    until = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < until:
+        ended = server.poll() is not None
+        text = os.pread(said, 1 << 16, 0).decode(errors="replace")
+        found = _SERVES.search(text)
+        if found:
+            click.echo(text, err=True)
+            return found[1]
+        if ended:
+            break
+        if stop.asked.wait(_TURN_S):
+            sys.exit(Exit.OK)
+    raise click.ClickException(f"the server did not start: {text.strip()}")
+
+
+class Generator:
+    """Publishes sample events from a thread of its own."""
+
+    def __init__(self, address: str) -> None:
+        self.counts = dict.fromkeys(TOPICS, 0)
+        self.failure: MainstemError | None = None
+        self._stem = mainstem.connect(address)
+        for topic in TOPICS:
+            # Those of an earlier run would only be in the way.
+            with suppress(UnknownTopic):
+                self._stem.topics.delete(topic)
+            self._stem.topics.create(topic, partitions=2, durability="disk")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Publish no more."""
+        self._stop.set()
+        self._thread.join()
+        self._stem.close()
+
+    def _work(self) -> None:
+        chance = random.Random()
+        try:
+            while not self._stop.wait(_TURN_S):
+                found = list(sample_events(chance, datetime.now(UTC)))
+                for topic in TOPICS:
+                    events = [event for each, event in found if each == topic]
+                    self.counts[topic] += self._stem.publish_many(topic, events)
+        except MainstemError as error:
+            self.failure = error
+
+
+@contextmanager
+def _pipeline(
+    address: str, work: Path, lifeline: int, stop: Stop
+) -> Iterator["subprocess.Popen[bytes]"]:
+    command = [*_CHILD, "--at", address, "pipeline", "run"]
+    command += [str(_TABLES), "--name", "sample", "--stream", "--every", "1s"]
+    with (work / "pipeline.log").open("w") as said:
+        runs = subprocess.Popen(
+            command,
+            cwd=work,
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            pass_fds=(lifeline,),
+        )
+    with runs:
+        try:
+            yield runs
+        finally:
+            runs.terminate()
+            _wait(runs, stop)
+
+
+def _wait(runs: "subprocess.Popen[bytes]", stop: Stop) -> None:
+    """Wait until the pipeline has finished its batch, or for a second signal."""
+    stop.hurry.clear()
+    while runs.poll() is None and not stop.hurry.wait(_TURN_S):
+        pass
+    runs.terminate()
+
+
+def introduction(address: str, directory: str, work: Path) -> str:
+    """Say how to connect to the server of the sample, and where its files are."""
+    program = Path(sys.executable).with_name("mainstem")
+    lines = [
+        f"mainstem serves {Path(directory).resolve()} at {address}",
+        f"  read    kcat -C -b {address} -t {TOPICS[0]}",
+        f"          {program} sub {TOPICS[0]} --at {address}",
+        f"  tables  {work / 'tables'} (until this ends)",
+        "  stop    Ctrl-C",
+    ]
+    return "\n".join(lines)
+
+
+def rows_for(height: int, tables: int) -> int:
+    """Return how many rows of each table fit on a terminal below the introduction."""
+    # Each table has two titles and an empty line.
+    return min(6, max(1, (height - 7) // tables - 3))
+
+
+def _show(
+    head: str,
+    generator: Generator,
+    work: Path,
+    stop: Stop,
+    seconds: float | None,
+    runs: "subprocess.Popen[bytes]",
+) -> int:
+    """Show the tables until it is enough, then what there was; returns the exit code."""
+    os.chdir(work)
+    pipeline = load(_TABLES, "sample")
+    until = time.monotonic() + seconds if seconds else float("inf")
+    live = sys.stdout.isatty()
+    if not live:
+        say("tables are shown live on a terminal only; a summary comes in the end")
+    try:
+        while not stop.asked.wait(1.0) and time.monotonic() < until:
+            if generator.failure is not None or runs.poll() is not None:
+                break
+            if live:
+                rows = rows_for(shutil.get_terminal_size().lines, len(pipeline.tables))
+                click.echo(f"{_CLEAR}{head}\n\n{_picture(generator, pipeline, rows)}", nl=False)
+    finally:
+        generator.close()
+    # What was published in the end is in the tables a moment later.
+    until = time.monotonic() + _CATCH_UP_S
+    while _behind(generator, pipeline) and runs.poll() is None and time.monotonic() < until:
+        if stop.hurry.wait(_TURN_S):
+            break
+    click.echo(f"{_CLEAR * live}{_picture(generator, pipeline, rows=12)}")
+    if generator.failure is not None:
+        say(str(generator.failure))
+    if runs.poll() is not None:
+        said = Path("pipeline.log").read_text(errors="replace").strip().splitlines()
+        say(f"the pipeline ended by itself: {said[-1] if said else 'without a word'}")
+    return Exit.OK if generator.failure is None and runs.poll() is None else Exit.ERROR
+
+
+def _behind(generator: Generator, pipeline: Pipeline) -> bool:
+    known = _known()
+    return any(
+        known[each.name].events < generator.counts[each.sources[0].name]
+        for each in pipeline.tables
+        if each.name in known
+    )
+
+
+def _known() -> dict[str, Standing]:
+    return {name: standing for _, name, standing in standings(Path("mainstem-pipelines"))}
+
+
+def _picture(generator: Generator, pipeline: Pipeline, rows: int) -> str:
+    known = _known()
+    lines = []
+    for each in pipeline.tables:
+        standing = known.get(each.name, Standing("stopped"))
+        published = generator.counts[each.sources[0].name]
+        lines.append(
+            f"{each.name}: {published:,} published, {standing.events:,} in the table, "
+            f"{standing.late} late, {standing.bad} bad, batch {standing.batch}, {standing.state}"
+        )
+        found = each.sink.read()
+        newest = found.sort_by([(found.column_names[0], "descending")]) if found else None
+        shown = newest.slice(0, rows).to_pylist() if newest else []
+        lines.append(f"{table(shown)}\n" if shown else "  nothing yet: Spark is starting\n")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

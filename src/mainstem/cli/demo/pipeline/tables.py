@@ -1,0 +1,56 @@
+"""The sample pipeline of ``./run``: three tables from page views, purchases and sensor readings.
+
+It is a pipeline file as any other: mainstem pipeline run .../demo/pipeline/tables.py --stream
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+from mainstem import pipelines as p
+
+
+@p.table(
+    source="sample.views",
+    schema="page string not null, visitor string, at timestamp",
+    watermark=("at", "1 minute"),
+    sink=p.delta("tables/views", key=("minute", "page")),
+)
+def views(events: DataFrame) -> DataFrame:
+    """Count views and visitors of each page, minute by minute."""
+    window = F.window("at", "1 minute").alias("minute")
+    counted = events.groupBy(window, "page").agg(
+        F.count("*").alias("views"), F.approx_count_distinct("visitor").alias("visitors")
+    )
+    return counted.select(_minute(), "page", "views", "visitors")
+
+
+@p.table(
+    source="sample.purchases",
+    schema="id string not null, product string, city string, amount decimal(10,2), at timestamp",
+    watermark=("at", "1 minute"),
+    sink=p.sqlite("tables/shop.db", "revenue", key="city"),
+)
+def revenue(events: DataFrame) -> DataFrame:
+    """Add up what each city has bought."""
+    return events.groupBy("city").agg(
+        F.count("*").alias("purchases"), F.sum("amount").alias("revenue")
+    )
+
+
+@p.table(
+    source="sample.readings",
+    schema="sensor string not null, celsius decimal(5,2), at timestamp",
+    watermark=("at", "1 minute"),
+    sink=p.delta("tables/readings", key=("minute", "sensor")),
+)
+def readings(events: DataFrame) -> DataFrame:
+    """Find how warm it was at each sensor, minute by minute."""
+    window = F.window("at", "1 minute").alias("minute")
+    measured = events.groupBy(window, "sensor").agg(
+        F.min("celsius").alias("lowest"), F.max("celsius").alias("highest")
+    )
+    return measured.select(_minute(), "sensor", "lowest", "highest")
+
+
+def _minute() -> Column:
+    return F.date_format("minute.start", "HH:mm").alias("minute")

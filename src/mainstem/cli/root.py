@@ -1,0 +1,124 @@
+"""The root command: knows every subcommand by name, imports one only when it is asked for."""
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+from click.shell_completion import CompletionItem, shell_complete
+
+from mainstem import __version__
+from mainstem.cli.exit_codes import Exit, code_of
+from mainstem.cli.help import Group
+from mainstem.core.errors import MainstemError
+
+COMPLETE_VARIABLE = "_MAINSTEM_COMPLETE"
+
+COMMANDS = {
+    "pub": ("mainstem.cli.commands.pub:pub", "Publish events: from arguments, files or a pipe."),
+    "sub": ("mainstem.cli.commands.sub:sub", "Print events, and wait for more."),
+    "topic": (
+        "mainstem.cli.commands.topic:topic",
+        "List, create, show, alter, remove and trim topics.",
+    ),
+    "group": (
+        "mainstem.cli.commands.group:group",
+        "List, show, seek and remove groups; their lag.",
+    ),
+    "queue": ("mainstem.cli.commands.queue:queue", "List, show and look into queues."),
+    "dead": ("mainstem.cli.commands.dead:dead", "Look at dead letters, and put them back to work."),
+    "pipeline": (
+        "mainstem.cli.commands.pipeline:pipeline",
+        "Run data pipelines on Spark; how they stand.",
+    ),
+    "serve": ("mainstem.cli.commands.serve:serve", "Let Kafka clients connect."),
+    "verify": ("mainstem.cli.commands.verify:verify", "Check every byte of a data directory."),
+    "repair": (
+        "mainstem.cli.commands.verify:repair",
+        "Set damaged parts of a data directory aside.",
+    ),
+    "bench": ("mainstem.cli.commands.bench:bench", "Measure this machine against its raw limits."),
+    "doctor": (
+        "mainstem.cli.commands.doctor:doctor",
+        "Check what this machine and directory need.",
+    ),
+    "completion": (
+        "mainstem.cli.commands.completion:completion",
+        "Print a shell's completion script.",
+    ),
+}
+"""Name → where the command is, and its line in the list; so that ``--help`` imports none."""
+
+
+class Commands(Group):
+    """A group that imports a command's module only when that command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names from the table alone."""
+        return [
+            CompletionItem(name, help=line)
+            for name, (_, line) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"max_content_width": 100},
+    epilog="""
+    seq 1000 | mainstem pub numbers            publish one event per line
+    mainstem sub numbers -e | tail -1          read to the end
+    mainstem sub orders -g billing             share the work of a group, go on where it stopped
+    mainstem topic create orders --partitions 4 --durability fsync
+    mainstem topic ls
+    mainstem group lag billing
+    """,
+)
+@click.option(
+    "--at",
+    envvar="MAINSTEM_AT",
+    metavar="DIR|HOST:PORT",
+    help="Where the log is: a data directory, or the address of a server (also as $MAINSTEM_AT, "
+    "and after the command's name).  [default: ./mainstem-data, or the server that holds it]",
+)
+@click.version_option(__version__, message="mainstem %(version)s")
+@click.pass_context
+def root(ctx: click.Context, at: str | None) -> None:
+    """One durable event log: publish, subscribe, look after it.
+
+    Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 timeout, 5 unreachable, 6 refused.
+    Lists are tables on a terminal and JSON lines in a pipe. MAINSTEM_DEBUG=1 shows tracebacks.
+    """
+    ctx.obj = at
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command and return its exit code; 128 + n asks to end by signal n."""
+    if instruction := os.environ.get(COMPLETE_VARIABLE):
+        return shell_complete(root, {}, "mainstem", COMPLETE_VARIABLE, instruction)
+    try:
+        with root.make_context("mainstem", list(args) or ["--help"]) as context:
+            root.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except (click.ClickException, click.Abort, MainstemError, OSError, KeyboardInterrupt) as error:
+        return code_of(error)
+    return Exit.OK

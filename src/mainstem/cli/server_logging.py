@@ -1,0 +1,51 @@
+"""What a server writes while it runs: a line for each thing worth knowing, on stderr."""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from mainstem.cli.terminal_escapes import shown
+
+LogFormat = Literal["text", "json"]
+
+
+def start_logging(form: LogFormat) -> None:
+    """Write what is logged as lines of text, or of JSON."""
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(_Json() if form == "json" else _Text())
+    root = logging.getLogger()
+    root.addHandler(lines)
+    root.setLevel(logging.INFO)
+
+
+class _Text(logging.Formatter):
+    """Time, how bad it is, and what happened; a traceback, if any, on the lines below."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        # What peers sent may be in there, and a terminal obeys some characters.
+        line = f"{_time(record)} {record.levelname.lower()} {shown(record.getMessage())}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class _Json(logging.Formatter):
+    """One object a line; what was logged with ``extra={"fields": ...}`` stands beside the rest."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
+
+
+def _time(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

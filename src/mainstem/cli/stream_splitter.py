@@ -1,0 +1,54 @@
+"""Events out of a byte stream: split in large pieces, and never wait with something in hand.
+
+A burst is what can be read without waiting (and a bounded amount of it). The first read of a burst
+waits; then pieces are handed over for as long as the stream has more at once. So a fast pipe is
+published in large batches, and a slow one line by line.
+"""
+
+import os
+import select
+from collections.abc import Iterator
+
+READ_BYTES = 1 << 20
+BURST_BYTES = 64 << 20
+
+
+class StreamSplitter:
+    """Splits what a file descriptor gives at a delimiter."""
+
+    def __init__(self, descriptor: int, delimiter: bytes, max_bytes: int) -> None:
+        self.ended = False
+        """Whether the stream is at its end and everything was handed over."""
+        self.too_large = 0
+        """The size of a piece over ``max_bytes``; nothing is handed over after it."""
+        self._descriptor = descriptor
+        self._delimiter = delimiter
+        self._max_bytes = max_bytes
+        self._rest = bytearray()
+
+    def burst(self) -> Iterator[list[bytes]]:
+        """Yield lists of pieces, waiting for the first read only."""
+        taken = 0
+        while not self.ended and taken < BURST_BYTES and (not taken or self._ready()):
+            chunk = os.read(self._descriptor, READ_BYTES)
+            taken += len(chunk)
+            if pieces := self._split(chunk):
+                yield pieces
+
+    def _ready(self) -> bool:
+        return bool(select.select([self._descriptor], [], [], 0)[0])
+
+    def _split(self, chunk: bytes) -> list[bytes]:
+        searched = max(0, len(self._rest) - len(self._delimiter) + 1)
+        self._rest += chunk
+        if not chunk:
+            self.ended = True
+            return [bytes(self._rest)] if self._rest else []
+        pieces: list[bytes] = []
+        if self._rest.find(self._delimiter, searched) >= 0:
+            pieces = bytes(self._rest).split(self._delimiter)
+            self._rest = bytearray(pieces.pop())
+        if len(self._rest) > self._max_bytes:
+            # Otherwise an endless line would take all memory before it is refused.
+            self.ended, self.too_large = True, len(self._rest)
+        return pieces

@@ -1,0 +1,87 @@
+"""Lists as people and programs want them: aligned columns on a terminal, JSON in a pipe."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeVar
+
+import click
+import msgspec
+
+from mainstem.cli.terminal_escapes import shown, shown_json
+from mainstem.cli.units import human_bytes, human_ms
+
+Row = Mapping[str, object]
+Format = Literal["table", "json", "jsonl"]
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+
+def format_option(command: Decorated) -> Decorated:
+    """Add ``--format`` to a command that prints a list."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(["table", "json", "jsonl"]),
+        help="json: one document; jsonl: one line each.  "
+        "[default: table on a terminal, jsonl in a pipe]",
+    )(command)
+
+
+def chosen(form: Format | None) -> Format:
+    """Return the format asked for, else what suits where the output goes."""
+    return form or ("table" if sys.stdout.isatty() else "jsonl")
+
+
+def print_rows(rows: Sequence[Row], form: Format | None, *, empty: str = "") -> None:
+    """Print a list; ``empty`` tells a person what to do if there is nothing in it."""
+    form = chosen(form)
+    if form == "json":
+        print_json(rows)
+    elif form == "jsonl":
+        for row in rows:
+            print_json(row)
+    elif rows:
+        click.echo(table(rows))
+    elif empty:
+        click.echo(f"mainstem: {empty}", err=True)
+
+
+def print_json(document: Row | Sequence[Row]) -> None:
+    """Print one JSON document on one line."""
+    data = msgspec.json.encode(document)
+    click.echo(shown_json(data) if sys.stdout.isatty() else data)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Align rows in columns; a column's unit is in its name (``_bytes``, ``_ms``)."""
+    names = list(rows[0])
+    titles = [_title(name) for name in names]
+    cells = [[cell(name, row[name]) for name in names] for row in rows]
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    numeric = [
+        all(isinstance(row[name], int) or row[name] is None for row in rows) for name in names
+    ]
+    lines = []
+    for line in (titles, *cells):
+        padded = (
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
+        )
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def cell(name: str, value: object) -> str:
+    """Write one value for a person, safe for a terminal."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return human_bytes(value)
+    if isinstance(value, int) and name.endswith("_ms"):
+        return human_ms(value)
+    return f"{value:,}" if isinstance(value, int) else shown(str(value))
+
+
+def _title(name: str) -> str:
+    return name.removesuffix("_bytes").removesuffix("_ms").replace("_", " ").upper()
