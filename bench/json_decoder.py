@@ -27,9 +27,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
 from mainstem.cli.commands.bench import machine
-from mainstem.pipelines.decoding import BAD, EVENT, decoded, decoded_once, good_rows
-from mainstem.pipelines.definitions import Source
-from mainstem.pipelines.schemas import json_columns
+from mainstem.pipelines.definitions.table import Source
+from mainstem.pipelines.planning.decoding import BAD, EVENT, decoded, decoded_once, good_rows
+from mainstem.pipelines.planning.schemas import json_columns
 from mainstem.pipelines.session import end_session, spark_session
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "json-decoder.md"

@@ -17,7 +17,7 @@ from tests.processes import MARK, PATIENCE_S, OnTerminal, wait_until, wait_until
 
 from mainstem.cli.demo.events import TOPICS, sample_events
 from mainstem.cli.demo.live import introduction, rows_for
-from mainstem.pipelines.standing import standings
+from mainstem.pipelines.state.table_state import standings
 
 NOW = datetime(2026, 11, 15, 8, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from tests.cli.conftest import Run
 
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import DamagedState
-from mainstem.pipelines.standing import Failure, Place, Standing
+from mainstem.pipelines.state.table_state import Failure, Place, Standing
 
 SHOP = """
 from mainstem import pipelines as p

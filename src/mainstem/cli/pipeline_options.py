@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from mainstem.pipelines.standing import DEFAULT_STATE
+from mainstem.pipelines.state.table_state import DEFAULT_STATE
 
 file_argument = click.argument("file", type=click.Path(path_type=Path))
 name_option = click.option("--name", help="The pipeline's name.  [default: the file's]")

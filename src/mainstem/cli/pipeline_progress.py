@@ -8,12 +8,12 @@ from mainstem.cli.progress import Step
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mainstem.pipelines.pending import Pending
+    from mainstem.pipelines.spark.active_batches import Pending
 
 
 def steps_of(spark: "SparkSession") -> Callable[[], list[Step] | None]:
     """Return a function that tells the steps of all queries; None before the first."""
-    from mainstem.pipelines.pending import Queries  # noqa: PLC0415 - needs Spark
+    from mainstem.pipelines.spark.active_batches import Queries  # noqa: PLC0415 - needs Spark
 
     queries = Queries(spark)
 

@@ -10,7 +10,7 @@ from mainstem.cli.exit_codes import Refused
 from mainstem.cli.units import LATEST_MS, parse_ms, parse_time, whole
 
 if TYPE_CHECKING:
-    from mainstem.pipelines.definitions import Pipeline
+    from mainstem.pipelines.definitions.table import Pipeline
 
 EDGE = "TIME|OFFSETS"
 EDGE_HELP = (

@@ -6,15 +6,15 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from mainstem.pipelines.home import use_installed_python
-from mainstem.pipelines.needs import (
+from mainstem.pipelines.spark.executor_package import ship_package
+from mainstem.pipelines.spark.requirements import (
     MissingJava,
     MissingSpark,
     find_connect,
     find_java,
     find_spark,
 )
-from mainstem.pipelines.shipping import ship_package
+from mainstem.pipelines.spark.spark_home import use_installed_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def spark_session(master: str = "local[*]", **conf: str) -> SparkSession:
     from mainstem.pipelines.format import register  # noqa: PLC0415
 
     if not master.startswith(_CONNECT):
-        from mainstem.pipelines.gateway import start_gateway  # noqa: PLC0415
+        from mainstem.pipelines.spark.jvm import start_gateway  # noqa: PLC0415
 
         start_gateway(settings | conf | {"spark.master": master})
     builder = SparkSession.builder
@@ -85,7 +85,7 @@ def spark_session(master: str = "local[*]", **conf: str) -> SparkSession:
 def end_session(spark: SparkSession) -> None:
     """Stop Spark; if its JVM is a child of this process, end it and wait for it."""
     spark.stop()
-    from mainstem.pipelines.gateway import end_gateway  # noqa: PLC0415 - needs Spark
+    from mainstem.pipelines.spark.jvm import end_gateway  # noqa: PLC0415 - needs Spark
 
     end_gateway()
 

@@ -18,8 +18,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from mainstem.pipelines.format.source import MainstemSource
-from mainstem.pipelines.patience import may_pass, patiently
 from mainstem.pipelines.session import spark_session
+from mainstem.pipelines.spark.retry import may_pass, patiently
 
 STREAMS = 6
 

@@ -18,8 +18,8 @@ from tests.serving import serving
 from mainstem.pipelines.format import register
 from mainstem.pipelines.format.registration import register_source
 from mainstem.pipelines.format.source import MainstemSource
-from mainstem.pipelines.sending import SentSources
-from mainstem.pipelines.tables import TableSource
+from mainstem.pipelines.planning.table_source import TableSource
+from mainstem.pipelines.spark.connect import SentSources
 
 SESSIONS = int(os.environ.get("MAINSTEM_FRESH_SESSIONS", "200" if LONG else "12"))
 SAFE = "java.util.concurrent.ConcurrentHashMap"

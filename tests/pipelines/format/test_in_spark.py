@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.pipelines.format.topics import FIRST_MS, PATIENCE_S, Topic
-from tests.pipelines.worlds import forget_last_commit
+from tests.pipelines.sample_events import forget_last_commit
 
 Make = Callable[[str], Topic]
 

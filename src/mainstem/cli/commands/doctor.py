@@ -67,7 +67,7 @@ def doctor(ctx: click.Context, form: Format | None, at: str | None) -> None:
 
 
 def machine() -> Iterator[Check]:
-    """Look at Python, the packages, the limits, and what Spark needs."""
+    """Look at Python, the packages, the limits, and what Spark requirements."""
     version = platform.python_version()
     old = sys.version_info < LEAST_PYTHON
     advice = f"install Python {'.'.join(map(str, LEAST_PYTHON))} or newer" if old else ""
@@ -100,21 +100,21 @@ def packages() -> Iterator[Check]:
 
 def spark() -> Iterator[Check]:
     """Look for what only Spark pipelines need: Java, PySpark, memory."""
-    from mainstem.pipelines import needs  # noqa: PLC0415 - only this command needs it
+    from mainstem.pipelines.spark import requirements  # noqa: PLC0415 - only this command needs it
 
     try:
-        java = needs.find_java()
+        java = requirements.find_java()
         yield Check("java", "ok", f"{java.version} ({java.program})")
-    except needs.MissingJava as missing:
+    except requirements.MissingJava as missing:
         yield Check("java", "none", "not there, or too old", f"only Spark needs it: {missing}")
     try:
-        yield Check("pyspark", "ok", needs.find_spark())
-    except needs.MissingSpark as missing:
+        yield Check("pyspark", "ok", requirements.find_spark())
+    except requirements.MissingSpark as missing:
         yield Check("pyspark", "none", "not complete", f"only Spark needs it: {missing}")
-    free = needs.memory_bytes()
+    free = requirements.memory_bytes()
     if free is not None:
-        little = free < needs.LEAST_MEMORY_BYTES
-        least = human_bytes(needs.LEAST_MEMORY_BYTES)
+        little = free < requirements.LEAST_MEMORY_BYTES
+        least = human_bytes(requirements.LEAST_MEMORY_BYTES)
         advice = f"Spark needs about {least}; the log does with little" if little else ""
         yield Check("free memory", "warn" if little else "ok", human_bytes(free), advice)
 

@@ -25,13 +25,13 @@ from mainstem.cli.signals import leave_closed_terminal, stop_signals
 from mainstem.cli.spark_session import start_spark
 from mainstem.cli.table_output import Format, Row, chosen, format_option, print_json, print_rows
 from mainstem.cli.units import parse_ms
-from mainstem.pipelines.standing import Standing, pipeline_directory, standings
+from mainstem.pipelines.state.table_state import Standing, pipeline_directory, standings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mainstem.pipelines.definitions import Pipeline
-    from mainstem.pipelines.table_run import Report, Request
+    from mainstem.pipelines.definitions.table import Pipeline
+    from mainstem.pipelines.running.table_run import Report, Request
 
 _ANSWER_S = 5.0
 
@@ -118,7 +118,7 @@ def run(
     closed terminal let the current batch finish. On a terminal the progress is shown, in a pipe it
     is JSON lines.
     """
-    from mainstem.pipelines.definitions import load  # noqa: PLC0415 - only what is used
+    from mainstem.pipelines.definitions.table import load  # noqa: PLC0415 - only what is used
     from mainstem.pipelines.session import end_session  # noqa: PLC0415
 
     _check_mode(mode, begin, into, end, complete=complete)
@@ -134,8 +134,8 @@ def run(
     beside = (str(loaded.file.parent), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, beside))
     spark = start_spark(remote or master, **settings)
-    from mainstem.pipelines.plans import Bounds  # noqa: PLC0415 - these need Spark
-    from mainstem.pipelines.table_run import Request  # noqa: PLC0415
+    from mainstem.pipelines.planning.planner import Bounds  # noqa: PLC0415 - these need Spark
+    from mainstem.pipelines.running.table_run import Request  # noqa: PLC0415
 
     bounds = Bounds(starting=starting, ending=ending, max_rows=max_rows)
     request = Request(
@@ -150,7 +150,7 @@ def run(
     )
     try:
         if not remote and "spark.log.level" not in settings:
-            from mainstem.pipelines.gateway import log_to  # noqa: PLC0415 - needs Spark
+            from mainstem.pipelines.spark.jvm import log_to  # noqa: PLC0415 - needs Spark
 
             log_to(spark, pipeline_directory(state, loaded.name, into) / "spark.log")
         with waiting("planning", steps_of(spark)):
@@ -160,7 +160,7 @@ def run(
 
 
 def _run(spark: "SparkSession", loaded: "Pipeline", request: "Request") -> None:
-    from mainstem.pipelines.running import run as run_pipeline  # noqa: PLC0415 - needs Spark
+    from mainstem.pipelines.running.pipeline_run import run as run_pipeline  # noqa: PLC0415 - needs Spark
 
     stop = threading.Event()
 
@@ -354,7 +354,7 @@ def _shown(value: object) -> str:
 
 
 def _lag(standing: Standing) -> dict[str, object]:
-    from mainstem.pipelines.lagging import lag_of  # noqa: PLC0415 - librdkafka is slow to load
+    from mainstem.pipelines.running.lag import lag_of  # noqa: PLC0415 - librdkafka is slow to load
 
     lag = lag_of(standing) if standing.offsets else None
     return {
@@ -380,8 +380,8 @@ def _moment(milliseconds: int) -> str:
 @click.pass_context
 def diff(ctx: click.Context, file: Path, into: str, name: str | None, form: Format | None) -> None:
     """Compare tables with their copies, row by row; exit code 1 if they differ."""
-    from mainstem.pipelines.comparing import compare  # noqa: PLC0415 - only what is used
-    from mainstem.pipelines.definitions import load  # noqa: PLC0415
+    from mainstem.pipelines.definitions.table import load  # noqa: PLC0415
+    from mainstem.pipelines.running.replay import compare  # noqa: PLC0415 - only what is used
 
     found = compare(load(file, name), into)
     rows = [
@@ -416,8 +416,8 @@ def swap(*, file: Path, into: str, name: str | None, state: Path, yes: bool) -> 
 
     The tables that were there are kept beside them, named before-NAME.
     """
-    from mainstem.pipelines.comparing import swap as exchange  # noqa: PLC0415 - only what is used
-    from mainstem.pipelines.definitions import load  # noqa: PLC0415
+    from mainstem.pipelines.definitions.table import load  # noqa: PLC0415
+    from mainstem.pipelines.running.replay import swap as exchange  # noqa: PLC0415 - only what is used
 
     loaded = load(file, name)
     confirm(f"replace the {len(loaded.tables)} tables of {loaded.name} by {into}", yes=yes)

@@ -10,8 +10,8 @@ from mainstem.cli.help import Command
 from mainstem.cli.pipeline_options import file_argument, name_option, state_option
 from mainstem.cli.spark_session import start_spark
 from mainstem.cli.table_output import Format, Row, chosen, format_option, print_rows
-from mainstem.pipelines.needs import MissingJava, MissingSpark, find_java, find_spark
-from mainstem.pipelines.standing import Place, pipeline_directory
+from mainstem.pipelines.spark.requirements import MissingJava, MissingSpark, find_java, find_spark
+from mainstem.pipelines.state.table_state import Place, pipeline_directory
 
 
 @click.command(
@@ -42,7 +42,7 @@ def check(
     more gets a warning. Exit code 1 if something is wrong.
     """
     from mainstem.core.errors import MainstemError  # noqa: PLC0415 - only what is used
-    from mainstem.pipelines.definitions import load  # noqa: PLC0415
+    from mainstem.pipelines.definitions.table import load  # noqa: PLC0415
 
     try:
         loaded = load(file, name)
@@ -72,7 +72,7 @@ def check(
         from mainstem.pipelines.session import end_session  # noqa: PLC0415
 
         spark = start_spark("local[1]")
-        from mainstem.pipelines.checking import checked  # noqa: PLC0415 - needs Spark
+        from mainstem.pipelines.planning.check import checked  # noqa: PLC0415 - needs Spark
 
         directory = pipeline_directory(state, loaded.name)
         try:

@@ -28,9 +28,9 @@ from mainstem.cli.exit_codes import Exit, say
 from mainstem.cli.signals import leave_closed_terminal, stop_signals
 from mainstem.cli.table_output import table
 from mainstem.core.errors import MainstemError, UnknownTopic
-from mainstem.pipelines.definitions import Pipeline, load
-from mainstem.pipelines.needs import MissingJava, MissingSpark, find_java, find_spark
-from mainstem.pipelines.standing import Standing, standings
+from mainstem.pipelines.definitions.table import Pipeline, load
+from mainstem.pipelines.spark.requirements import MissingJava, MissingSpark, find_java, find_spark
+from mainstem.pipelines.state.table_state import Standing, standings
 
 _TABLES = Path(__file__).with_name("pipeline") / "tables.py"
 _CHILD = [sys.executable, "-m", "mainstem.cli.child_process"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mainstem.client.testing.local_broker import LocalBroker, LocalServer
-    from mainstem.pipelines.offline import Given
+    from mainstem.pipelines.planning.offline import Given
 
 
 class _Servers:
@@ -91,7 +91,7 @@ def mainstem_table(request: pytest.FixtureRequest) -> Callable[..., list[dict[st
 
     ``mainstem_table("shop.py", "revenue", orders=[...])`` returns the rows as dicts.
     """
-    from mainstem.pipelines.definitions import load  # noqa: PLC0415
+    from mainstem.pipelines.definitions.table import load  # noqa: PLC0415
 
     def run(file: str | Path, table: str, **events: "Sequence[Given]") -> list[dict[str, object]]:
         from mainstem.pipelines.errors import InvalidDefinition  # noqa: PLC0415
@@ -102,7 +102,7 @@ def mainstem_table(request: pytest.FixtureRequest) -> Callable[..., list[dict[st
             names = ", ".join(each.name for each in pipeline.tables)
             raise InvalidDefinition(f"{file} has no table {table!r}; it has {names}")
         spark = request.getfixturevalue("mainstem_spark")
-        from mainstem.pipelines.offline import Offline  # noqa: PLC0415 - needs Spark
+        from mainstem.pipelines.planning.offline import Offline  # noqa: PLC0415 - needs Spark
 
         return Offline(spark, pipeline).batch(found, events)
 

@@ -1,0 +1,1 @@
+"""Events that cannot be decoded or processed: counted, found by bisection, dead-lettered."""

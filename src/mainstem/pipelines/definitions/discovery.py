@@ -1,0 +1,68 @@
+"""Where tables are defined: each one that a file defines is noted while the file is loaded.
+
+How this works: a variable holds only the last of several tables of one name, so the namespace of a
+file does not tell what it defines. While ``load`` runs a file, every definition is noted in order,
+also those in loops, lists and functions. A table belongs to the file whose top level was running:
+one that a module beside the file defines counts only if the file imports its name.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_TOP = "<module>"
+_OURS = "mainstem.pipelines"
+_noted: ContextVar[list[tuple[object, str]] | None] = ContextVar("noted", default=None)
+
+
+class Definitions(Generic[T]):
+    """What was defined while one file was loaded."""
+
+    def __init__(self, noted: list[tuple[object, str]], kind: type[T]) -> None:
+        self._noted = noted
+        self._kind = kind
+
+    def of(self, file: str) -> list[T]:
+        """Return what a file defined itself, in order."""
+        return [each for each, by in self._noted if by == file and isinstance(each, self._kind)]
+
+
+@contextmanager
+def noting(kind: type[T]) -> Iterator[Definitions[T]]:
+    """Note what is defined until this ends."""
+    noted: list[tuple[object, str]] = []
+    token = _noted.set(noted)
+    try:
+        yield Definitions(noted, kind)
+    finally:
+        _noted.reset(token)
+
+
+def note(made: object) -> None:
+    """Note a definition, if a file is being loaded."""
+    noted = _noted.get()
+    if noted is not None:
+        top = _frame(top=True)
+        noted.append((made, top.f_code.co_filename if top else ""))
+
+
+def here() -> tuple[str, int]:
+    """Return file and line of the user's code that defines something now."""
+    frame = _frame(top=False)
+    return (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)
+
+
+def _frame(*, top: bool) -> FrameType | None:
+    """Return the innermost frame that is not ours; with ``top``, that of a module's top level."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        ours = frame.f_globals.get("__name__", "").startswith(_OURS)
+        if not ours and (not top or frame.f_code.co_name == _TOP):
+            return frame
+        frame = frame.f_back
+    return None

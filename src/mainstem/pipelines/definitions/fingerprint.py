@@ -1,0 +1,130 @@
+"""What of a definition its checkpoint depends on, to tell a change that needs a replay.
+
+A checkpoint holds the offsets of the sources, by their order, and the state of the stateful steps:
+aggregations, joins of streams, deduplication, state of one's own. Filters, columns and functions
+that keep no state may change at any time, and are no part of it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import DataFrame, is_remote
+
+from mainstem.pipelines.definitions.table import Table
+from mainstem.pipelines.state.table_state import Place
+
+_FILE = "definition.json"
+_STATEFUL = ("Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "Join")
+_OWN_STATE = re.compile("TransformWithState|GroupsWithState|GroupsInPandasWithState")
+_NUMBERS = re.compile(r"#\d+L?|-T\d+ms|, numPartitions=\d+")
+"""Spark's numbers of columns, and how late events may be, which may change."""
+
+
+_COLUMN = re.compile(r"\w+#\d+")
+_ALIAS = re.compile(r"(?P<expression>.*) AS (?P<name>\w+#\d+)L?(-T\d+ms)?", re.DOTALL)
+_VARIABLE = re.compile(r"\b([xyz])_\d+\b")
+"""PySpark counts the arguments of lambdas."""
+_SOURCE = re.compile(r"CollectMetrics source\d")
+_MARK = "~"
+"""In front of what streams."""
+
+
+class Fingerprint(msgspec.Struct, frozen=True):
+    """What a checkpoint depends on."""
+
+    sources: tuple[str, ...]
+    output: str
+    stateful: tuple[str, ...]
+    """The stateful steps with their keys, in Spark's words."""
+
+
+def fingerprint(table: Table, frame: DataFrame) -> Fingerprint | None:
+    """Return that of a table; None over Spark Connect, which does not show its plans."""
+    if is_remote():
+        return None
+    return Fingerprint(
+        tuple(source.name for source in table.sources), table.output, tuple(_steps(frame))
+    )
+
+
+def _steps(frame: DataFrame) -> Iterator[str]:
+    found, defined = list[str](), dict[str, str]()
+    waiting = [frame._jdf.queryExecution().analyzed()]
+    while waiting:
+        node = waiting.pop(0)
+        name, text = node.nodeName(), str(node.simpleString(10_000)).removeprefix(_MARK)
+        if name == "CollectMetrics" and _SOURCE.match(text):
+            # Below is the decoder, which keeps no state.
+            continue
+        children = node.children()
+        inputs = [children.apply(number) for number in range(children.size())]
+        waiting += inputs
+        if name == "Project":
+            columns = node.projectList()
+            for number in range(columns.size()):
+                column = _ALIAS.fullmatch(columns.apply(number).toString())
+                if column is not None:
+                    defined[column["name"]] = column["expression"]
+        elif _is_stateful(name) and all(each.isStreaming() for each in inputs):
+            found.append(text)
+    for each in found:
+        yield _VARIABLE.sub(r"\1", _NUMBERS.sub("", "; ".join(_with_columns(each, defined))))
+
+
+def _is_stateful(name: str) -> bool:
+    return name in _STATEFUL or _OWN_STATE.search(name) is not None
+
+
+def _with_columns(step: str, defined: Mapping[str, str]) -> Iterator[str]:
+    """Return a step and what the columns are made of that it names."""
+    yield step
+    seen, waiting = set[str](), _COLUMN.findall(step)
+    while waiting:
+        column = waiting.pop(0)
+        if column in defined and column not in seen:
+            seen.add(column)
+            yield f"{column} = {defined[column]}"
+            waiting += _COLUMN.findall(defined[column])
+
+
+def kept(directory: Path) -> Fingerprint | None:
+    """Return the fingerprint of the definition that made a checkpoint; None if it is not known."""
+    file = directory / _FILE
+    return msgspec.json.decode(file.read_bytes(), type=Fingerprint) if file.exists() else None
+
+
+def keep(place: Place, wanted: Fingerprint) -> None:
+    """Keep the fingerprint with a new checkpoint, or with one of earlier versions."""
+    file = place.directory / _FILE
+    if not file.exists() or not place.checkpoint.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f".{_FILE}")
+        draft.write_bytes(msgspec.json.encode(wanted))
+        draft.rename(file)
+
+
+def changed(place: Place, wanted: Fingerprint) -> str | None:
+    """Return why a checkpoint does not suit a definition; None if it does, or there is none."""
+    old = kept(place.directory)
+    if old is None or old == wanted or not place.checkpoint.exists():
+        return None
+    if old.sources != wanted.sources:
+        what = f"it read {', '.join(old.sources)}, and now reads {', '.join(wanted.sources)}"
+    elif old.stateful != wanted.stateful:
+        gone = [each for each in old.stateful if each not in wanted.stateful]
+        new = [each for each in wanted.stateful if each not in old.stateful]
+        what = f"its state was made by {_listed(gone)}, and now would be by {_listed(new)}"
+    elif old.stateful:
+        what = f"its output was {old.output}, and now is {wanted.output}"
+    else:
+        return None
+    return (
+        f"the definition has changed since its checkpoint was made: {what}; replay it "
+        "(--replay --into NAME), compare and swap"
+    )
+
+
+def _listed(steps: list[str]) -> str:
+    return " and ".join(f"{each[:200]!r}" for each in steps) or "no such step"

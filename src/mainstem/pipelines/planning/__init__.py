@@ -1,0 +1,1 @@
+"""From a table's definition to the DataFrame that Spark runs: schemas, decoding, sources."""

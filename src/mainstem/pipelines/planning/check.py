@@ -1,0 +1,54 @@
+"""Checks tables with Spark, without reading a topic or starting a query."""
+
+import msgspec
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from mainstem.pipelines.definitions.fingerprint import changed, fingerprint
+from mainstem.pipelines.definitions.table import Pipeline, Table
+from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.planning.offline import NotInferredYet, Offline
+from mainstem.pipelines.spark.error_messages import cause_of
+from mainstem.pipelines.state.table_state import Place
+
+_SQL = "org.apache.spark.sql"
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What is known of a table before it runs."""
+
+    table: str
+    sink: str
+    output: str
+    columns: str | None = None
+    stateful: tuple[str, ...] | None = None
+    """The steps that keep state between batches; None if that was not looked at."""
+    error: str | None = None
+    warning: str | None = None
+
+
+def checked(spark: SparkSession, pipeline: Pipeline, table: Table, place: Place) -> Checked:
+    """Plan a table as a stream and have Spark judge it."""
+    plain = Checked(table.name, table.sink.place, table.output)
+    try:
+        frame = Offline(spark, pipeline).stream(table, place)
+        columns = frame.schema.simpleString()[7:-1]
+        if not frame.isStreaming:
+            raise InvalidDefinition(f"table {table.name!r} reads no stream, only snapshots")
+        found = fingerprint(table, frame)
+        assert found is not None
+        plain = msgspec.structs.replace(plain, columns=columns, stateful=found.stateful)
+        jvm = spark._jvm
+        assert jvm is not None
+        checker = getattr(jvm, f"{_SQL}.catalyst.analysis.UnsupportedOperationChecker")
+        modes = getattr(jvm, f"{_SQL}.streaming.OutputMode")
+        mode = modes.Append() if table.output == "append" else modes.Update()
+        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
+    except PySparkException as error:
+        told = cause_of(error, pipeline.file)
+        return msgspec.structs.replace(plain, error=f"table {table.name!r}: {told}")
+    except NotInferredYet as error:
+        return msgspec.structs.replace(plain, warning=str(error))
+    except InvalidDefinition as error:
+        return msgspec.structs.replace(plain, error=str(error))
+    return msgspec.structs.replace(plain, warning=changed(place, found))

@@ -1,0 +1,194 @@
+"""Events into rows: each is decoded, or the reason is kept why it could not be.
+
+What comes out has the columns of the schema, ``__bad`` (the reason, or null), and ``__event`` (the
+event as it was). Bad events are told apart here and nowhere else, so that a run and the audit after
+it agree on them.
+"""
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+from pyspark.sql.types import StringType, StructField, StructType
+
+from mainstem.pipelines.definitions.table import INFER, Source
+from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.format.tasks import END_PARTITION
+from mainstem.pipelines.planning.avro_values import avro_columns, avro_schema, decoder
+from mainstem.pipelines.planning.json_values import (
+    Pair,
+    converted,
+    is_absent,
+    misread,
+    parsed,
+    value_of,
+    wrong_values,
+)
+from mainstem.pipelines.planning.schemas import json_columns
+
+BAD, EVENT = "__bad", "__event"
+LOG_TIME = "_timestamp"
+"""Named as the watermark's column, it is the timestamp that the log has for the event."""
+END_OF_TIME = "9000-01-01 00:00:00"
+"""Later times are no times of events: the row has one that stands for the end of the input."""
+_RAW = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+
+
+def decoded(raw: DataFrame, source: Source) -> DataFrame:
+    """Return rows of the source's schema with ``__bad`` and ``__event`` beside them."""
+    assert source.schema != INFER
+    event = raw.select(F.struct(*_RAW).alias(EVENT))
+    match source.format:
+        case "json":
+            rows = _from_json(event, source)
+        case "avro":
+            rows = _from_avro(event, source)
+        case "text":
+            rows = event.select(
+                F.expr("string(__event.value)").alias("value"),
+                F.when(F.expr("__event.value is null"), "no value")
+                .when(~F.is_valid_utf8(F.expr("string(__event.value)")), "not UTF-8")
+                .alias(BAD),
+                EVENT,
+            )
+        case "raw":
+            rows = event.select(f"{EVENT}.*", F.lit(None).cast("string").alias(BAD), EVENT)
+    return _checked_time(_with_event(rows, source), source)
+
+
+def with_skipped(rows: DataFrame, skips: Mapping[str, Mapping[str, str]]) -> DataFrame:
+    """Call events bad that are to be left out: partition → offset → why."""
+    if not skips:
+        return rows
+    at = F.col(f"{EVENT}.offset")
+    reason = F.lit(None).cast("string")
+    for number, events in skips.items():
+        here = F.lit(None).cast("string")
+        for offset, why in events.items():
+            here = F.when(at == int(offset), F.lit(why)).otherwise(here)
+        reason = F.when(F.col(f"{EVENT}.partition") == int(number), here).otherwise(reason)
+    return rows.withColumn(BAD, F.coalesce(F.col(BAD), reason))
+
+
+def decoded_once(rows: DataFrame) -> DataFrame:
+    """Return rows of which filters do not parse the JSON again.
+
+    A run needs no such step: it counts its events, which is the same to Spark.
+    """
+    # Spark moves filters below projections and repeats from_json there, for each use of it; only
+    # regular expressions and UDFs are too expensive for that [SPARK-47672]. It moves none past an
+    # observation.
+    return rows.observe("decoded", F.count(F.lit(1)).alias("events"))
+
+
+def good_rows(rows: DataFrame) -> DataFrame:
+    """Return what could be decoded, without what only we need."""
+    return rows.where(f"{BAD} is null").drop(BAD, EVENT)
+
+
+def stopping_at_bad(rows: DataFrame) -> DataFrame:
+    """Return the rows; reading a bad one raises an error that names the event."""
+    told = F.raise_error(
+        F.format_string(
+            "bad event: %s; topic %s, partition %d, offset %d",
+            F.col(BAD),
+            *(F.col(f"{EVENT}.{name}") for name in ("topic", "partition", "offset")),
+        )
+    ).cast("string")
+    return rows.withColumn(BAD, F.when(F.col(BAD).isNotNull(), told))
+
+
+def _from_json(event: DataFrame, source: Source) -> DataFrame:
+    assert source.schema is not None
+    columns = json_columns(source, source.schema)
+    read = event.select(F.expr(f"string({EVENT}.value)").alias("__text"), EVENT)
+    read = read.select("__text", parsed(F.col("__text"), columns).alias("__parsed"), EVENT)
+    text, whole = F.col("__text"), F.col("__parsed")
+    value, unread = value_of(whole), misread(whole, text, columns)
+    # Converted in a step of their own, because the reasons look at the results, too.
+    fields = {f"__{number}": each for number, each in enumerate(columns)}
+    read = read.select(
+        *(
+            converted(value.getField(each.name), each.dataType, source.epoch).alias(name)
+            for name, each in fields.items()
+        ),
+        "__text",
+        "__parsed",
+        EVENT,
+    )
+    bad = (
+        F.when(text.isNull(), "no value")
+        .when(~F.is_valid_utf8(text), "not UTF-8")
+        .when(unread.condition, unread.reason)
+    )
+    for name, each in fields.items():
+        pair = Pair(value.getField(each.name), F.col(name))
+        for wrong in wrong_values(pair, each.dataType, source.epoch, each.name):
+            bad = bad.when(wrong.condition, wrong.reason)
+    bad = _missing(bad, columns, value, "")
+    return read.select(
+        *(F.col(name).alias(each.name) for name, each in fields.items()), bad.alias(BAD), EVENT
+    )
+
+
+def _from_avro(event: DataFrame, source: Source) -> DataFrame:
+    schema = avro_schema(source)
+    columns = avro_columns(schema, f"Avro schema of {source.name!r}")
+    kind = StructType([StructField("value", columns), StructField("error", StringType())])
+    decode = decoder(schema, source.registry)
+    # By a function without types: Spark would take them for its own, and does not know these.
+    read = F.udf(lambda value: decode(value), kind)  # noqa: PLW0108
+    rows = event.select(read(F.col(f"{EVENT}.value")).alias("__parsed"), EVENT)
+    return rows.select(
+        *_fields("__parsed.value", columns), F.col("__parsed.error").alias(BAD), EVENT
+    )
+
+
+def _fields(parent: str, columns: StructType) -> list[Column]:
+    return [F.col(f"{parent}.`{name}`").alias(name) for name in columns.fieldNames()]
+
+
+def _missing(bad: Column, columns: StructType, parent: Column, path: str) -> Column:
+    """Add a reason for each column that may not be null and is."""
+    for field in columns:
+        at = parent.getField(field.name)
+        if not field.nullable:
+            bad = bad.when(is_absent(at, field.dataType), f"no value for {path}{field.name}")
+            if isinstance(field.dataType, StructType):
+                bad = _missing(bad, field.dataType, at, f"{path}{field.name}.")
+    return bad
+
+
+def _with_event(rows: DataFrame, source: Source) -> DataFrame:
+    if source.with_event:
+        inner = [
+            F.col(f"{EVENT}.{name}") for name in _RAW if name not in ("value", "timestampType")
+        ]
+        rows = rows.withColumn("_event", F.struct(*inner))
+    if source.watermark is not None and source.watermark[0] == LOG_TIME:
+        rows = rows.withColumn(LOG_TIME, F.col(f"{EVENT}.timestamp"))
+    return rows
+
+
+def _checked_time(rows: DataFrame, source: Source) -> DataFrame:
+    """Call events bad whose own time is missing, or too far away to be one."""
+    if source.watermark is None:
+        return rows
+    name = source.watermark[0]
+    found = next((field for field in rows.schema if field.name == name), None)
+    if found is None or found.dataType.typeName() != "timestamp":
+        kind = "there is no such column" if found is None else f"it is {found.dataType.typeName()}"
+        raise InvalidDefinition(
+            f"source {source.name!r}: the watermark's column {name!r} must be a timestamp, and "
+            f"{kind}; {LOG_TIME!r} is the log's own timestamp"
+        )
+    at = F.col(f"`{name}`")
+    is_end = F.col(f"{EVENT}.partition") == END_PARTITION
+    reason = (
+        F.when(is_end, None)
+        .when(F.col(BAD).isNotNull(), F.col(BAD))
+        .when(at.isNull(), f"no time in {name}")
+        .when(at >= F.lit(END_OF_TIME).cast("timestamp"), f"{name} is after {END_OF_TIME[:4]}")
+    )
+    moment = F.when(is_end, F.col(f"{EVENT}.timestamp")).otherwise(at)
+    return rows.withColumns({BAD: reason, name: moment})

@@ -1,0 +1,300 @@
+"""From a table's definition to the DataFrame that Spark runs; errors come before any batch.
+
+How this works: every topic is read by ``format("mainstem")``, decoded, and observed: Spark counts
+with each batch how many events there were, how many bad, and the earliest time, so that the audit
+(``bad_events/audit.py``) looks again only at batches that need it.
+
+If the input is declared complete, a source with a watermark gives one row more with its last
+events: at the end of time. It passes the watermark, which so moves past all windows after that
+batch, and is filtered out right after it. Spark would push filters of the query below the
+watermark, where they would take that row away (it is null but for its time); so an observation
+stands between, through which nothing is pushed. The plan is the same whether or not the row ever
+comes, as a checkpoint demands.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+from pyspark.sql.datasource import DataSource
+
+from mainstem.core.errors import MainstemError
+from mainstem.pipelines.definitions.table import INFER, Pipeline, Source, Table
+from mainstem.pipelines.errors import InvalidDefinition
+from mainstem.pipelines.format.options import source_options
+from mainstem.pipelines.format.planning import Range
+from mainstem.pipelines.format.source import MainstemSource
+from mainstem.pipelines.format.stream_reader import StreamReader
+from mainstem.pipelines.planning.decoding import (
+    BAD,
+    END_OF_TIME,
+    decoded,
+    decoded_once,
+    good_rows,
+    stopping_at_bad,
+    with_skipped,
+)
+from mainstem.pipelines.planning.schemas import SAMPLE_EVENTS, inferred
+from mainstem.pipelines.planning.table_source import TableSource, followed, snapshot
+from mainstem.pipelines.spark.error_messages import cause_of, keep_all
+from mainstem.pipelines.spark.progress import Offsets, topic_offsets
+from mainstem.pipelines.spark.retry import patiently
+from mainstem.pipelines.state.table_state import Place
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What part of the topics is read, in the words of the source's options."""
+
+    starting: dict[str, str] = {}
+    ending: dict[str, str] = {}
+    max_rows: int | None = None
+
+
+class Planning:
+    """Builds the plans of a pipeline's tables in one session."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        address: str,
+        into: str | None,
+        bounds: Bounds,
+        format_of: Callable[[type[DataSource]], str] = lambda source: source.name(),
+    ) -> None:
+        """``format_of`` returns the word for ``format`` by which a stream reads a source."""
+        self._spark = spark
+        self._pipeline = pipeline
+        self._address = address
+        self._into = into
+        self._bounds = bounds
+        self._format_of = format_of
+        # Views have the names of sources, which several tables may share.
+        self._views = threading.Lock()
+
+    def frame(self, table: Table, place: Place, *, complete: bool = False) -> DataFrame:
+        """Return the streaming DataFrame of a table; raises InvalidDefinition.
+
+        With ``complete`` the end of what is read is the end of the input.
+        """
+        spot = f"{Path(table.file).name}:{table.line}" if table.file else self._pipeline.file.name
+        where = f"{spot}: table {table.name!r}"
+        try:
+            result = patiently(lambda: self._built(table, place, complete=complete))
+        except PySparkException as error:
+            cause = cause_of(error, self._pipeline.file)
+            kept = keep_all(error, cause, place)
+            raise InvalidDefinition(f"{where}: {cause}; {kept}") from error
+        except InvalidDefinition as error:
+            raise InvalidDefinition(f"{where}: {error}") from None
+        if result is None:
+            raise InvalidDefinition(
+                f"{where}: its function returns nothing; end it with return and a DataFrame"
+            )
+        if not isinstance(result, DataFrame):
+            raise InvalidDefinition(
+                f"{where}: its function gives {type(result).__name__}, not a DataFrame"
+            )
+        if not result.isStreaming:
+            raise InvalidDefinition(
+                f"{where} reads no stream, only snapshots; name a topic or a table to which rows "
+                "are only added"
+            )
+        self._check_sink(table, result, where)
+        return result
+
+    def _check_sink(self, table: Table, result: DataFrame, where: str) -> None:
+        try:
+            table.sink.check(result.schema)
+        except MainstemError:
+            raise
+        except Exception as error:
+            # Each sink's library has errors of its own, for a directory that cannot be made, say.
+            raise InvalidDefinition(
+                f"{where}: {table.sink.place} cannot be made or opened: "
+                f"{cause_of(error, self._pipeline.file)}; make room for it, or name another place"
+            ) from error
+
+    def _built(self, table: Table, place: Place, *, complete: bool) -> object:
+        inputs = [
+            self._input(table, source, number, place, complete=complete)
+            for number, source in enumerate(self._known(table, place))
+        ]
+        with self._views:
+            result = self.applied(table, inputs)
+        if isinstance(result, DataFrame):
+            # Over Spark Connect nothing is looked at, and so nothing wrong, before it is asked for.
+            _ = result.schema
+        return result
+
+    def applied(self, table: Table, inputs: Sequence[DataFrame]) -> object:
+        """Return what a table's query makes of its sources."""
+        if not isinstance(table.query, str):
+            try:
+                return table.query(*inputs)
+            except (PySparkException, MainstemError):
+                raise
+            except Exception as error:
+                # Whatever a user's function does wrong is an error of the definition.
+                raise InvalidDefinition(f"{type(error).__name__}: {error}") from error
+        for source, frame in zip(table.sources, inputs, strict=True):
+            frame.createOrReplaceTempView(f"`{source.name}`")
+        return self._spark.sql(table.query)
+
+    def _known(self, table: Table, place: Place) -> tuple[Source, ...]:
+        """Return the sources with schemas: those to infer as inferred once and for all."""
+        kept = place.schemas()
+        found = dict(kept)
+        for source in table.sources:
+            if source.schema == INFER and source.name not in found:
+                found[source.name] = inferred(self._sample(source), f"source {source.name!r}")
+        if found != kept:
+            place.keep_schemas(found)
+        return tuple(
+            msgspec.structs.replace(each, schema=found[each.name]) if each.schema == INFER else each
+            for each in table.sources
+        )
+
+    def _sample(self, source: Source) -> DataFrame:
+        raw = self._spark.read.format("mainstem").options(
+            address=self._address, subscribe=source.name
+        )
+        return raw.load().limit(SAMPLE_EVENTS).select(F.expr("string(value)").alias("value"))
+
+    def _input(
+        self, table: Table, source: Source, number: int, place: Place, *, complete: bool
+    ) -> DataFrame:
+        above = self._pipeline.above(table, source.name)
+        complete = complete and source.watermark is not None
+        if above is None:
+            rows = self._topic(table, source, number, place, complete=complete)
+        elif above.keeps_rows:
+            end_in = source.watermark[0] if complete and source.watermark else None
+            rows = followed(self._spark, self._target(above), end_in, self._format_of(TableSource))
+            if source.watermark:
+                rows = rows.observe(observation(number), *_figures(rows, source, bad=False))
+        else:
+            return snapshot(self._spark, self._target(above))
+        if source.watermark is None:
+            return rows
+        column, delay = source.watermark
+        at = F.col(f"`{column}`")
+        return (
+            rows.withWatermark(column, delay)
+            .observe(f"watermark{number}", F.count(F.lit(1)).alias("rows"))
+            .where(at < F.lit(END_OF_TIME).cast("timestamp"))
+        )
+
+    def _target(self, table: Table) -> Table:
+        if self._into is None:
+            return table
+        return msgspec.structs.replace(table, sink=table.sink.beside(self._into))
+
+    def _topic(
+        self, table: Table, source: Source, number: int, place: Place, *, complete: bool
+    ) -> DataFrame:
+        options = self._options(table, source) | {"markEnd": str(complete).lower()}
+        reader = self._spark.readStream.format(self._format_of(MainstemSource))
+        rows = decoded(reader.options(**options).load(), source)
+        if table.bad == "dead":
+            rows = with_skipped(rows, place.skips().get(source.name, {}))
+        rows = rows.observe(observation(number), *_figures(rows, source, bad=True))
+        return good_rows(stopping_at_bad(rows) if table.bad == "stop" else rows)
+
+    def _options(self, table: Table, source: Source) -> dict[str, str]:
+        options = {
+            "address": self._address,
+            "subscribe": source.name,
+            "group": group_of(self._pipeline, table, self._into),
+            **_of_topic(self._bounds.starting, source.name),
+            **_of_topic(self._bounds.ending, source.name),
+        }
+        if self._bounds.max_rows:
+            options["maxRowsPerTrigger"] = str(self._bounds.max_rows)
+        return options
+
+    # A batch that failed
+
+    def reads_table(self, table: Table) -> bool:
+        """Tell whether a source of a table is a table."""
+        return any(self._pipeline.above(table, each.name) for each in table.sources)
+
+    def starts(self, table: Table) -> Offsets:
+        """Return where the first batch of a table begins in its topics."""
+        found: Offsets = {}
+        for source in table.sources:
+            if self._pipeline.above(table, source.name) is None:
+                reader = StreamReader(source_options(self._options(table, source)))
+                found |= topic_offsets(reader.initialOffset())
+                reader.stop()
+        return found
+
+    def bounded(self, table: Table, place: Place, ranges: Sequence[Range]) -> DataFrame:
+        """Return the rows that a table of one topic makes of some offsets."""
+        rows = self.decoded_range(table, place, ranges)
+        with self._views:
+            result = self.applied(table, [rows])
+        assert isinstance(result, DataFrame)
+        return result
+
+    def decoded_range(self, table: Table, place: Place, ranges: Sequence[Range]) -> DataFrame:
+        """Return the rows that the function of a table of one topic is given for some offsets."""
+        (source,) = self._known(table, place)
+        options = {
+            "address": self._address,
+            "subscribe": source.name,
+            "startingOffsets": _edge(ranges, lambda each: each.start),
+            "endingOffsets": _edge(ranges, lambda each: each.end),
+        }
+        raw = self._spark.read.format(MainstemSource.name()).options(**options).load()
+        # A partition that nobody names would be read whole.
+        raw = raw.where(F.col("partition").isin([each.partition for each in ranges]))
+        rows = decoded_once(decoded(raw, source))
+        if table.bad == "dead":
+            rows = with_skipped(rows, place.skips().get(source.name, {}))
+        return good_rows(rows)
+
+
+def _edge(ranges: Sequence[Range], offset: Callable[[Range], int]) -> str:
+    return json.dumps({ranges[0].topic: {str(each.partition): offset(each) for each in ranges}})
+
+
+def _of_topic(edge: dict[str, str], topic: str) -> dict[str, str]:
+    """Return where to begin or end in one topic; where none of it is named, at its own edge."""
+    found = dict(edge)
+    for name in ("startingOffsets", "endingOffsets"):
+        if name in edge:
+            offsets = json.loads(edge[name])
+            del found[name]
+            if topic in offsets:
+                found[name] = json.dumps({topic: offsets[topic]})
+    return found
+
+
+def observation(number: int) -> str:
+    """Return the name under which Spark reports what was seen of a source."""
+    return f"source{number}"
+
+
+def _figures(rows: DataFrame, source: Source, *, bad: bool) -> list[Column]:
+    wrong = [F.count(BAD).alias("bad")] if bad else []
+    if source.watermark is None:
+        return [F.count(F.lit(1)).alias("events"), *wrong]
+    good = F.col(BAD).isNull() if bad else F.lit(True)
+    at = F.col(f"`{source.watermark[0]}`")
+    is_end = good & (at >= F.lit(END_OF_TIME).cast("timestamp"))
+    return [
+        F.count(F.when(~is_end, 1)).alias("events"),
+        *wrong,
+        F.min(F.when(good & ~is_end, F.unix_millis(at))).alias("earliest_ms"),
+    ]
+
+
+def group_of(pipeline: Pipeline, table: Table, into: str | None) -> str:
+    """Return the group under which a table's cursors are shown."""
+    return ".".join(filter(None, (pipeline.name, table.name, into)))

@@ -1,0 +1,227 @@
+"""Tables of a pipeline as sources of other tables: followed row by row, or seen as a snapshot.
+
+How this works: Spark cannot read a Delta table without jars, so tables are read here, by Python
+data sources. A table to which rows are only added is a sequence of commits, each with some Parquet
+files; the offset of a stream over it is the number of the next commit to read. A snapshot is the
+whole table, read anew with every batch.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession, is_remote
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import StructType
+
+from mainstem.pipelines.definitions.table import Table
+from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
+from mainstem.pipelines.format.registration import register_source
+from mainstem.pipelines.format.tasks import LAST_TIME
+from mainstem.pipelines.sinks.delta import DeltaSink
+from mainstem.pipelines.sinks.parquet import MANIFESTS, SCHEMA, ParquetSink, manifests
+
+FORMAT = "mainstem-table"
+_BATCH_ROWS = 10_000
+_END = ""
+"""Instead of a file: the end of the input."""
+
+
+def followed(
+    spark: SparkSession, table: Table, end_in: str | None = None, called: str = FORMAT
+) -> DataFrame:
+    """Return the stream of rows that are added to a table.
+
+    With ``end_in`` the last of a bounded run is one row at the end of time, in that column.
+    ``called`` is the name under which TableSource is registered.
+    """
+    if not isinstance(table.sink, (DeltaSink, ParquetSink)):
+        raise InvalidDefinition(
+            f"table {table.name!r} is kept in {table.sink.place}, which cannot be followed here; "
+            "keep it in a Delta table or in Parquet files, or in a topic that is read by its name"
+        )
+    return _described(spark, table.sink, spark.readStream, called, end_in or "")
+
+
+def snapshot(spark: SparkSession, table: Table) -> DataFrame:
+    """Return a table as it stands at the beginning of each batch."""
+    if not isinstance(table.sink, DeltaSink):
+        raise InvalidDefinition(
+            f"table {table.name!r} is kept in {table.sink.place}, of which no snapshot can be "
+            "joined; keep it in a Delta table"
+        )
+    return _described(spark, table.sink, spark.read)
+
+
+def _described(
+    spark: SparkSession,
+    sink: DeltaSink | ParquetSink,
+    reader: DataFrameReader | DataStreamReader,
+    called: str = FORMAT,
+    end_in: str = "",
+) -> DataFrame:
+    if not is_remote():
+        register_source(spark, TableSource)
+    path = str(Path(sink.path).resolve())
+    kind = "delta" if isinstance(sink, DeltaSink) else "parquet"
+    columns = from_arrow_schema(_columns(kind, path))
+    options = {"kind": kind, "path": path, "endIn": end_in}
+    return reader.format(called).schema(columns).options(**options).load()
+
+
+def _columns(kind: str, path: str) -> pa.Schema:
+    if kind == "parquet":
+        return pq.read_schema(Path(path, MANIFESTS, SCHEMA))
+    return pa.schema(DeltaTable(path).schema().to_arrow())
+
+
+class File(InputPartition):
+    """One Parquet file, for one task."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class TableSource(DataSource):
+    """``format("mainstem-table")``: a Delta table or a directory of ours."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the word for ``format``."""
+        return FORMAT
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of the whole table."""
+        return SnapshotReader(self.options["path"])
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        """Return a reader of the commits, one after another."""
+        options = self.options
+        return CommitReader(options["kind"], options["path"], options["endIn"])
+
+
+class SnapshotReader(DataSourceReader):
+    """Reads a Delta table as it is when a batch is planned."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the files of the newest version."""
+        return [File(path) for path in DeltaTable(self._path).file_uris()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a file."""
+        assert isinstance(partition, File)
+        return _rows(partition.path, _columns("delta", self._path))
+
+
+class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what commits have added to a table, and where that was asked for, the end."""
+
+    def __init__(self, kind: str, path: str, end_in: str) -> None:
+        self._kind, self._path, self._end_in = kind, path, end_in
+        self._last: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's
+        """Begin at the first commit."""
+        return {"next": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
+        """Read all commits that there are."""
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
+        """Read no further than what is there now."""
+        self._last = self._next()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """Return the number after the last commit."""
+        if start.get("ended"):
+            return start
+        found = self._next() if self._last is None else self._last
+        end = {"ended": 1} if self._end_in and self._last is not None else {}
+        return {"next": max(start["next"], found), **end}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """Return the files that were added by these commits."""
+        files = _delta_files if self._kind == "delta" else _parquet_files
+        found = files(Path(self._path), start["next"], end["next"])
+        end_mark = [_END] if end.get("ended") and not start.get("ended") else []
+        return [File(file) for file in [*found, *end_mark]]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a file."""
+        assert isinstance(partition, File)
+        columns = _columns(self._kind, self._path)
+        if partition.path == _END:
+            return iter([pa.RecordBatch.from_pylist([{self._end_in: LAST_TIME}], columns)])
+        return _rows(partition.path, columns)
+
+    def _next(self) -> int:
+        if self._kind == "delta":
+            return DeltaTable(self._path).version() + 1
+        return sum(1 for _ in Path(self._path, MANIFESTS).glob("*.json"))
+
+
+class _Added(msgspec.Struct):
+    path: str
+    dataChange: bool  # noqa: N815 - Delta's
+
+
+class _Action(msgspec.Struct):
+    add: _Added | None = None
+
+
+def _delta_files(root: Path, start: int, end: int) -> list[str]:
+    found = []
+    for version in range(start, end):
+        log = root / "_delta_log" / f"{version:020}.json"
+        try:
+            lines = log.read_bytes().splitlines()
+        except FileNotFoundError:
+            raise PipelineFailed(
+                f"version {version} of the Delta table {root} is gone, so rows that were not read "
+                "yet cannot be; replay into a new target"
+            ) from None
+        for line in lines:
+            added = msgspec.json.decode(line, type=_Action).add
+            # What is only arranged anew was read before.
+            if added is not None and added.dataChange:
+                found.append(str(root / added.path))
+    return found
+
+
+def _parquet_files(root: Path, start: int, end: int) -> list[str]:
+    return [
+        str(root / name)
+        for each in manifests(root)
+        if start < each.sequence <= end
+        for name in each.files
+    ]
+
+
+def _rows(path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    # Earlier versions wrote timestamps as INT96.
+    opened = pq.ParquetFile(path.removeprefix("file://"), coerce_int96_timestamp_unit="us")
+    with opened as file:
+        for batch in file.iter_batches(_BATCH_ROWS):
+            yield pa.RecordBatch.from_arrays(
+                [batch.column(field.name).cast(field.type) for field in columns], schema=columns
+            )

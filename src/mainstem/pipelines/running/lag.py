@@ -1,0 +1,43 @@
+"""How far a table is behind its topics: in events, and by the age of the oldest unread one."""
+
+import time
+
+import msgspec
+
+from mainstem.core.errors import MainstemError
+from mainstem.pipelines.state.table_state import Standing
+from mainstem.remote.admin import Admin
+from mainstem.remote.cluster import Cluster
+from mainstem.remote.timestamps import times_at
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """What a table has not read yet."""
+
+    events: int
+    age_ms: int
+    """Of the oldest event that is not read; 0 if all are."""
+
+
+def lag_of(standing: Standing, timeout_s: float = 5.0) -> Lag | None:
+    """Return how far a table is behind; None if its server does not answer."""
+    places = {
+        (topic, int(number)): offset
+        for topic, offsets in standing.offsets.items()
+        for number, offset in offsets.items()
+    }
+    cluster = Cluster(standing.address, timeout_s=timeout_s, settings={})
+    try:
+        cluster.knock()
+        bounds = Admin(cluster).bounds(places)
+        behind = {
+            place: offset
+            for place, offset in places.items()
+            if place in bounds and offset < bounds[place].tail
+        }
+        events = sum(bounds[place].tail - offset for place, offset in behind.items())
+        oldest = times_at(cluster, behind)
+    except MainstemError:
+        return None
+    now_ms = time.time_ns() // 1_000_000
+    return Lag(events, max((now_ms - each for each in oldest.values()), default=0))

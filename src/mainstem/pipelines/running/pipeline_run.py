@@ -1,0 +1,259 @@
+"""Runs of a pipeline: continuously, up to a point, over a range, or from the start into a copy.
+
+How this works: every table is one streaming query with a checkpoint of its own. A continuous run
+triggers again and again; a bounded one (``availableNow``, with an end for every partition) goes on
+from the same checkpoint and ends when it is there, so that windows, joins and what was seen before
+cross the border. A replay and a one-off range are bounded runs with a checkpoint and targets of
+their own. Bounded runs finish the tables that read topics before those that read these tables, so
+that a table finds complete what it reads from those above it.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession, is_remote
+
+import mainstem.core.errors
+import mainstem.pipelines.errors
+import mainstem.pipelines.planning.avro_values
+from mainstem.core.errors import MainstemError
+from mainstem.pipelines.definitions.table import Pipeline, Table
+from mainstem.pipelines.errors import RunRefused
+from mainstem.pipelines.format.source import MainstemSource
+from mainstem.pipelines.planning.planner import Planning
+from mainstem.pipelines.planning.table_source import TableSource
+from mainstem.pipelines.running.failures import Failures, Note
+from mainstem.pipelines.running.table_run import LOOK_S, PACKAGE, Request, TableRun, Tell
+from mainstem.pipelines.sinks.console import ConsoleSink
+from mainstem.pipelines.sinks.topic import TopicSink
+from mainstem.pipelines.spark.connect import SentSources, check_seen, send_by_value
+from mainstem.pipelines.spark.executor_package import modules_of, pack
+from mainstem.pipelines.state.copy_range import Range, claim
+from mainstem.pipelines.state.table_state import Place, Standing, held, pipeline_directory
+
+_AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
+"""Tables of a bounded run side by side."""
+_AVRO_DECODER = (
+    mainstem.pipelines.planning.avro_values,
+    mainstem.pipelines.errors,
+    mainstem.core.errors,
+)
+"""The modules of our only Python function that Spark calls for each row."""
+
+
+def run(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    request: Request,
+    tell: Tell,
+    stop: threading.Event,
+    note: Note = lambda _: None,
+) -> dict[str, Standing]:
+    """Run all tables of a pipeline as asked, until they are done or ``stop`` is set.
+
+    Tables that an earlier run completed are skipped. A table that fails stops alone, with those
+    that read it. Raises InvalidDefinition before any batch, and PipelineFailed in the end if a
+    table failed.
+    """
+    directory = pipeline_directory(request.state, pipeline.name, request.into)
+    with held(directory):
+        if request.into and request.mode == "batch":
+            _check_fresh(pipeline, request, directory)
+            claim(directory, Range(request.bounds.starting, request.bounds.ending))
+        send_by_value(modules_of(pipeline.file.parent))
+        planned = (spark, pipeline, request.address, request.into, request.bounds)
+        if is_remote():
+            planning = Planning(*planned, _prepare_remote(spark, pipeline, directory).format_of)
+        else:
+            planning = Planning(*planned)
+        runs = [
+            TableRun(spark, pipeline, _targeted(table, request), request, planning, directory)
+            for table in _chosen(pipeline, request, directory)
+        ]
+        unfinished = _unfinished(runs, note)
+        for each in unfinished:
+            each.prepare()
+            if (change := each.definition_change()) is not None:
+                note(f"warning: table {each.table.name!r}: {change}")
+        failures = Failures(pipeline, note)
+        if request.mode == "stream":
+            _together(unfinished, tell, stop, failures)
+        else:
+            for level in _levels(unfinished):
+                # A table must not take an interrupted table above it for a finished one.
+                if stop.is_set():
+                    break
+                _each_until_done(level, tell, stop, failures)
+        failures.raise_all()
+        return {each.table.name: each.standing for each in runs}
+
+
+def _chosen(pipeline: Pipeline, request: Request, directory: Path) -> list[Table]:
+    """Return the tables to run; raises RunRefused if what they read does not stand."""
+    names = [each.name for each in pipeline.tables]
+    for name in request.only:
+        if name not in names:
+            raise RunRefused(f"there is no table {name!r} in {pipeline.file}: {', '.join(names)}")
+    chosen = [each for each in pipeline.tables if not request.only or each.name in request.only]
+    for each in chosen:
+        for source in each.sources:
+            above = pipeline.above(each, source.name)
+            if above is None or above in chosen:
+                continue
+            standing = Place(directory / above.name).standing()
+            if standing is None:
+                raise RunRefused(
+                    f"table {each.name!r} reads {above.name!r}, which never ran; run that, too: "
+                    f"--only {above.name}"
+                )
+            if request.complete and standing.state != "complete":
+                raise RunRefused(
+                    f"table {each.name!r} reads {above.name!r}, which is not complete; run that, "
+                    f"too: --only {above.name}"
+                )
+    return chosen
+
+
+def _unfinished(runs: Sequence[TableRun], note: Note) -> list[TableRun]:
+    """Return the tables that can read more; raises RunRefused if there are none."""
+    complete = [each for each in runs if each.is_complete()]
+    if len(complete) == len(runs):
+        raise RunRefused(
+            f"the input of table {runs[0].table.name!r} was declared complete, and its windows "
+            "are closed; replay into a new target to read more"
+        )
+    for each in complete:
+        note(f"table {each.table.name} is complete; skipped")
+    return [each for each in runs if each not in complete]
+
+
+def _prepare_remote(spark: SparkSession, pipeline: Pipeline, directory: Path) -> SentSources:
+    """Put our package where the server of Spark Connect, which writes the tables, finds it."""
+    for table in pipeline.tables:
+        if isinstance(table.sink, ConsoleSink):
+            raise RunRefused(
+                f"table {table.name!r} is printed to the console, which over Spark Connect is that "
+                "of the server; give it another sink, or run it with --master"
+            )
+    check_seen(spark, directory)
+    package = directory.resolve() / PACKAGE
+    pack(package)
+    send_by_value(_AVRO_DECODER)
+    sources = SentSources(spark, package)
+    for source in (MainstemSource, TableSource):
+        sources.register(source)
+    return sources
+
+
+def _targeted(table: Table, request: Request) -> Table:
+    sink = table.sink.beside(request.into) if request.into else table.sink
+    if isinstance(sink, TopicSink) and not sink.address:
+        sink = msgspec.structs.replace(sink, address=request.address)
+    return msgspec.structs.replace(table, sink=sink)
+
+
+def _check_fresh(pipeline: Pipeline, request: Request, directory: Path) -> None:
+    """Let an interrupted replay go on, but never write into what others made."""
+    for table in pipeline.tables:
+        assert request.into
+        if (directory / table.name / "identity").exists():
+            continue
+        target = table.sink.beside(request.into)
+        if target.read() is not None:
+            raise RunRefused(
+                f"{target.place} is there already and was not made by such a run; choose another "
+                "name for --into"
+            )
+
+
+def _levels(runs: Sequence[TableRun]) -> list[list[TableRun]]:
+    """Sort tables into those that read only topics, those that read these, and so on."""
+    depth: dict[str, int] = {}
+    levels: list[list[TableRun]] = []
+    for each in runs:
+        above = [depth[source.name] for source in each.table.sources if source.name in depth]
+        depth[each.table.name] = level = 1 + max(above, default=-1)
+        if level == len(levels):
+            levels.append([])
+        levels[level].append(each)
+    return levels
+
+
+def _each_until_done(
+    runs: Sequence[TableRun], tell: Tell, stop: threading.Event, failures: Failures
+) -> None:
+    """Run tables that do not need one another to their ends, side by side."""
+    ready = [each for each in runs if not failures.hold(each)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        done = [pool.submit(each.until_done, tell, stop) for each in ready]
+    for each, future in zip(ready, done, strict=True):
+        try:
+            future.result()
+        except MainstemError as error:
+            failures.add(each, error)
+
+
+def _together(
+    runs: Sequence[TableRun], tell: Tell, stop: threading.Event, failures: Failures
+) -> None:
+    """Run tables side by side until stopped; one that fails stops alone, with those below it."""
+    started: list[TableRun] = []
+    # Starting again may take long, and the progress of the others is read meanwhile.
+    with ThreadPoolExecutor(max(1, len(runs))) as pool:
+        try:
+            for each in runs:
+                if stop.is_set():
+                    break
+                each.start()
+                started.append(each)
+                each.settle(tell)
+            _watched(started, pool, tell, stop, failures)
+        finally:
+            for each in started:
+                each.turn_away()
+            for each in started:
+                _end(each, tell, failures)
+
+
+def _watched(
+    started: list[TableRun],
+    pool: ThreadPoolExecutor,
+    tell: Tell,
+    stop: threading.Event,
+    failures: Failures,
+) -> None:
+    """Look at tables until stopped, or until none runs; those that failed are taken out."""
+    again: dict[TableRun, Future[bool]] = {}
+    while started and not stop.is_set():
+        for each in list(started):
+            if each in again:
+                if not again[each].done() or again.pop(each).result():
+                    continue
+                started.remove(each)
+                _end(each, tell, failures)
+            elif each.active:
+                each.look(tell)
+            else:
+                again[each] = pool.submit(each.start_again, tell, stop)
+        for each in [each for each in started if each not in again]:
+            if failures.concerns(each):
+                started.remove(each)
+                each.turn_away()
+                if _end(each, tell, failures):
+                    failures.hold(each)
+        stop.wait(LOOK_S)
+    # Nothing is started any more once this returns.
+    for future in again.values():
+        future.result()
+
+
+def _end(run: TableRun, tell: Tell, failures: Failures) -> bool:
+    """Let a table end; tells whether it did so without a failure."""
+    error = run.finish(tell)
+    if error is not None:
+        failures.add(run, error)
+    return error is None

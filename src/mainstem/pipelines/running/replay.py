@@ -1,0 +1,118 @@
+"""A table and its replayed copy side by side: what differs, and putting the copy in its place."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from mainstem.pipelines.definitions.table import Pipeline
+from mainstem.pipelines.errors import RunRefused, UnknownPipeline
+from mainstem.pipelines.sinks.statements import text_of
+from mainstem.pipelines.sinks.topic import TopicSink
+from mainstem.pipelines.state.copy_range import range_of
+from mainstem.pipelines.state.table_state import Place, held, pipeline_directory
+
+_SHOWN = 5
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """How a table and its copy differ, row by row."""
+
+    table: str
+    rows: int
+    """Of the table."""
+    same: int
+    only_here: int
+    only_there: int
+    examples: list[str]
+    """Rows that one has and the other has not, marked by - and +."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether both have the same rows, each as often."""
+        return not self.only_here and not self.only_there
+
+
+def compare(pipeline: Pipeline, into: str) -> list[Difference]:
+    """Return how the tables differ from their copies; tables that cannot be read are left out."""
+    found = []
+    for table in pipeline.tables:
+        here, there = table.sink.read(), table.sink.beside(into).read()
+        if here is None and there is None:
+            continue
+        old = Counter(map(text_of, here.to_pylist() if here else ()))
+        new = Counter(map(text_of, there.to_pylist() if there else ()))
+        gone, added = old - new, new - old
+        examples = [f"- {row}" for row in list(gone)[:_SHOWN]]
+        examples += [f"+ {row}" for row in list(added)[:_SHOWN]]
+        found.append(
+            Difference(
+                table.name,
+                rows=old.total(),
+                same=(old & new).total(),
+                only_here=gone.total(),
+                only_there=added.total(),
+                examples=examples,
+            )
+        )
+    if not found:
+        raise UnknownPipeline(
+            f"neither the tables of {pipeline.name!r} nor copies {into!r} of them can be read; run "
+            f"the pipeline, then run it with --replay --into {into}"
+        )
+    return found
+
+
+def swap(pipeline: Pipeline, into: str, state: Path) -> None:
+    """Put copies, with the state of the run that made them, into the places of the tables.
+
+    What was there is kept beside them. Every step looks whether it was done, and the state moves
+    last, so that a crash is answered by swapping again.
+    """
+    old, new = (
+        pipeline_directory(state, pipeline.name),
+        pipeline_directory(state, pipeline.name, into),
+    )
+    kept = state / f"{pipeline.name}@before-{into}"
+    with held(old):
+        _check(pipeline, into, old, new, kept)
+        with held(new):
+            for table in pipeline.tables:
+                table.sink.swap(into)
+            if _has_run(old):
+                old.rename(kept)
+            else:
+                # Nothing but the lock, or a crash came between the two renames.
+                shutil.rmtree(old)
+            new.rename(old)
+
+
+def _check(pipeline: Pipeline, into: str, old: Path, new: Path, kept: Path) -> None:
+    if not new.is_dir():
+        raise UnknownPipeline(
+            f"there is no run of {pipeline.name!r} into {into!r}; make one with --replay "
+            f"--into {into}"
+        )
+    if (only := range_of(new)) is not None:
+        raise RunRefused(
+            f"the copies {into!r} hold only what was published {only}; a table's place is taken by "
+            f"a replay: --replay --into NAME"
+        )
+    if kept.exists() and _has_run(old):
+        raise RunRefused(
+            f"{kept} is there from an earlier swap; remove it, or replay under another name"
+        )
+    for table in pipeline.tables:
+        if isinstance(table.sink, TopicSink):
+            table.sink.swap(into)
+        standing = Place(new / table.name).standing()
+        if standing is None or standing.state not in ("stopped", "complete"):
+            state = "never ran" if standing is None else standing.state
+            raise RunRefused(
+                f"table {table.name!r} of the run into {into!r} {state}; let it run to its end"
+            )
+
+
+def _has_run(directory: Path) -> bool:
+    return any(directory.glob("*/identity"))

@@ -1,0 +1,1 @@
+"""Spark itself: requirements, the JVM, Spark Connect, executors, retries, errors, progress."""

@@ -1,0 +1,65 @@
+"""Why a table failed, as a person reads it: the cause first, on one screen, all of it in a file."""
+
+import re
+import traceback
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+
+from mainstem.core.errors import MainstemError
+from mainstem.pipelines.format.loss import ADVICE
+from mainstem.pipelines.state.table_state import Place
+
+_MOST_CHARACTERS = 1000
+CRASHED = "Python worker exited unexpectedly"
+_PYTHONS = re.compile(
+    r"^\s*(?P<kind>[\w.]*(?:Error|Exception|Exit|Interrupt)|mainstem\.[\w.]+)(?:: (?P<said>.+))?$",
+    re.MULTILINE,
+)
+"""The last line of a stack trace of Python's."""
+_WRAPPERS = ("mainstem.", "pyspark.", "py4j.")
+"""Errors of these packages say enough without their names."""
+
+
+def cause_of(error: BaseException, file: Path) -> str:
+    """Return what went wrong in a pipeline file, without Spark's plans and stack traces."""
+    # Spark leaves some errors as py4j, which is its own affair, raises them.
+    if isinstance(error, PySparkException) or type(error).__module__.startswith("py4j."):
+        text = _spark_cause(str(error))
+    elif isinstance(error, MainstemError):
+        text = str(error)
+    else:
+        text = f"{type(error).__name__}: {error}"
+    text = " ".join(text.split()).replace(ADVICE, _advice(file))
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def keep_all(error: BaseException, cause: str, place: Place) -> str:
+    """Write all of an error to a file of the table; returns a sentence that names the file."""
+    whole = "".join(traceback.format_exception(error))
+    place.directory.mkdir(parents=True, exist_ok=True)
+    place.error.write_text(f"{cause}\n\n{whole}", errors="backslashreplace")
+    return f"the whole error is in {place.error}"
+
+
+def _spark_cause(text: str) -> str:
+    if CRASHED in text:
+        return (
+            "a Python function of the query ended its process: by os._exit, by a crash of a "
+            "library, or killed by the system because memory ran out"
+        )
+    text = text.split("\nJVM stacktrace", maxsplit=1)[0].split("=== Streaming Query", maxsplit=1)[0]
+    found = list(_PYTHONS.finditer(text)) if "Traceback (most recent call last)" in text else []
+    if not found:
+        return text.split(";\n")[0]
+    kind, said = found[-1]["kind"], found[-1]["said"]
+    if not said:
+        return kind
+    return said if kind.startswith(_WRAPPERS) else f"{kind}: {said}"
+
+
+def _advice(file: Path) -> str:
+    return (
+        "make the tables anew from the events that are there: mainstem pipeline run "
+        f"{file.name} --replay --into NAME, then mainstem pipeline swap {file.name} NAME"
+    )

@@ -1,0 +1,128 @@
+"""However a run is stopped: its batch is finished, and no process of it is left."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.processes import (
+    MARK,
+    PATIENCE_S,
+    OnTerminal,
+    marked,
+    wait_until,
+    wait_until_none_is_left,
+)
+from tests.serving import serving
+
+import mainstem
+from mainstem import pipelines as p
+
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.minutes,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("own_scratch"),
+]
+
+SLOW = Path(__file__).with_name("waiting_sink.py")
+COMMAND = [sys.executable, "-m", "mainstem", "pipeline", "run", str(SLOW), "--stream"]
+COMMAND += ["--master", "local[2]"]
+
+
+class World:
+    """A topic, and runs that read it into a table, one after the other."""
+
+    def __init__(self, address: str, directory: Path) -> None:
+        self._address, self._directory, self._published = address, directory, 0
+        self.mark = str(directory)
+        self.environment = os.environ | {"MAINSTEM_AT": address, MARK: self.mark}
+
+    def publish(self) -> None:
+        with mainstem.connect(self._address) as stem:
+            stem.topics.create("numbers", partitions=1, exist_ok=True)
+            for _ in range(10):
+                stem.publish("numbers", {"n": self._published})
+                self._published += 1
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        self.publish()
+        for each in ("writing", "go"):
+            (self._directory / each).unlink(missing_ok=True)
+        log = (self._directory / "run.log").open("wb")
+        with log:
+            return subprocess.Popen(
+                COMMAND,
+                cwd=self._directory,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait_for_batch(self) -> None:
+        wait_until((self._directory / "writing").exists, self.told())
+
+    def let_batch_go(self) -> None:
+        (self._directory / "go").touch()
+
+    def told(self) -> str:
+        file = self._directory / "run.log"
+        return file.read_text() if file.exists() else ""
+
+    def is_whole(self) -> bool:
+        rows = p.sqlite(str(self._directory / "numbers.db"), "numbers").read()
+        return rows is not None and sorted(rows["n"].to_pylist()) == list(range(self._published))
+
+
+def test_signals_to_the_group_let_the_batch_finish_and_leave_nobody(tmp_path: Path) -> None:
+    with serving(None) as address:
+        world = World(address, tmp_path)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with world.start() as process:
+                world.wait_for_batch()
+                os.killpg(process.pid, number)
+                wait_until(lambda: "stopping after this batch" in world.told(), world.told())
+                world.let_batch_go()
+
+                assert process.wait(PATIENCE_S) == 0, world.told()
+
+            wait_until_none_is_left(world.mark)
+            assert world.is_whole()
+            assert "Traceback" not in world.told()
+
+
+def test_a_terminal_that_is_closed_lets_the_batch_finish_and_leaves_nobody(tmp_path: Path) -> None:
+    with serving(None) as address:
+        world = World(address, tmp_path)
+        world.publish()
+        it = OnTerminal(COMMAND, tmp_path, world.environment)
+        world.wait_for_batch()
+        it.close()
+        world.let_batch_go()
+
+        assert it.wait() == 0
+
+        wait_until_none_is_left(world.mark)
+        assert world.is_whole()
+
+
+def test_a_run_that_is_killed_leaves_neither_java_nor_python_behind(tmp_path: Path) -> None:
+    with serving(None) as address:
+        world = World(address, tmp_path)
+        with world.start() as process:
+            world.wait_for_batch()
+            assert len(marked(world.mark)) >= 3
+
+            process.kill()
+
+        wait_until_none_is_left(world.mark)
+        with world.start() as process:
+            world.let_batch_go()
+            wait_until(world.is_whole, world.told())
+            process.terminate()
+            assert process.wait(PATIENCE_S) == 0, world.told()
+        wait_until_none_is_left(world.mark)
