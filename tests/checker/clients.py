@@ -22,7 +22,7 @@ from random import Random
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from tests.checker.history import Outcome, Place, Read, Recorder, Sent
-from tests.faults.mortal import QUICK, Tally
+from tests.faults.killable_server import QUICK, Tally
 
 from mainstem.remote.transactions import give_up
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from tests.checker.proxy import Proxy
-from tests.faults.mortal import Mortal, Tally
+from tests.faults.killable_server import Mortal, Tally
 from tests.faults.test_full_disk import SmallDisk
 from tests.faults.test_kafka_full_disk import FULL
 

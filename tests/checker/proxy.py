@@ -4,7 +4,7 @@ import asyncio
 import threading
 from contextlib import suppress
 
-from tests.faults.mortal import free_port
+from tests.faults.killable_server import free_port
 
 PATIENCE_S = 30
 

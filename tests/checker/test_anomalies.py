@@ -6,7 +6,7 @@ import pytest
 from tests.checker.anomalies import ALLOWED, Anomaly, Kind, check, forbidden
 from tests.checker.corruption import CORRUPTIONS, Corrupted, corrupted
 from tests.checker.history import History, Moved, Operation, Outcome, Place, Read, Sent
-from tests.checker.ideal import Ideal
+from tests.checker.perfect_histories import Ideal
 
 P: Place = ("t", 0)
 Q: Place = ("t", 1)

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from tests.checker import clients
 from tests.checker.clients import INPUTS, OUTPUTS, PLACES, Client
 from tests.checker.history import History, Operation, Outcome, Recorder
-from tests.faults.mortal import Tally, create, reader, until
+from tests.faults.killable_server import Tally, create, reader, until
 
 PATIENCE_S = 90
 ROLES: dict[str, tuple[int, Callable[[Client], None]]] = {

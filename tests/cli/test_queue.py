@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
-from tests.heads.kafka.sharing import Sharer, configure
-from tests.serving import serving
+from tests.heads.kafka.share_member import Sharer, configure
+from tests.in_process_server import serving
 
 import mainstem
 from mainstem.cli.exit_codes import Exit

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 from tests.cli.conftest import Run
-from tests.serving import serving
+from tests.in_process_server import serving
 
 import mainstem
 from mainstem.cli.commands import dead

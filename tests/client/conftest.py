@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.serving import serving
+from tests.in_process_server import serving
 
 import mainstem
 

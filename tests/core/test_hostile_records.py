@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.core.making import CODECS, NOW_MS, event_lists, record, sealed, varint
+from tests.core.handmade_batches import CODECS, NOW_MS, event_lists, record, sealed, varint
 
 from mainstem.core import compression
 from mainstem.core.batch import HEADER_SIZE, Buffer, seal

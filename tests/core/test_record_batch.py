@@ -1,8 +1,8 @@
 """The header of a record batch: reading, checking, placing and stamping it."""
 
 import pytest
-from tests.core.golden import BATCHES, TRANSACTIONAL
-from tests.core.making import NOW_MS, sealed
+from tests.core.golden_batches import BATCHES, TRANSACTIONAL
+from tests.core.handmade_batches import NOW_MS, sealed
 
 from mainstem.core.batch import (
     HEADER_SIZE,

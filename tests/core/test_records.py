@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.golden import BATCHES, EVENTS, TRANSACTIONAL
-from tests.core.making import CODECS, NOW_MS, event_lists, events_without_place, sealed
+from tests.core.golden_batches import BATCHES, EVENTS, TRANSACTIONAL
+from tests.core.handmade_batches import CODECS, NOW_MS, event_lists, events_without_place, sealed
 
 from mainstem.core.batch import check_header, place, read_header
 from mainstem.core.errors import CorruptBatch, InvalidEvent, InvalidSetting

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.core.making import CODECS, NOW_MS
+from tests.core.handmade_batches import CODECS, NOW_MS
 from tests.faults.fuzz_targets import TOPIC
 from tests.kafka_protocol.values import EVERY_API, filled
 

@@ -5,8 +5,8 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from tests.faults.crashes import crashes
-from tests.faults.disks import (
+from tests.faults.crash_states import crashes
+from tests.faults.disk_steps import (
     allow,
     append,
     batch,
@@ -16,8 +16,8 @@ from tests.faults.disks import (
     values,
     without_power,
 )
-from tests.faults.lives import A0, A1, COMPACTED, DISK, FSYNC, RETAINED, B, C, D
-from tests.faults.simdisk import Image, SimFiles, blank
+from tests.faults.random_workload import A0, A1, COMPACTED, DISK, FSYNC, RETAINED, B, C, D
+from tests.faults.simulated_disk import Image, SimFiles, blank
 
 from mainstem.core.errors import DamagedLog, StorageFailed, StorageFull
 from mainstem.log.disk import DiskLog

@@ -17,7 +17,7 @@ from random import Random
 
 import pytest
 from tests.faults.ledger import Found, read_all
-from tests.faults.segments64 import KINDS, PARTITION, Written, opened, segment_of, write
+from tests.faults.sample_segments import KINDS, PARTITION, Written, opened, segment_of, write
 
 from mainstem.core.batch import HEADER_SIZE, checksum_matches, read_header
 from mainstem.core.errors import CorruptBatch, DamagedLog

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.faults.disks import append, batch, killed, opened, values
-from tests.faults.lives import A0, COMPACTED, FSYNC, RETAINED, C, D
-from tests.faults.simdisk import SimFiles
+from tests.faults.disk_steps import append, batch, killed, opened, values
+from tests.faults.random_workload import A0, COMPACTED, FSYNC, RETAINED, C, D
+from tests.faults.simulated_disk import SimFiles
 from tests.faults.test_kill import PARTITIONS, READER, WRITER, acknowledged
 
 HOUR_MS = 3_600_000

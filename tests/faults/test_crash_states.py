@@ -7,8 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.faults.lives import born, fill_now_and_then, interrupt
-from tests.faults.trials import (
+from tests.faults.crash_checks import (
     SYNCS_OF_A_CHECKPOINT,
     Trial,
     crash_after_two_checkpoints,
@@ -16,7 +15,8 @@ from tests.faults.trials import (
     crash_and_go_on,
     crash_everywhere,
 )
-from tests.long import LONG, seeds
+from tests.faults.random_workload import born, fill_now_and_then, interrupt
+from tests.long_runs import LONG, seeds
 
 from mainstem.log import index
 

@@ -9,15 +9,15 @@ from random import Random
 
 import msgspec
 import pytest
-from tests.faults.lives import born
-from tests.faults.simdisk import SimFiles
-from tests.faults.trials import (
+from tests.faults.crash_checks import (
     SYNCS_OF_A_CHECKPOINT,
     crash_after_two_checkpoints,
     crash_again,
     crash_and_go_on,
     crash_everywhere,
 )
+from tests.faults.random_workload import born
+from tests.faults.simulated_disk import SimFiles
 
 from mainstem.log import index, manifest, upkeep, wal
 from mainstem.log.disk import DiskLog

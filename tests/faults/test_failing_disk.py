@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.descriptors import all_taken
-from tests.faults.simdisk import SimFiles
-from tests.log.directory import ORDERS, PAYMENTS, Clock, append, stored
+from tests.exhausted_descriptors import all_taken
+from tests.faults.simulated_disk import SimFiles
+from tests.log.log_directory import ORDERS, PAYMENTS, Clock, append, stored
 
 from mainstem.core.errors import DamagedLog, MainstemError, StorageFailed
 from mainstem.core.event import Event

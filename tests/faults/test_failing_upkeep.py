@@ -3,9 +3,9 @@
 import errno
 
 import pytest
-from tests.faults.disks import allow, append, batch, killed, opened, refuse, values
-from tests.faults.lives import A0, COMPACTED, FSYNC, OPTIONS, B, C, D
-from tests.faults.simdisk import SimFiles
+from tests.faults.disk_steps import allow, append, batch, killed, opened, refuse, values
+from tests.faults.random_workload import A0, COMPACTED, FSYNC, OPTIONS, B, C, D
+from tests.faults.simulated_disk import SimFiles
 
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.log.disk import DiskLog

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.log.directory import ORDERS, PAYMENTS, Clock, append, stored
+from tests.log.log_directory import ORDERS, PAYMENTS, Clock, append, stored
 
 import mainstem
 from mainstem.core.errors import StorageFull

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.faults.fuzz_seeds import seeds
 from tests.faults.fuzz_targets import TARGETS
-from tests.long import LONG
+from tests.long_runs import LONG
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 900 if LONG else 15

@@ -5,9 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.faults.mortal import Mortal, create, until
+from tests.faults.killable_server import Mortal, create, until
 from tests.faults.test_kafka_kill_produce import PARTITIONS, Line, verdict
-from tests.heads.kafka.attack import Peer, Process, fetching, produce, production, request
+from tests.heads.kafka.raw_peers import Peer, Process, fetching, produce, production, request
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

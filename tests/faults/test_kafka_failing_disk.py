@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.faults.mortal import Mortal, read, until
-from tests.heads.kafka.attack import Peer, fetching, produce
+from tests.faults.killable_server import Mortal, read, until
+from tests.heads.kafka.raw_peers import Peer, fetching, produce
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

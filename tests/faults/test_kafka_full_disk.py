@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
-from tests.faults.mortal import PATIENCE_S, QUICK, Mortal, create, read, until
+from tests.faults.killable_server import PATIENCE_S, QUICK, Mortal, create, read, until
 from tests.heads.admin.web import get
-from tests.heads.kafka.attack import Peer, produce
+from tests.heads.kafka.raw_peers import Peer, produce
 
 import mainstem
 from mainstem.core.errors import StorageFull

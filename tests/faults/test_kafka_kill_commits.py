@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
-from tests.faults.mortal import Mortal, Tally, die_often, fill, reader
-from tests.long import LONG
+from tests.faults.killable_server import Mortal, Tally, die_often, fill, reader
+from tests.long_runs import LONG
 
 from mainstem.broker.broker import Broker
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from tests.broker.transactions.transactional_producers import committed
-from tests.faults.mortal import DIES_IN_WRITE, Mortal, create
-from tests.heads.kafka.attack import Peer, produce
+from tests.faults.killable_server import DIES_IN_WRITE, Mortal, create
+from tests.heads.kafka.raw_peers import Peer, produce
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from tests.broker.brokers import read_all, values
-from tests.faults.mortal import PATIENCE_S, QUICK, Mortal, Tally, create, die_often, read
-from tests.long import LONG
+from tests.faults.killable_server import PATIENCE_S, QUICK, Mortal, Tally, create, die_often, read
+from tests.long_runs import LONG
 
 from mainstem.broker.broker import Broker
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from tests.faults.mortal import Mortal, Tally, die_often, fill, reader, until
+from tests.faults.killable_server import Mortal, Tally, die_often, fill, reader, until
 from tests.faults.test_kafka_kill_commits import FORGETS_CURSORS
-from tests.long import LONG
+from tests.long_runs import LONG
 
 from mainstem.broker.broker import Broker
 

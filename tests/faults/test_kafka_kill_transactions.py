@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from tests.broker.transactions.transactional_producers import committed
-from tests.faults.mortal import (
+from tests.faults.killable_server import (
     PATIENCE_S,
     QUICK,
     Mortal,
@@ -19,7 +19,7 @@ from tests.faults.mortal import (
     read,
     reader,
 )
-from tests.long import LONG
+from tests.long_runs import LONG
 
 from mainstem.broker.broker import Broker
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.faults.mortal import Mortal, create, fill, reader, until
+from tests.faults.killable_server import Mortal, create, fill, reader, until
 from tests.faults.test_kafka_kill_produce import PARTITIONS, Line, verdict
-from tests.heads.kafka.attack import Healthy, Peer, produce, request
+from tests.heads.kafka.raw_peers import Healthy, Peer, produce, request
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

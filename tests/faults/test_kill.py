@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.long import seeds
+from tests.long_runs import seeds
 
 PARTITIONS = 6
 ACK = struct.Struct(">BQ")

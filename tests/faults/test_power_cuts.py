@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.long import seeds
+from tests.long_runs import seeds
 
 CUTS = 14
 SECONDS = 15

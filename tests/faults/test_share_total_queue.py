@@ -13,10 +13,10 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
-from tests.faults.mortal import QUICK, Mortal, create
-from tests.faults.sharers import PATIENCE_S, Sharer
-from tests.faults.total_queue import NOTHING_WRONG, TotalQueue, Verdict
-from tests.long import LONG
+from tests.faults.killable_server import QUICK, Mortal, create
+from tests.faults.queue_checker import NOTHING_WRONG, TotalQueue, Verdict
+from tests.faults.share_consumers import PATIENCE_S, Sharer
+from tests.long_runs import LONG
 
 EVENTS = 20_000 if LONG else 300
 KILLS = 20 if LONG else 2

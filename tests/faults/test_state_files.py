@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from tests.faults.disks import append, batch, opened
+from tests.faults.disk_steps import append, batch, opened
 from tests.faults.ledger import Found, read_all
-from tests.faults.lives import A0, A1, DISK, FSYNC, B
-from tests.faults.simdisk import Image, SimFiles
+from tests.faults.random_workload import A0, A1, DISK, FSYNC, B
+from tests.faults.simulated_disk import Image, SimFiles
 
 from mainstem.core.errors import DamagedLog
 from mainstem.log import index, wal

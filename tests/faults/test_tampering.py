@@ -8,9 +8,9 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from tests.faults.disks import append, batch, killed, opened, values
-from tests.faults.lives import A0, A1, FSYNC
-from tests.faults.simdisk import SimFiles
+from tests.faults.disk_steps import append, batch, killed, opened, values
+from tests.faults.random_workload import A0, A1, FSYNC
+from tests.faults.simulated_disk import SimFiles
 
 from mainstem.core.checksum import crc32c
 from mainstem.core.errors import CorruptBatch, DamagedLog, FormatTooNew, MainstemError

@@ -1,6 +1,6 @@
 """The judge of queues: what it calls lost, unexpected, duplicated, and what it does not."""
 
-from tests.faults.total_queue import NOTHING_WRONG, TotalQueue, Verdict
+from tests.faults.queue_checker import NOTHING_WRONG, TotalQueue, Verdict
 
 
 def judged(*deeds: tuple[str, int]) -> Verdict:

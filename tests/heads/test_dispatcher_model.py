@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk
 from tests.heads.dispatching import Room, Taker
-from tests.long import LONG
+from tests.long_runs import LONG
 
 from mainstem.broker.queues.records import Order, Outcome
 from mainstem.core.errors import StaleDelivery

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.laws.logs import FIRST, OpenLog, all_events, open_partitions
+from tests.laws.log_implementations import FIRST, OpenLog, all_events, open_partitions
 
 from mainstem.core.batch import batches, place, read_header, seal
 from mainstem.core.event import Event

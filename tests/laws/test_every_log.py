@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.laws.logs import (
+from tests.laws.log_implementations import (
     DURABLE,
     FACTORIES,
     FIRST,

@@ -13,7 +13,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.laws.logs import (
+from tests.laws.log_implementations import (
     DURABLE,
     FACTORIES,
     FIRST,

@@ -5,7 +5,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.laws.logs import (
+from tests.laws.log_implementations import (
     FIRST,
     SECOND,
     all_events,

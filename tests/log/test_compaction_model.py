@@ -9,7 +9,7 @@ from hypothesis import Phase
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from tests.log.directory import ORDERS, Clock, open_log
+from tests.log.log_directory import ORDERS, Clock, open_log
 
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.log.directory import ORDERS, append, open_log
+from tests.log.log_directory import ORDERS, append, open_log
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

@@ -3,10 +3,10 @@
 import sys
 from types import FrameType
 
-from tests.faults.disks import append, killed, opened
-from tests.faults.lives import RETAINED
-from tests.faults.simdisk import SimFiles
-from tests.log.directory import ORDERS, SMALL
+from tests.faults.disk_steps import append, killed, opened
+from tests.faults.random_workload import RETAINED
+from tests.faults.simulated_disk import SimFiles
+from tests.log.log_directory import ORDERS, SMALL
 
 from mainstem.log import recovery
 from mainstem.log.disk_partition import DiskPartition

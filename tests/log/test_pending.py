@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.log.directory import ORDERS, PAYMENTS, Clock, append, open_log, stored
+from tests.log.log_directory import ORDERS, PAYMENTS, Clock, append, open_log, stored
 
 from mainstem.core.errors import StorageFailed
 from mainstem.core.event import Event

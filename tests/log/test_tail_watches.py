@@ -1,8 +1,8 @@
 """Whoever waits at the tail of a partition is told, also when the log is closed."""
 
-from tests.faults.disks import append, opened
-from tests.faults.lives import A0, FSYNC
-from tests.faults.simdisk import SimFiles
+from tests.faults.disk_steps import append, opened
+from tests.faults.random_workload import A0, FSYNC
+from tests.faults.simulated_disk import SimFiles
 
 
 def test_a_watch_taken_while_the_log_is_being_closed_is_called() -> None:

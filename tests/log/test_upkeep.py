@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.log.directory import ORDERS, PAYMENTS, SMALL, Clock, append, fill, open_log, stored
+from tests.log.log_directory import ORDERS, PAYMENTS, SMALL, Clock, append, fill, open_log, stored
 
 from mainstem.core.batch import batches, read_header
 from mainstem.core.errors import OffsetOutOfRange, UnknownPartition

@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 from tests.heads.admin.web import answer_to, connect, get
-from tests.heads.kafka.attack import Peer
-from tests.heads.kafka.sharing import ACCEPT, REJECT, RELEASE, Sharer, configure, put
-from tests.serving import server
+from tests.heads.kafka.raw_peers import Peer
+from tests.heads.kafka.share_member import ACCEPT, REJECT, RELEASE, Sharer, configure, put
+from tests.in_process_server import server
 
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload, TopicSettings

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.heads.admin.web import Page, get
-from tests.heads.kafka.attack import Peer, fetching, produce, request
+from tests.heads.kafka.raw_peers import Peer, fetching, produce, request
 
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.event import Event

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.leftovers import no_clients_left
-from tests.serving import serving
+from tests.in_process_server import serving
+from tests.leaked_clients import no_clients_left
 
 from mainstem.pipelines.session import MissingJava, MissingSpark, spark_session
 

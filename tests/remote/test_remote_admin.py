@@ -4,8 +4,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.faults.mortal import Mortal
-from tests.serving import serving
+from tests.faults.killable_server import Mortal
+from tests.in_process_server import serving
 
 import mainstem
 from mainstem.core.errors import Unreachable

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from tests.serving import serving
+from tests.in_process_server import serving
 
 import mainstem
 from mainstem.core.errors import Unreachable

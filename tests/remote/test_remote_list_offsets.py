@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.serving import serving
+from tests.in_process_server import serving
 
 import mainstem
 from mainstem.core.errors import Unreachable

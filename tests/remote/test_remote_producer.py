@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from confluent_kafka import KafkaError, Message
-from tests.serving import serving
+from tests.in_process_server import serving
 
 import mainstem
 from mainstem.core.event import Event

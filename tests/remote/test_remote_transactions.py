@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.leftovers import clients_left, kafka_clients
-from tests.serving import serving
+from tests.in_process_server import serving
+from tests.leaked_clients import clients_left, kafka_clients
 
 from mainstem.core.errors import Fenced
 from mainstem.remote.cluster import Cluster

@@ -6,7 +6,7 @@ from contextlib import suppress
 from unittest.mock import patch
 
 from tests.heads.contexts import kafka_service
-from tests.simulation.share_book import GROUP, SETTINGS, ShareBook
+from tests.simulation.share_group_model import GROUP, SETTINGS, ShareBook
 from tests.simulation.world import Reply, World
 
 from mainstem.broker.broker import Broker

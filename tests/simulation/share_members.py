@@ -7,9 +7,9 @@ and answers are late, come twice, or get lost.
 from collections.abc import Sequence
 
 from tests.checker.history import Outcome, Read
-from tests.simulation.share_book import GROUP, LOCK_MS, TOPIC, Spot
+from tests.simulation.share_group_model import GROUP, LOCK_MS, TOPIC, Spot
 from tests.simulation.share_head import Request, ShareHead
-from tests.simulation.transactors import PARTITIONS
+from tests.simulation.transactional_clients import PARTITIONS
 from tests.simulation.world import Client, Reply, Unanswered, Wrong
 
 from mainstem.broker.broker import Broker

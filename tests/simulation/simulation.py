@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from tests.checker.anomalies import check, forbidden
 from tests.checker.history import Outcome, Place, Read
-from tests.simulation import share_book
-from tests.simulation.members import ClassicMember, Groups, Worker
-from tests.simulation.modern_members import ModernMember
+from tests.simulation import share_group_model
+from tests.simulation.classic_members import ClassicMember, Groups, Worker
+from tests.simulation.consumer_members import ModernMember
+from tests.simulation.queue_consumers import LOCK_MS, NAME, TOPIC, Queue, share
 from tests.simulation.share_head import ShareHead
 from tests.simulation.share_members import ShareMember
-from tests.simulation.sharers import LOCK_MS, NAME, TOPIC, Queue, share
-from tests.simulation.transactors import PARTITIONS, Transactor, read_committed, read_on
+from tests.simulation.transactional_clients import PARTITIONS, Transactor, read_committed, read_on
 from tests.simulation.world import Client, World, Wrong, without_chance
 
 from mainstem.broker.groups.share.group import ShareBeat
@@ -192,11 +192,11 @@ class Simulation:
     def _drain_share(self, head: ShareHead) -> None:
         """Take and accept whatever is left for the share group; nothing may be missing then."""
         world, places = self._world, range(PARTITIONS)
-        shared = (share_book.TOPIC, share_book.GROUP)
-        beat = ShareBeat(group=share_book.GROUP, member_id="last", epoch=0, topics=("in",))
+        shared = (share_group_model.TOPIC, share_group_model.GROUP)
+        beat = ShareBeat(group=share_group_model.GROUP, member_id="last", epoch=0, topics=("in",))
         world.broker.share.heartbeat(beat)
         for _ in range(1_000):
-            world.leap(share_book.LOCK_MS + 1)
+            world.leap(share_group_model.LOCK_MS + 1)
             world.tick()
             world.commit()
             lent = world.broker.subscriptions.lend(*shared, "last", places, max_events=100)
@@ -215,7 +215,7 @@ class Simulation:
         there = {
             (number, each.offset)
             for number in places
-            for each in self._everything((share_book.TOPIC, number))
+            for each in self._everything((share_group_model.TOPIC, number))
         }
         head.book.at_the_end(world.broker, there)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.faults.simdisk import Image, SimFiles
-from tests.long import LONG, seeds
+from tests.faults.simulated_disk import Image, SimFiles
+from tests.long_runs import LONG, seeds
 from tests.simulation.simulation import CASTS, STEPS, Simulated, simulate
 
 from mainstem.broker.groups.classic.coordinator import ClassicGroups

@@ -23,10 +23,10 @@ from typing import Generic, TypeVar
 from unittest.mock import patch
 
 from tests.checker.history import Recorder
-from tests.faults.crashes import crashes
-from tests.faults.disks import allow, refuse
-from tests.faults.lives import OPTIONS
-from tests.faults.simdisk import SimFiles, blank
+from tests.faults.crash_states import crashes
+from tests.faults.disk_steps import allow, refuse
+from tests.faults.random_workload import OPTIONS
+from tests.faults.simulated_disk import SimFiles, blank
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.limits import GroupLimits

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from tests.serving import serving
+from tests.in_process_server import serving
 
 from mainstem import aio
 from mainstem.client.aio.connected_queue import AsyncConnectedDelivery, AsyncConnectedQueue

@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 from tests.client.every_stem.stems import in_thread
-from tests.serving import server, serving
+from tests.in_process_server import server, serving
 
 import mainstem
 from mainstem.client.connected import queue as connected_queue

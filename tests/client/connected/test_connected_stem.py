@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.leftovers import clients_left, kafka_clients
-from tests.serving import serving
+from tests.in_process_server import serving
+from tests.leaked_clients import clients_left, kafka_clients
 
 import mainstem
 from mainstem.core.errors import Closed, InvalidSetting, Unreachable

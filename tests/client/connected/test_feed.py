@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.mortal import Mortal
+from tests.faults.killable_server import Mortal
 
 import mainstem
 from mainstem.client.connected.feed import ConnectedFeed

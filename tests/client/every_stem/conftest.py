@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 from bench.apache_kafka import ApacheKafka, missing
-from tests.serving import serving
+from tests.in_process_server import serving
 
 import mainstem
 from mainstem.client.stem import Stem

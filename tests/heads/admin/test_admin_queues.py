@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.heads.admin.web import Page, get
-from tests.serving import server
+from tests.in_process_server import server
 
 from mainstem.broker.broker import Broker
 from mainstem.core.event import Event, Position

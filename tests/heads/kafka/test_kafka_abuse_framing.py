@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.attack import Healthy, Peer, request, served
+from tests.heads.kafka.raw_peers import Healthy, Peer, request, served
 
 from mainstem.kafka_protocol.messages.connection import (
     API_VERSIONS,

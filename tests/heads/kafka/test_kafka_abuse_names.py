@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.attack import Healthy, Peer, produce, request, served
+from tests.heads.kafka.raw_peers import Healthy, Peer, produce, request, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

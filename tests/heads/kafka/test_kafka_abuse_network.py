@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from tests.heads.kafka.attack import (
+from tests.heads.kafka.packet_loss import LOSE_A_FIFTH, vanish
+from tests.heads.kafka.raw_peers import (
     NEVER,
     PATIENCE_S,
     Healthy,
@@ -27,7 +28,6 @@ from tests.heads.kafka.attack import (
     request,
     until,
 )
-from tests.heads.kafka.losing import LOSE_A_FIFTH, vanish
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

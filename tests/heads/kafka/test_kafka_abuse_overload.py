@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.attack import (
+from tests.heads.kafka.raw_peers import (
     NEVER,
     PATIENCE_S,
     Healthy,

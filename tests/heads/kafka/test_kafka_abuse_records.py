@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.attack import Healthy, Peer, Process, fetching, produce, production, request
+from tests.heads.kafka.raw_peers import (
+    Healthy,
+    Peer,
+    Process,
+    fetching,
+    produce,
+    production,
+    request,
+)
 
 from mainstem.core import compression
 from mainstem.core.batch import HEADER_SIZE, seal

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.heads.kafka.attack import Peer, produce, served
+from tests.heads.kafka.raw_peers import Peer, produce, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

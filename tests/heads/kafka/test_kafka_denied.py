@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker.brokers import Clock, new_broker, read_all, values
 from tests.heads.contexts import context_on
+from tests.in_process_server import server
 from tests.kafka_protocol.frames import request_frame
-from tests.serving import server
 
 from mainstem.auth import Action, Auth, Principal, Resource, ResourceKind, deny_all
 from mainstem.broker.broker import Broker

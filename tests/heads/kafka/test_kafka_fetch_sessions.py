@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.brokers import Clock
-from tests.heads.kafka.attack import Healthy, Peer, Process, fetching, produce, served
+from tests.heads.kafka.raw_peers import Healthy, Peer, Process, fetching, produce, served
 
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event

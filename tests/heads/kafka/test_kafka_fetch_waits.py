@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.heads.contexts import kafka_service
-from tests.heads.kafka.attack import NEVER, Peer, produce, production, request, served
+from tests.heads.kafka.raw_peers import NEVER, Peer, produce, production, request, served
 
 from mainstem.broker.broker import Broker
 from mainstem.core.event import Event

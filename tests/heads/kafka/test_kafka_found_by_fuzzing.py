@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.attack import Peer, served
+from tests.heads.kafka.raw_peers import Peer, served
 
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.metadata import (

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.heads.kafka.attack import Peer, served
-from tests.heads.kafka.sharing import Sharer, put
+from tests.heads.kafka.raw_peers import Peer, served
+from tests.heads.kafka.share_member import Sharer, put
 
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.commits import (

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.heads.kafka.attack import Peer, produce, served
+from tests.heads.kafka.raw_peers import Peer, produce, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.broker.brokers import new_broker, publish, read_all, values
 from tests.heads.contexts import context_on
-from tests.heads.kafka.attack import request
+from tests.heads.kafka.raw_peers import request
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

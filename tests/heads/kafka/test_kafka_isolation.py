@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from tests.heads.kafka.attack import Peer, produce, production, request, served
+from tests.heads.kafka.raw_peers import Peer, produce, production, request, served
 
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event

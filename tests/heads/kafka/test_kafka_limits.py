@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.heads.kafka.attack import Healthy, Peer, fetching, produce, production, request
-from tests.serving import server
+from tests.heads.kafka.raw_peers import Healthy, Peer, fetching, produce, production, request
+from tests.in_process_server import server
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from tests.broker.brokers import new_broker, publish
 from tests.heads.contexts import kafka_service
-from tests.heads.kafka.attack import Peer, produce, served
+from tests.heads.kafka.raw_peers import Peer, produce, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

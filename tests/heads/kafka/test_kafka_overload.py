@@ -7,14 +7,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.heads.admin.web import get
-from tests.heads.kafka.attack import (
+from tests.heads.kafka.raw_peers import (
     PATIENCE_S,
     Healthy,
     Peer,
     production,
     request,
 )
-from tests.serving import server
+from tests.in_process_server import server
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

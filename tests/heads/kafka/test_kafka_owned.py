@@ -3,8 +3,8 @@
 import pytest
 from confluent_kafka import Consumer, Producer
 from tests.broker.groups.classic.consumers import Room
-from tests.heads.kafka.attack import until
-from tests.serving import server
+from tests.heads.kafka.raw_peers import until
+from tests.in_process_server import server
 
 from mainstem.heads.kafka.adapter.consumer_protocol import ConsumerProtocol
 from mainstem.kafka_protocol.codec import encode_blob

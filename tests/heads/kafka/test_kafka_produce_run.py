@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.broker.brokers import LateLog
-from tests.faults.disks import opened, refuse
-from tests.faults.simdisk import SimFiles, Write
+from tests.faults.disk_steps import opened, refuse
+from tests.faults.simulated_disk import SimFiles, Write
 from tests.heads.contexts import kafka_service
 
 from mainstem.broker.broker import Broker

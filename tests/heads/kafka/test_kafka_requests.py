@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.attack import Peer, produce, served
+from tests.heads.kafka.raw_peers import Peer, produce, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

@@ -5,7 +5,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.attack import Peer, produce, production, served
+from tests.heads.kafka.raw_peers import Peer, produce, production, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

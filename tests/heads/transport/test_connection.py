@@ -12,7 +12,7 @@ from typing import IO
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.descriptors import all_taken
+from tests.exhausted_descriptors import all_taken
 from tests.heads.transport.echo import (
     RUN,
     Served,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from bench.apache_kafka import ApacheKafka, missing
-from tests.serving import serving
+from tests.in_process_server import serving
 
 
 @pytest.fixture(scope="module", params=["ours", pytest.param("apache", marks=pytest.mark.peers)])

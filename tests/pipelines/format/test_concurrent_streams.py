@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
-from tests.long import LONG
+from tests.in_process_server import serving
+from tests.long_runs import LONG
 from tests.pipelines.format.fresh_session import size_and_keys, variables
 from tests.pipelines.format.test_in_spark import run
 from tests.pipelines.format.topics import Topic
-from tests.serving import serving
 
 from mainstem.pipelines.format import register
 from mainstem.pipelines.format.registration import register_source

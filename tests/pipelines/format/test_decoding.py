@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.core.golden import BATCHES, EVENTS
-from tests.core.making import CODECS, NOW_MS, event_lists, record, sealed, varint
+from tests.core.golden_batches import BATCHES, EVENTS
+from tests.core.handmade_batches import CODECS, NOW_MS, event_lists, record, sealed, varint
 
 from mainstem.core.batch import place, read_header, seal, set_last_offset, stamp
 from mainstem.core.errors import CorruptBatch

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from tests.in_process_server import serving
 from tests.pipelines.format.topics import (
     FIRST_MS,
     PATIENCE_S,
@@ -19,7 +20,6 @@ from tests.pipelines.format.topics import (
     stream,
     values,
 )
-from tests.serving import serving
 
 from mainstem.core.errors import (
     InvalidSetting,

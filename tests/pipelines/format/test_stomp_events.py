@@ -6,8 +6,8 @@ from typing import NamedTuple
 import stomp  # type: ignore[import-untyped]
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
+from tests.in_process_server import server
 from tests.pipelines.format.topics import PATIENCE_S, Topic
-from tests.serving import server
 
 import mainstem
 from mainstem.node.config import Config

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
-from tests.long import LONG, seeds
+from tests.in_process_server import serving
+from tests.long_runs import LONG, seeds
 from tests.pipelines.sample_events import (
     BEGIN_MS,
     HOUR_MS,
@@ -28,7 +29,6 @@ from tests.pipelines.sample_events import (
     streaming,
     world_of,
 )
-from tests.serving import serving
 
 from mainstem import pipelines as p
 from mainstem.pipelines.definitions.table import Pipeline

@@ -16,10 +16,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.long import LONG
+from tests.in_process_server import serving
+from tests.long_runs import LONG
 from tests.pipelines.sample_events import World, create_topics, publish, some_world
 from tests.processes import MARK, marked, wait_until, wait_until_none_is_left
-from tests.serving import serving
 
 from mainstem import pipelines as p
 from mainstem.pipelines.state.table_state import DEFAULT_STATE, Place

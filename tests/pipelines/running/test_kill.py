@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.long import LONG
+from tests.in_process_server import serving
+from tests.long_runs import LONG
 from tests.pipelines.postgresql import postgresql
-from tests.serving import serving
 
 import mainstem
 from mainstem import pipelines as p

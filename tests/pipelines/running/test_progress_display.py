@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.in_process_server import serving
 from tests.processes import PATIENCE_S, OnTerminal, wait_until
-from tests.serving import serving
 
 import mainstem
 

@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.in_process_server import serving
 from tests.pipelines.sample_events import bounded, forget_last_commit, ignore
-from tests.serving import serving
 
 import mainstem
 from mainstem import pipelines as p

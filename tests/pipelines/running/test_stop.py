@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.in_process_server import serving
 from tests.processes import (
     MARK,
     PATIENCE_S,
@@ -15,7 +16,6 @@ from tests.processes import (
     wait_until,
     wait_until_none_is_left,
 )
-from tests.serving import serving
 
 import mainstem
 from mainstem import pipelines as p

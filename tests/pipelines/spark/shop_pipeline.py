@@ -20,8 +20,8 @@ from textwrap import dedent
 
 import pyspark
 from pyspark.sql import SparkSession
+from tests.in_process_server import serving
 from tests.pipelines.sample_events import ignore
-from tests.serving import serving
 
 import mainstem
 from mainstem import pipelines as p

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from tests.faults.disks import allow, full_after, killed, opened
-from tests.faults.simdisk import SimFiles
+from tests.faults.disk_steps import allow, full_after, killed, opened
+from tests.faults.simulated_disk import SimFiles
 
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import StorageFull

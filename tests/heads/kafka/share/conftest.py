@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from tests.heads.kafka.attack import Peer, served
-from tests.heads.kafka.sharing import Sharer, configure, put
+from tests.heads.kafka.raw_peers import Peer, served
+from tests.heads.kafka.share_member import Sharer, configure, put
 
 _names = count()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tests.heads.kafka.attack import Peer
+from tests.heads.kafka.raw_peers import Peer
 
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.groups import (

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from contextlib import closing
 
 import pytest
-from tests.heads.kafka.attack import Peer
+from tests.heads.kafka.raw_peers import Peer
 from tests.heads.kafka.share.groups import position
-from tests.heads.kafka.sharing import (
+from tests.heads.kafka.share_member import (
     ACCEPT,
     REJECT,
     RELEASE,
@@ -20,7 +20,7 @@ from tests.heads.kafka.sharing import (
     put,
     runs,
 )
-from tests.serving import server
+from tests.in_process_server import server
 
 from mainstem.broker.queues.records import Settlement
 from mainstem.heads.kafka.adapter import share_acks

@@ -1,8 +1,8 @@
 """Share groups as an administrator sees them: listed, moved, and deleted."""
 
-from tests.heads.kafka.attack import Peer
+from tests.heads.kafka.raw_peers import Peer
 from tests.heads.kafka.share.groups import deleted, forgotten, moved, position
-from tests.heads.kafka.sharing import ACCEPT, END, Sharer
+from tests.heads.kafka.share_member import ACCEPT, END, Sharer
 
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.commits import (

@@ -1,8 +1,8 @@
 """What members of a share group are given: which records, how many, and when."""
 
 import pytest
-from tests.heads.kafka.attack import Peer
-from tests.heads.kafka.sharing import ACCEPT, RELEASE, Sharer, partition_of, put, runs
+from tests.heads.kafka.raw_peers import Peer
+from tests.heads.kafka.share_member import ACCEPT, RELEASE, Sharer, partition_of, put, runs
 
 from mainstem.core.batch import batches, read_header
 

@@ -1,9 +1,9 @@
 """Members of share groups: they join, stay and leave, and are told what they may take from."""
 
 import pytest
-from tests.heads.kafka.attack import Peer
+from tests.heads.kafka.raw_peers import Peer
 from tests.heads.kafka.share.groups import described
-from tests.heads.kafka.sharing import END, REJECT, Sharer, ack_code, code, configure, put, runs
+from tests.heads.kafka.share_member import END, REJECT, Sharer, ack_code, code, configure, put, runs
 
 from mainstem.core.dead_letters import topic_of
 from mainstem.kafka_protocol.error_codes import Code

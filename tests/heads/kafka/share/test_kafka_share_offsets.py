@@ -1,8 +1,8 @@
 """Where share groups start: told, altered and deleted for several topics and partitions at once."""
 
-from tests.heads.kafka.attack import Peer
+from tests.heads.kafka.raw_peers import Peer
 from tests.heads.kafka.share.groups import described, forgotten, moved, starts, told
-from tests.heads.kafka.sharing import Sharer, runs
+from tests.heads.kafka.share_member import Sharer, runs
 
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.consumer_groups import (

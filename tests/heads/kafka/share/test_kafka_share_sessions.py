@@ -1,7 +1,7 @@
 """Sessions of share groups: their epochs, their partitions, and what their end gives back."""
 
-from tests.heads.kafka.attack import Peer
-from tests.heads.kafka.sharing import (
+from tests.heads.kafka.raw_peers import Peer
+from tests.heads.kafka.share_member import (
     ACCEPT,
     END,
     Sharer,

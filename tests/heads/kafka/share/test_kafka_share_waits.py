@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from tests.broker.brokers import new_broker, publish
 from tests.heads.contexts import context_on
-from tests.heads.kafka.attack import NEVER, request
+from tests.heads.kafka.raw_peers import NEVER, request
 
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.conversation import Later

@@ -1,0 +1,177 @@
+"""A member of a classic group that says what it is told to, in few words."""
+
+from collections.abc import Mapping, Sequence
+
+from tests.heads.kafka.parity.compared_server import Said, Side, word
+from tests.heads.kafka.raw_peers import Peer, request
+
+from mainstem.kafka_protocol.messages.membership import (
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinProtocol,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeavingMember,
+    MemberAssignment,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+LAST_JOIN, LAST_SYNC = 9, 5
+KIND = "other"
+"""The type of protocols that no server looks into."""
+
+
+class Member:
+    """Who it is, and what it asks for; ``join`` makes it somebody."""
+
+    def __init__(
+        self,
+        side: Side,
+        group: str,
+        instance: str | None = None,
+        *,
+        peer: Peer | None = None,
+        member: str = "",
+    ) -> None:
+        self.side = side
+        self.peer = peer or side.peer
+        self.group = group
+        self.instance = instance
+        self.id = member
+        self.generation = -1
+
+    def send_join(
+        self,
+        protocols: Sequence[str] = ("mine",),
+        *,
+        kind: str = KIND,
+        session_ms: int = 30_000,
+        metadata: bytes = b"",
+        version: int = LAST_JOIN,
+    ) -> None:
+        """Ask to join, and do not wait for the answer."""
+        body = JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=30_000,
+            member_id=self.id,
+            group_instance_id=self.instance,
+            protocol_type=kind,
+            protocols=[JoinProtocol(each, metadata) for each in protocols],
+        )
+        self.peer.send(request(JOIN_GROUP, version, body))
+
+    def joined(self, version: int = LAST_JOIN) -> tuple[Said, ...]:
+        """Wait for the answer, and take over the id: all that both servers agree upon of it."""
+        answer = self.peer.answer(JOIN_GROUP, version, JoinGroupResponse)
+        is_kept = answer.member_id == self.id
+        self.id = answer.member_id or self.id
+        if not answer.error_code:
+            self.generation = answer.generation_id
+        return (
+            word(answer.error_code),
+            answer.generation_id,
+            answer.protocol_type,
+            answer.protocol_name,
+            answer.leader == answer.member_id,
+            answer.skip_assignment,
+            is_kept,
+            sorted((it.group_instance_id or "", it.metadata) for it in answer.members),
+        )
+
+    def join(
+        self,
+        protocols: Sequence[str] = ("mine",),
+        *,
+        kind: str = KIND,
+        session_ms: int = 30_000,
+        metadata: bytes = b"",
+        version: int = LAST_JOIN,
+    ) -> tuple[Said, ...]:
+        """Ask to join, and wait for the answer."""
+        self.send_join(
+            protocols, kind=kind, session_ms=session_ms, metadata=metadata, version=version
+        )
+        return self.joined(version)
+
+    def enter(self) -> Said:
+        """Join with the id that is given at first."""
+        if not self.instance:
+            self.join()
+        return self.join()
+
+    def send_sync(
+        self,
+        assigned: Mapping[str, bytes] | None = None,
+        *,
+        generation: int | None = None,
+        kind: str | None = KIND,
+        protocol: str | None = "mine",
+        version: int = LAST_SYNC,
+    ) -> None:
+        """Ask for an assignment, and do not wait for the answer."""
+        body = SyncGroupRequest(
+            self.group,
+            self.generation if generation is None else generation,
+            self.id,
+            self.instance,
+            kind,
+            protocol,
+            [MemberAssignment(*each) for each in (assigned or {}).items()],
+        )
+        self.peer.send(request(SYNC_GROUP, version, body))
+
+    def synced(self, version: int = LAST_SYNC) -> Said:
+        """Wait for the answer."""
+        answer = self.peer.answer(SYNC_GROUP, version, SyncGroupResponse)
+        return (
+            word(answer.error_code),
+            answer.protocol_type,
+            answer.protocol_name,
+            answer.assignment,
+        )
+
+    def sync(
+        self,
+        assigned: Mapping[str, bytes] | None = None,
+        *,
+        generation: int | None = None,
+        kind: str | None = KIND,
+        protocol: str | None = "mine",
+        version: int = LAST_SYNC,
+    ) -> Said:
+        """Ask for an assignment, and wait for it."""
+        self.send_sync(
+            assigned, generation=generation, kind=kind, protocol=protocol, version=version
+        )
+        return self.synced(version)
+
+    def beat(self, generation: int | None = None) -> str:
+        """Show that it is there."""
+        at = self.generation if generation is None else generation
+        body = HeartbeatRequest(self.group, at, self.id, self.instance)
+        return word(self.peer.ask(HEARTBEAT, 4, body, HeartbeatResponse).error_code)
+
+    def leave(self, version: int = 5) -> Said:
+        """Leave by its id."""
+        if version < 3:
+            body = LeaveGroupRequest(self.group, member_id=self.id)
+            found = self.peer.ask(LEAVE_GROUP, version, body, LeaveGroupResponse)
+            return word(found.error_code)
+        return let_go(self.side, self.group, (self.id, self.instance), version=version)
+
+
+def let_go(side: Side, group: str, *who: tuple[str, str | None], version: int = 5) -> Said:
+    """Have several members leave, by their ids and instances."""
+    body = LeaveGroupRequest(group, [LeavingMember(*each) for each in who])
+    answer = side.ask(LEAVE_GROUP, body, LeaveGroupResponse, version=version)
+    return word(answer.error_code), [
+        (it.group_instance_id, word(it.error_code)) for it in answer.members
+    ]

@@ -1,0 +1,57 @@
+"""Scenarios of requests that name one thing twice."""
+
+from collections.abc import Iterator
+
+from tests.heads.kafka.parity.compared_server import Said, Side, unlike
+from tests.heads.kafka.parity.group_admin import commit
+
+from mainstem.kafka_protocol.messages.commits import (
+    OFFSET_FETCH,
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+)
+from mainstem.kafka_protocol.messages.consumer_groups import (
+    CONSUMER_GROUP_DESCRIBE,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from mainstem.kafka_protocol.messages.groups import (
+    DESCRIBE_GROUPS,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from mainstem.kafka_protocol.messages.producers import (
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ProducersTopic,
+)
+
+
+@unlike("what is named twice is told once, as there it makes gigabytes of a small request")
+def things_named_twice(side: Side) -> Iterator[Said]:
+    group = side.group()
+    commit(side, group, 1)
+    twice = (group, group)
+    groups = side.ask(DESCRIBE_GROUPS, DescribeGroupsRequest(twice), DescribeGroupsResponse)
+    yield "groups", len(groups.groups)
+    described = ConsumerGroupDescribeRequest(twice)
+    consumers = side.ask(CONSUMER_GROUP_DESCRIBE, described, ConsumerGroupDescribeResponse)
+    yield "consumer groups", len(consumers.groups)
+    ids = DescribeTransactionsRequest(twice)
+    transactions = side.ask(DESCRIBE_TRANSACTIONS, ids, DescribeTransactionsResponse)
+    yield "transactions", len(transactions.transaction_states)
+    places = DescribeProducersRequest([ProducersTopic(side.one.name, (0, 0))])
+    producers = side.ask(DESCRIBE_PRODUCERS, places, DescribeProducersResponse)
+    yield "producers", len(producers.topics[0].partitions)
+    wishes = OffsetFetchRequest([OffsetFetchGroup(group, topics=None)] * 2)
+    yield "cursors of a group", len(side.ask(OFFSET_FETCH, wishes, OffsetFetchResponse).groups)
+    numbers = [OffsetFetchTopic(side.one.id, partition_indexes=(0, 0))]
+    wishes = OffsetFetchRequest([OffsetFetchGroup(group, topics=numbers)])
+    cursors = side.ask(OFFSET_FETCH, wishes, OffsetFetchResponse)
+    yield "a cursor", len(cursors.groups[0].topics[0].partitions)

@@ -1,0 +1,195 @@
+"""A member of a share group, request by request."""
+
+from collections.abc import Sequence
+
+from tests.heads.kafka.raw_peers import Peer, produce, request
+
+from mainstem.core.event import Event
+from mainstem.core.records import build
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    IncrementalAlter,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterResource,
+)
+from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataResponse
+from mainstem.kafka_protocol.messages.share_fetch import (
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    Acknowledgement,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ForgottenShareTopic,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    SharedPartition,
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareFetchTopic,
+)
+from mainstem.kafka_protocol.messages.share_groups import (
+    SHARE_GROUP_HEARTBEAT,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+END = -1
+_GROUP, _SET, _DELETE = 32, 0, 1
+Acks = Sequence[tuple[int, int, Sequence[int]]]
+"""First and last offset, and the types."""
+
+
+def put(peer: Peer, topic: str, count: int, partition: int = 0) -> None:
+    """Produce so many events in one batch."""
+    batch = bytes(build([Event(b"%d" % number) for number in range(count)], now_ms=1))
+    assert produce(peer, topic, batch, partition).error_code == 0
+
+
+def configure(peer: Peer, group: str, name: str, value: str | None) -> Code:
+    """Change a setting of a group, or remove it; return what was said to that."""
+    entry = IncrementalAlter(name, _DELETE if value is None else _SET, value)
+    body = IncrementalAlterConfigsRequest((IncrementalAlterResource(_GROUP, group, (entry,)),))
+    api = INCREMENTAL_ALTER_CONFIGS
+    answer = peer.ask(api, 1, body, IncrementalAlterConfigsResponse)
+    return Code(answer.responses[0].error_code)
+
+
+class Sharer:
+    """One member, with a connection of its own, of a group called like its topic."""
+
+    def __init__(self, address: str, topic: str, member: str = "ann") -> None:
+        self.peer = Peer(address)
+        self.topic, self.member = topic, member
+        self.epoch = self.session_epoch = 0
+        asked = MetadataRequest(None)
+        known = self.peer.ask(METADATA, 12, asked, MetadataResponse).topics
+        self.topic_id = next((it.topic_id for it in known if it.name == topic), bytes(16))
+
+    def beat(
+        self, *, epoch: int | None = None, topics: Sequence[str] | None = None
+    ) -> ShareGroupHeartbeatResponse:
+        body = ShareGroupHeartbeatRequest(
+            group_id=self.topic,
+            member_id=self.member,
+            member_epoch=self.epoch if epoch is None else epoch,
+            subscribed_topic_names=topics,
+        )
+        answer = self.peer.ask(SHARE_GROUP_HEARTBEAT, 1, body, ShareGroupHeartbeatResponse)
+        if not answer.error_code:
+            self.epoch = answer.member_epoch
+        return answer
+
+    def joined(self) -> "Sharer":
+        assert self.beat(epoch=0, topics=[self.topic]).error_code == 0
+        return self
+
+    def fetch(
+        self,
+        *,
+        partitions: Sequence[int] = (0,),
+        acks: Acks = (),
+        forgotten: Sequence[int] = (),
+        epoch: int | None = None,
+        max_records: int = 100,
+        max_bytes: int = 1 << 20,
+        min_bytes: int = 1,
+        wait_ms: int = 0,
+        mode: int = 0,
+        renews: bool = False,
+    ) -> ShareFetchResponse:
+        self.send_fetch(
+            partitions=partitions,
+            acks=acks,
+            forgotten=forgotten,
+            epoch=epoch,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            min_bytes=min_bytes,
+            wait_ms=wait_ms,
+            mode=mode,
+            renews=renews,
+        )
+        return self.fetched()
+
+    def send_fetch(
+        self,
+        *,
+        partitions: Sequence[int] = (0,),
+        acks: Acks = (),
+        forgotten: Sequence[int] = (),
+        epoch: int | None = None,
+        max_records: int = 100,
+        max_bytes: int = 1 << 20,
+        min_bytes: int = 1,
+        wait_ms: int = 0,
+        mode: int = 0,
+        renews: bool = False,
+    ) -> None:
+        first = ShareFetchPartition(0, [Acknowledgement(*each) for each in acks])
+        wanted = [ShareFetchPartition(number) for number in partitions if number or not acks]
+        body = ShareFetchRequest(
+            group_id=self.topic,
+            member_id=self.member,
+            share_session_epoch=self.session_epoch if epoch is None else epoch,
+            max_wait_ms=wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            max_records=max_records,
+            share_acquire_mode=mode,
+            is_renew_ack=renews,
+            topics=[ShareFetchTopic(self.topic_id, [first, *wanted] if acks else wanted)],
+            forgotten_topics_data=[ForgottenShareTopic(self.topic_id, forgotten)],
+        )
+        self.peer.send(request(SHARE_FETCH, 2, body))
+
+    def fetched(self) -> ShareFetchResponse:
+        answer = self.peer.answer(SHARE_FETCH, 2, ShareFetchResponse)
+        if not answer.error_code:
+            self.session_epoch += 1
+        return answer
+
+    def acknowledge(
+        self, acks: Acks, *, epoch: int | None = None, partition: int = 0, renews: bool = False
+    ) -> ShareAcknowledgeResponse:
+        place = AcknowledgePartition(partition, [Acknowledgement(*each) for each in acks])
+        body = ShareAcknowledgeRequest(
+            group_id=self.topic,
+            member_id=self.member,
+            share_session_epoch=self.session_epoch if epoch is None else epoch,
+            is_renew_ack=renews,
+            topics=[AcknowledgeTopic(self.topic_id, [place])],
+        )
+        answer = self.peer.ask(SHARE_ACKNOWLEDGE, 2, body, ShareAcknowledgeResponse)
+        if not answer.error_code:
+            self.session_epoch += 1
+        return answer
+
+    def close(self) -> None:
+        self.peer.socket.close()
+
+
+def partition_of(answer: ShareFetchResponse, number: int = 0) -> SharedPartition:
+    """Return what was said of a partition, nothing if it was not mentioned."""
+    found = [each for topic in answer.responses for each in topic.partitions]
+    return next((it for it in found if it.partition_index == number), SharedPartition(number))
+
+
+def runs(answer: ShareFetchResponse, number: int = 0) -> list[tuple[int, int, int]]:
+    """Return first, last and count of what was acquired of a partition."""
+    acquired = partition_of(answer, number).acquired_records
+    return [(each.first_offset, each.last_offset, each.delivery_count) for each in acquired]
+
+
+def code(answer: object) -> Code:
+    """Return what was said to a whole request."""
+    return Code(answer.error_code)  # type: ignore[attr-defined]
+
+
+def ack_code(answer: ShareAcknowledgeResponse) -> Code:
+    """Return what was said to the acknowledgements of the only partition."""
+    (topic,) = answer.responses
+    return Code(topic.partitions[0].error_code)
