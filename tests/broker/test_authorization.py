@@ -16,7 +16,7 @@ from mainstem.core.event import Event
 
 PEER = Peer("127.0.0.1:1", Principal("ann"))
 PORTS = {
-    "subscriptions": (door.Queues, authorization.QUEUES),
+    "queues": (door.Queues, authorization.QUEUES),
     "transactions": (door.Transactions, authorization.TRANSACTIONS),
     "producers": (door.Producers, authorization.PRODUCERS),
     "classic": (door.ClassicGroups, authorization.CLASSIC_GROUPS),
@@ -103,9 +103,9 @@ def test_the_right_is_asked_for_and_without_it_nothing_happens(
 def test_of_a_queue_both_the_queue_and_its_topic_are_asked_for() -> None:
     broker, allowing = new_broker(), Asked()
     broker.create_topic("o")
-    broker.subscriptions.create("o", "q")
+    broker.queues.create("o", "q")
 
-    seen(broker, allowing).subscriptions.acquire("o", "q", "ann", max_events=1)
+    seen(broker, allowing).queues.acquire("o", "q", "ann", max_events=1)
 
     assert {each[1:] for each in allowing.asked} == {
         (Action.READ, "topic", "o"),
@@ -151,7 +151,7 @@ def test_lists_leave_out_what_may_not_be_described() -> None:
     for topic in ("a", "b"):
         broker.create_topic(topic)
         broker.commit(f"group of {topic}", {(topic, 0): 0})
-        broker.subscriptions.create(topic, f"queue of {topic}")
+        broker.queues.create(topic, f"queue of {topic}")
     hidden = Asked(
         Resource(ResourceKind.TOPIC, "b"),
         Resource(ResourceKind.GROUP, "group of b"),
@@ -164,7 +164,7 @@ def test_lists_leave_out_what_may_not_be_described() -> None:
     assert ours.topic_by_id(broker.topic("b").id) is None
     assert ours.group_names() == ["group of a"]
     assert [group.name for group in ours.groups()] == ["group of a"]
-    assert ours.subscriptions.names() == {"queue of a"}
+    assert ours.queues.names() == {"queue of a"}
     assert not ours.share.has_members("group of b")
 
 

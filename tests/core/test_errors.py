@@ -25,3 +25,8 @@ def test_an_error_states_its_class_of_failure(error: type[MainstemError]) -> Non
 @pytest.mark.parametrize("failure", Failure)
 def test_kafka_has_a_code_for_every_class_of_failure(failure: Failure) -> None:
     assert FAILURES[failure].value > 0
+
+
+def test_an_earlier_name_of_an_error_still_works_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="UnknownQueue"):
+        assert getattr(errors, "UnknownSubscription") is errors.UnknownQueue  # noqa: B009

@@ -35,11 +35,11 @@ Window.add = add
 """
 FORGETS_ACKS = """
 from mainstem.broker.queues.settlement import Settling
-from mainstem.broker.queues.records import SubscriptionKey
+from mainstem.broker.queues.records import QueueKey
 from mainstem.log.durable import AT_ONCE
 real = Settling.write
 def write(self, changes, letters=()):
-    if any(isinstance(each.key, SubscriptionKey) for each in changes):
+    if any(isinstance(each.key, QueueKey) for each in changes):
         return real(self, changes, letters)
     self._fold.apply(changes)
     return AT_ONCE

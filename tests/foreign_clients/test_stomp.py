@@ -118,7 +118,7 @@ def test_a_message_is_sent_received_and_acknowledged(running: Running, version: 
     assert {each.command for each in told} == {"MESSAGE", "RECEIPT"}
     assert (message.body, message.headers["colour"]) == ("grüße", "red")
     assert message.headers["redelivered"] == "false"
-    state = running.node.broker.subscriptions.show(f"round-{version}", f"round-{version}")
+    state = running.node.broker.queues.show(f"round-{version}", f"round-{version}")
     assert sum(each.unsettled for each in state.windows) == 0
 
 
@@ -331,7 +331,7 @@ def test_stomp_and_kafka_share_a_queue_each_event_once(running: Running) -> None
     assert sorted(by_stomp + by_kafka) == list(range(200))
     assert by_stomp
     assert by_kafka
-    state = running.node.broker.subscriptions.show("shared", "shared")
+    state = running.node.broker.queues.show("shared", "shared")
     assert sum(each.unsettled for each in state.windows) == 0
 
 

@@ -25,7 +25,7 @@ class Room:
         self.taking_s = 0.0
         """How long it takes to take."""
         self.dispatcher = Dispatcher(
-            watch=desk.subscriptions.watch,
+            watch=desk.queues.watch,
             soon=self.calls.append,
             later=self.calls.append,
             clock=lambda: self.time_s,
@@ -94,8 +94,8 @@ class Taker:
         assert limit > 0
         self.room.time_s += self.room.taking_s
         if self._partitions is None:
-            subscriptions = self.room.desk.subscriptions
-            found = subscriptions.acquire("orders", self.queue, self.name, max_events=limit)
+            queues = self.room.desk.queues
+            found = queues.acquire("orders", self.queue, self.name, max_events=limit)
             self.held += found
             self.got += [each.event.value or b"" for each in found]
             count = len(found)
@@ -114,10 +114,8 @@ class Taker:
         return len(self.room.desk.acquire(owner="somebody else", name=self.queue))
 
     def _lent(self, limit: int, owner: str | None = None) -> int:
-        subscriptions, numbers = self.room.desk.subscriptions, self._partitions or ()
-        lent = subscriptions.lend(
-            "orders", self.queue, owner or self.name, numbers, max_events=limit
-        )
+        queues, numbers = self.room.desk.queues, self._partitions or ()
+        lent = queues.lend("orders", self.queue, owner or self.name, numbers, max_events=limit)
         return sum(run.last - run.first + 1 for each in lent for run in each.runs)
 
     def settle(self, outcome: Outcome, count: int | None = None) -> int:

@@ -11,7 +11,7 @@ from tests.heads.dispatching import Room
 
 from mainstem.broker.callbacks import Call
 from mainstem.broker.queues.records import Outcome
-from mainstem.core.errors import StorageFull, UnknownSubscription, UnknownTopic
+from mainstem.core.errors import StorageFull, UnknownQueue, UnknownTopic
 from mainstem.heads.dispatcher import LARGEST_PORTION, TURN_EVENTS, TURN_S
 
 
@@ -71,7 +71,7 @@ def test_consumers_of_a_session_share_its_credit(room: Room) -> None:
 
 
 def test_consumers_of_a_session_on_two_queues_have_turns(room: Room) -> None:
-    room.desk.subscriptions.create("orders", "texts")
+    room.desk.queues.create("orders", "texts")
     session = room.dispatcher.session(1)
     ann, bob = room.taker("ann", session=session), room.taker("bob", session=session, queue="texts")
     room.desk.publish(*[b"%d" % number for number in range(10)])
@@ -131,7 +131,7 @@ def test_one_event_does_not_make_a_crowd_look(room: Room) -> None:
 
 
 def test_a_crowd_has_few_watches(room: Room) -> None:
-    watches, watch = [], room.desk.subscriptions.watch
+    watches, watch = [], room.desk.queues.watch
 
     def counted(topic: str, name: str, wake: Call, partitions: Collection[int] | None) -> Call:
         watches.append(partitions)
@@ -258,11 +258,11 @@ def test_who_waits_is_told_when_the_queue_is_deleted(room: Room, credit: int) ->
     ann = room.taker("ann", credit)
     room.run()
 
-    room.desk.subscriptions.delete("orders", "emails")
+    room.desk.queues.delete("orders", "emails")
     room.run()
 
     (error,) = ann.told
-    assert isinstance(error, UnknownSubscription)
+    assert isinstance(error, UnknownQueue)
     assert ann.consumer.is_closed
     assert len(room.dispatcher) == 0
 
@@ -285,7 +285,7 @@ def test_who_names_no_queue_is_told_so(room: Room, credit: int) -> None:
 
     room.run()
 
-    assert isinstance(ann.told[0], UnknownSubscription)
+    assert isinstance(ann.told[0], UnknownQueue)
 
 
 def test_who_fails_to_take_is_told_and_the_others_go_on(room: Room) -> None:

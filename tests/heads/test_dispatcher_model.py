@@ -98,7 +98,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         elif deed == "close":
             taker.consumer.close()
             self.takers.remove(taker)
-            self.room.desk.subscriptions.leave("orders", "emails", taker.name)
+            self.room.desk.queues.leave("orders", "emails", taker.name)
         else:
             self.settle(taker, deed, count)
 

@@ -11,7 +11,7 @@ from tests.simulation.world import Client, Unanswered, Wrong
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.queues.queues import Settled
-from mainstem.broker.queues.records import Delivery, Outcome, Settlement, SubscriptionSettings
+from mainstem.broker.queues.records import Delivery, Outcome, QueueSettings, Settlement
 from mainstem.core.errors import MainstemError
 from mainstem.log.port import Durable
 
@@ -20,11 +20,11 @@ TOPIC, NAME = "in", "jobs"
 
 
 class Queue:
-    """What everybody knows of the subscription."""
+    """What everybody knows of the queue."""
 
     def __init__(self, broker: Broker, max_deliveries: int | None) -> None:
-        settings = SubscriptionSettings(lock_ms=LOCK_MS, max_deliveries=max_deliveries)
-        broker.subscriptions.create(TOPIC, NAME, settings)
+        settings = QueueSettings(lock_ms=LOCK_MS, max_deliveries=max_deliveries)
+        broker.queues.create(TOPIC, NAME, settings)
         self.acked: set[Place] = set()
         """What is settled for good: that is durable."""
         self.asked: set[Place] = set()
@@ -34,7 +34,7 @@ class Queue:
 
     def give(self, broker: Broker, owner: str, most: int, now_ms: int) -> list[Delivery]:
         """Let the broker hand out events, and see whether it may."""
-        given = broker.subscriptions.acquire(TOPIC, NAME, owner, max_events=most)
+        given = broker.queues.acquire(TOPIC, NAME, owner, max_events=most)
         for each in given:
             place = (str(each.event.partition), each.event.offset)
             if place in self.acked:
@@ -46,7 +46,7 @@ class Queue:
 
     def settle(self, broker: Broker, owner: str, each: Settlement, now_ms: int) -> Settled:
         """Let the broker settle a delivery."""
-        done = broker.subscriptions.settle(TOPIC, NAME, owner, [each])
+        done = broker.queues.settle(TOPIC, NAME, owner, [each])
         place = (str(each.partition), each.offset)
         if done.refused:
             return done
@@ -62,7 +62,7 @@ class Queue:
     def leave(self, broker: Broker, owner: str) -> Durable:
         """Let the broker take back all that is out with somebody."""
         self._out = {place: out for place, out in self._out.items() if out[0] != owner}
-        return broker.subscriptions.leave(TOPIC, NAME, owner)
+        return broker.queues.leave(TOPIC, NAME, owner)
 
     def after_crash(self, broker: Broker) -> None:
         """Take note that nothing is out."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.simulation.world import World, Wrong
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.queues.queues import Settled, Subscriptions
+from mainstem.broker.queues.queues import Queues, Settled
 from mainstem.broker.queues.records import Lent, Outcome, Settlement
 from mainstem.core.batch import batches
 from mainstem.core.dead_letters import Origin, origin_of
@@ -81,7 +81,7 @@ class ShareBook:
         self._out.clear()
         self._perhaps.clear()
         self._unsure = set(self._counts)
-        seen = broker.subscriptions
+        seen = broker.queues
         for name, watched in (
             ("lend", self._watch_lend(seen, seen.lend)),
             ("settle_by_partition", self._watch_settle(seen.settle_by_partition)),
@@ -92,7 +92,7 @@ class ShareBook:
     # What is given
 
     def _watch_lend(
-        self, seen: Subscriptions, lend: Callable[..., list[Lent]]
+        self, seen: Queues, lend: Callable[..., list[Lent]]
     ) -> Callable[..., list[Lent]]:
         def watched(
             topic: str, name: str, owner: str, partitions: Collection[int], **limits: int
@@ -244,8 +244,8 @@ class ShareBook:
         self._world.deeds["share: dead letter"] += len(letters)
 
 
-def dead_letters(broker: Broker, subscription: str) -> list[Origin]:
-    """Return where the dead letters of a subscription on the topic come from."""
+def dead_letters(broker: Broker, queue: str) -> list[Origin]:
+    """Return where the dead letters of a queue on the topic come from."""
     topic = f"{TOPIC}.dead"
     found: list[Origin] = []
     if not broker.topics(topic):
@@ -257,6 +257,6 @@ def dead_letters(broker: Broker, subscription: str) -> list[Origin]:
                 origin = origin_of(event)
                 assert origin is not None
                 offset = event.offset + 1
-                if origin.subscription == subscription:
+                if origin.queue == queue:
                     found.append(origin)
     return found

@@ -178,7 +178,7 @@ class Simulation:
             for at in places:
                 queue.settle(world.broker, "last", Settlement(*at), world.now_ms)
             world.commit()
-        left = world.broker.subscriptions.show(TOPIC, NAME)
+        left = world.broker.queues.show(TOPIC, NAME)
         there = {
             (str(number), each.offset)
             for number in range(PARTITIONS)
@@ -199,7 +199,7 @@ class Simulation:
             world.leap(share_group_model.LOCK_MS + 1)
             world.tick()
             world.commit()
-            lent = world.broker.subscriptions.lend(*shared, "last", places, max_events=100)
+            lent = world.broker.queues.lend(*shared, "last", places, max_events=100)
             if not lent:
                 break
             accepted = {
@@ -210,7 +210,7 @@ class Simulation:
                 ]
                 for each in lent
             }
-            world.broker.subscriptions.settle_by_partition(*shared, "last", accepted)
+            world.broker.queues.settle_by_partition(*shared, "last", accepted)
             world.commit()
         there = {
             (number, each.offset)

@@ -1,4 +1,4 @@
-"""Groups, subscriptions and transactions hold what they promise, in every simulated life.
+"""Groups, queues and transactions hold what they promise, in every simulated life.
 
 A seed that fails prints the command that replays it.
 """
@@ -23,7 +23,7 @@ from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember
 from mainstem.broker.groups.consumer.draft import ConsumerGroupDraft
 from mainstem.broker.groups.cursors import CursorChange
 from mainstem.broker.queues.delivery_state import Back, Window
-from mainstem.broker.queues.records import SubscriptionChange, SubscriptionKey, WindowSet
+from mainstem.broker.queues.records import QueueChange, QueueKey, WindowSet
 from mainstem.broker.queues.settlement import Plan, Settling
 from mainstem.broker.state import State
 from mainstem.broker.transactions import epochs
@@ -193,10 +193,10 @@ def test_it_would_be_noticed_if_an_ack_were_not_written_down(
 
     def forget(
         self: Settling,
-        changes: Sequence[SubscriptionChange],
+        changes: Sequence[QueueChange],
         letters: Sequence[tuple[PartitionId, WritableBatch]] = (),
     ) -> Durable:
-        if letters or any(isinstance(each.key, SubscriptionKey) for each in changes):
+        if letters or any(isinstance(each.key, QueueKey) for each in changes):
             return write(self, changes, letters)
         self._fold.apply(changes)
         return AT_ONCE

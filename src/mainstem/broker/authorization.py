@@ -336,7 +336,7 @@ DOOR: Rules = {
     "group_names": listing(GROUP),
     "delete_group": ask(DELETE, GROUP, "name"),
     # The other ports
-    "subscriptions": QUEUES,
+    "queues": QUEUES,
     "transactions": TRANSACTIONS,
     "producers": PRODUCERS,
     "classic": CLASSIC_GROUPS,

@@ -30,7 +30,7 @@ from mainstem.broker.publishing.conversion import remade
 from mainstem.broker.publishing.idempotent import Producing
 from mainstem.broker.publishing.outcome import AppendOutcome
 from mainstem.broker.publishing.overload import NO_COUNTERS, Held
-from mainstem.broker.queues.queues import QueueSettlements, Subscriptions
+from mainstem.broker.queues.queues import Queues, QueueSettlements
 from mainstem.broker.reading.feed import Feed
 from mainstem.broker.reading.timestamps import time_at
 from mainstem.broker.state import OpenTopic, State
@@ -106,16 +106,16 @@ class Broker:
             self._state, self.consumers, self.producers, self.transactions, now_ms, new_id
         )
         create_topic = self._topic_changes.create
-        self.subscriptions = Subscriptions(
+        self.queues = Queues(
             self._state, self.transactions, create_topic, now_ms, self._monotonic_ms
         )
         self.definitions = Definitions(self._state, now_ms)
         self.duties = Duties()
-        self._topic_changes.changed = self.subscriptions.topic_changed
-        self._atomic = AtomicPublish(self._state, self.subscriptions, self._open, now_ms)
+        self._topic_changes.changed = self.queues.topic_changed
+        self._atomic = AtomicPublish(self._state, self.queues, self._open, now_ms)
         self.share = ShareGroups(
             self._state,
-            self.subscriptions,
+            self.queues,
             self.group_configs,
             now_ms,
             self._monotonic_ms,
@@ -204,7 +204,7 @@ class Broker:
 
         If one of the topics is full and holds its producers, nothing is done: wait for ``room`` or
         ``until_ms``, and try again with what was returned as ``held``. Raises what ``try_publish``
-        and ``subscriptions.settle`` would refuse, also StaleDelivery; nothing was done then.
+        and ``queues.settle`` would refuse, also StaleDelivery; nothing was done then.
         """
         return self._atomic.publish_all(entries, settled, held)
 
@@ -414,7 +414,7 @@ class Broker:
         self.classic.tick()
         self.producers.tick()
         self.transactions.tick()
-        self.subscriptions.tick()
+        self.queues.tick()
         self.share.tick()
         self._catch_up()
 
@@ -436,7 +436,7 @@ class Broker:
             )
             if due_ms is not None
         ]
-        if (wait_ms := self.subscriptions.next_wait_ms()) is not None:
+        if (wait_ms := self.queues.next_wait_ms()) is not None:
             waits.append(wait_ms)
         if self._state.is_behind:
             waits.append(_TRY_AGAIN_MS)
@@ -508,7 +508,7 @@ class Broker:
             calls = self._state.make_room((at,))
         make(calls)
         if end is not None:
-            self.subscriptions.cut(at)
+            self.queues.cut(at)
         return bounds
 
     def _move(

@@ -23,7 +23,7 @@ CURSORS = "__mainstem_cursors"
 GENERATIONS = "__mainstem_generations"
 PRODUCERS = "__mainstem_producers"
 TRANSACTIONS = "__mainstem_transactions"
-SUBSCRIPTIONS = "__mainstem_subscriptions"
+QUEUES = "__mainstem_subscriptions"
 GROUP_CONFIGS = "__mainstem_group_configs"
 CONSUMER_GROUPS = "__mainstem_consumer_groups"
 CLASSIC_GROUPS = "__mainstem_classic_groups"
@@ -34,7 +34,7 @@ IDS = {
     GENERATIONS: f"{0x12:032x}",
     PRODUCERS: f"{0x13:032x}",
     TRANSACTIONS: f"{0x14:032x}",
-    SUBSCRIPTIONS: f"{0x15:032x}",
+    QUEUES: f"{0x15:032x}",
     GROUP_CONFIGS: f"{0x16:032x}",
     CONSUMER_GROUPS: f"{0x17:032x}",
     CLASSIC_GROUPS: f"{0x18:032x}",

@@ -57,7 +57,7 @@ CODES: dict[type[errors.MainstemError], Exit] = {
     errors.UnknownTopic: Exit.NOT_FOUND,
     errors.UnknownPartition: Exit.NOT_FOUND,
     errors.UnknownGroup: Exit.NOT_FOUND,
-    errors.UnknownSubscription: Exit.NOT_FOUND,
+    errors.UnknownQueue: Exit.NOT_FOUND,
     errors.OffsetOutOfRange: Exit.NOT_FOUND,
     errors.CorruptBatch: Exit.ERROR,
     errors.InvalidBatch: Exit.ERROR,

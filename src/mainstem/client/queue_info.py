@@ -1,10 +1,10 @@
 """A queue as the broker describes it, in the words of the API."""
 
-from mainstem.broker.door import SubscriptionState
+from mainstem.broker.door import QueueState
 from mainstem.client.info import QueueInfo, QueuePartition
 
 
-def queue_info(state: SubscriptionState) -> QueueInfo:
+def queue_info(state: QueueState) -> QueueInfo:
     """Return a subscription as its users know it."""
     settings = state.settings
     return QueueInfo(

@@ -27,7 +27,7 @@ class Origin(msgspec.Struct, frozen=True):
     partition: int
     offset: int
     timestamp_ms: int
-    subscription: str
+    queue: str = msgspec.field(name="subscription")
     deliveries: int
     reason: str
 
@@ -44,14 +44,14 @@ def topic_of(topic: str) -> str:
     return topic + SUFFIX
 
 
-def buried(event: Event, subscription: str, deliveries: int, reason: str) -> Event:
+def buried(event: Event, queue: str, deliveries: int, reason: str) -> Event:
     """Return an event as a dead letter: the same bytes, and its story in headers."""
     ours = {
         "topic": event.topic,
         "partition": event.partition,
         "offset": event.offset,
         "timestamp-ms": event.timestamp_ms,
-        "subscription": subscription,
+        "subscription": queue,
         "deliveries": deliveries,
         "reason": reason[:MAX_REASON],
     }
@@ -74,7 +74,7 @@ def origin_of(letter: Event) -> Origin | None:
         name.replace("-", "_"): (letter.headers[at][1] or b"").decode("utf-8", "replace")
         for name, at in _story(letter).items()
     }
-    # Those of pipelines tell of a table, not of a subscription and its deliveries.
+    # Those of pipelines tell of a table, not of a queue and its deliveries.
     told = {"subscription": told.get("table", ""), "deliveries": "1"} | told
     try:
         return msgspec.convert(told, Origin, strict=False)

@@ -4,9 +4,10 @@ One class per fact. Each carries the values it speaks of, and its text says what
 and what to do next. Heads translate the classes into their protocol's codes, one table each.
 """
 
+import warnings
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 
 class Failure(StrEnum):
@@ -121,14 +122,14 @@ class GroupIsLive(MainstemError):
         self.group = group
 
 
-class UnknownSubscription(MainstemError):
-    """Nobody has subscribed to the topic under that name."""
+class UnknownQueue(MainstemError):
+    """The topic has no queue of that name."""
 
     failure = Failure.NOT_FOUND
 
     def __init__(self, topic: str, name: str) -> None:
         super().__init__(
-            f"topic {topic!r} has no subscription {name!r}; list what exists (mainstem queue ls)"
+            f"topic {topic!r} has no queue {name!r}; list what exists (mainstem queue ls)"
         )
         self.topic, self.name = topic, name
 
@@ -550,3 +551,15 @@ class Unreachable(MainstemError):
             "and that the address is right"
         )
         self.address, self.reason = address, reason
+
+
+if not TYPE_CHECKING:  # A checker would take any name then.
+
+    def __getattr__(name: str) -> type[MainstemError]:
+        """Return an error by the name that it had in an earlier version."""
+        if name == "UnknownSubscription":
+            warnings.warn(
+                "UnknownSubscription is called UnknownQueue now", DeprecationWarning, stacklevel=2
+            )
+            return UnknownQueue
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -147,7 +147,7 @@ class HeadContext:
     def _watch_queue(
         self, topic: str, name: str, wake: Call, partitions: Collection[int] | None
     ) -> Call:
-        return self.broker.subscriptions.watch(topic, name, wake, partitions)
+        return self.broker.queues.watch(topic, name, wake, partitions)
 
     def _after_others(self, call: Callable[[], None]) -> None:
         self._loop.call_soon(call)

@@ -44,7 +44,7 @@ class Watch(Protocol):
     def __call__(
         self, topic: str, name: str, wake: Call, partitions: Collection[int] | None
     ) -> Call:
-        """Return what takes the watch back; raises UnknownTopic, UnknownSubscription."""
+        """Return what takes the watch back; raises UnknownTopic, UnknownQueue."""
 
 
 class SessionCredit:

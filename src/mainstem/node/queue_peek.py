@@ -45,7 +45,7 @@ class QueuePeek:
         found: list[PeekedEvent] = []
         room = self._max_bytes
         while room > 0 and len(found) < limit:
-            piece = self.node.broker.subscriptions.peek(
+            piece = self.node.broker.queues.peek(
                 topic, name, min(_PIECE, limit - len(found)), after
             )
             for each in piece:

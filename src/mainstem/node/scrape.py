@@ -89,7 +89,7 @@ class Scrape:
 
     def queues(self) -> bytes:
         """Return how every queue and share group stands, as JSON."""
-        found = [] if self.node is None else self.node.broker.subscriptions.every()
+        found = [] if self.node is None else self.node.broker.queues.every()
         return msgspec.json.encode(found)
 
     def _add_heads(self, found: _Samples) -> None:
@@ -157,7 +157,7 @@ class Scrape:
     def _add_queues(self, found: _Samples, broker: Broker) -> None:
         room = self._max_partitions
         left_out = 0
-        for each in broker.subscriptions.every():
+        for each in broker.queues.every():
             room -= len(each.windows)
             if room < 0:
                 left_out += 1

@@ -18,7 +18,7 @@ from mainstem.core.errors import (
     GroupIsLive,
     InvalidSetting,
     MainstemError,
-    UnknownSubscription,
+    UnknownQueue,
     Unreachable,
     Unsupported,
 )
@@ -149,7 +149,7 @@ class ShareGroups:
             if code == KafkaError.NON_EMPTY_GROUP:
                 raise GroupIsLive(group, "it has members", "forgotten")
             if code in _NOT_KNOWN:
-                raise UnknownSubscription(topic, group)
+                raise UnknownQueue(topic, group)
             if code:
                 error = KafkaError(code, text or None)
                 raise explained(error, self._cluster.address, topic=topic, group=group)

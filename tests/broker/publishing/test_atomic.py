@@ -20,7 +20,7 @@ from mainstem.core.errors import (
     Overloaded,
     StaleDelivery,
     StorageFull,
-    UnknownSubscription,
+    UnknownQueue,
     UnknownTopic,
 )
 from mainstem.core.event import Event, Position
@@ -199,7 +199,7 @@ def test_who_waits_for_the_queue_is_woken_by_what_comes_back() -> None:
     (delivery,) = desk.acquire()
     assert desk.values(owner="bob") == []
     woken: list[bool] = []
-    desk.subscriptions.watch("orders", "emails", lambda: woken.append(True))
+    desk.queues.watch("orders", "emails", lambda: woken.append(True))
 
     done(desk.broker.publish_all([], [settle(delivery, outcome=Outcome.RELEASE)]))
 
@@ -226,7 +226,7 @@ def test_the_same_delivery_cannot_be_settled_twice_in_one_request() -> None:
 
     with pytest.raises(StaleDelivery, match="the same request"):
         desk.broker.publish_all([], [settle(delivery), settle(delivery)])
-    with pytest.raises(UnknownSubscription):
+    with pytest.raises(UnknownQueue):
         desk.broker.publish_all([], [QueueSettlements("orders", "nothing", "ann", [])])
 
     desk.ack(delivery)
@@ -272,7 +272,7 @@ def test_a_rejected_delivery_has_its_dead_letter_in_the_same_append() -> None:
     done(desk.broker.publish_all([], [settle(delivery, outcome=Outcome.REJECT)]))
 
     assert values(read_all(desk.broker, "orders.dead")) == [b"a"]
-    assert desk.subscriptions.show("orders", "emails").dead == 1
+    assert desk.queues.show("orders", "emails").dead == 1
 
 
 def test_a_full_disk_refuses_all_of_it() -> None:

@@ -7,7 +7,7 @@ from tests.broker.brokers import Clock
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.queues.queues import Settled
-from mainstem.broker.queues.records import Delivery, Outcome, Settlement, SubscriptionSettings
+from mainstem.broker.queues.records import Delivery, Outcome, QueueSettings, Settlement
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog
@@ -17,7 +17,7 @@ LOCK_MS = 1_000
 
 
 class Desk:
-    """A broker with the topic ``orders`` and the subscription ``emails`` on it."""
+    """A broker with the topic ``orders`` and the queue ``emails`` on it."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class Desk:
         # After a restart other topics must not get the ids of those that are there.
         self.ids = ids or count(1)
         self.broker = Broker(self.log, self.clock, new_id=lambda: f"a{next(self.ids):031x}")
-        self.subscriptions = self.broker.subscriptions
+        self.queues = self.broker.queues
         if not self.broker.topics("orders"):
             self.broker.create_topic("orders", TopicSettings(partitions=partitions))
-            chosen = SubscriptionSettings(**{"lock_ms": LOCK_MS, **settings})  # type: ignore[arg-type]
-            self.subscriptions.create("orders", "emails", chosen)
+            chosen = QueueSettings(**{"lock_ms": LOCK_MS, **settings})  # type: ignore[arg-type]
+            self.queues.create("orders", "emails", chosen)
 
     def restarted(self) -> "Desk":
         """Return the same desk after a crash."""
@@ -56,7 +56,7 @@ class Desk:
         max_bytes: int = 1_000_000,
     ) -> list[Delivery]:
         """Hand events to an owner."""
-        return self.subscriptions.acquire(
+        return self.queues.acquire(
             "orders", name, owner, max_events=count, max_bytes=max_bytes, credit=credit
         )
 
@@ -73,7 +73,7 @@ class Desk:
         reason: str = "",
     ) -> Settled:
         """Settle deliveries, and raise what was refused first."""
-        settled = self.subscriptions.settle(
+        settled = self.queues.settle(
             "orders",
             "emails",
             owner,

@@ -1,4 +1,4 @@
-"""Subscriptions: what is given up becomes a dead letter, with its story."""
+"""Queues: what is given up becomes a dead letter, with its story."""
 
 import pytest
 from tests.broker.brokers import FullLog, LateLog, publish, read_all, values
@@ -26,7 +26,7 @@ def test_after_the_last_delivery_an_event_is_a_dead_letter_with_its_story() -> N
     origin = origin_of(letter)
     assert origin is not None
     assert (origin.topic, origin.partition, origin.offset) == ("orders", 0, 0)
-    assert (origin.subscription, origin.deliveries) == ("emails", 2)
+    assert (origin.queue, origin.deliveries) == ("emails", 2)
     assert (origin.reason, origin.timestamp_ms) == ("it does not add up", 77)
     assert desk.values() == [b"good"]
 
@@ -62,12 +62,12 @@ def test_a_topic_whose_name_leaves_no_room_has_dead_letters_under_a_shorter_one(
 ) -> None:
     desk, long = Desk(), "x" * length
     desk.broker.create_topic(long)
-    desk.subscriptions.create(long, "emails")
+    desk.queues.create(long, "emails")
     publish(desk.broker, long, b"bad")
 
-    (delivery,) = desk.subscriptions.acquire(long, "emails", "ann")
+    (delivery,) = desk.queues.acquire(long, "emails", "ann")
     rejected = Settlement(0, 0, Outcome.REJECT, delivery.lease)
-    assert desk.subscriptions.settle(long, "emails", "ann", [rejected]).refused == {}
+    assert desk.queues.settle(long, "emails", "ann", [rejected]).refused == {}
 
     (letter,) = read_all(desk.broker, topic_of(long))
     origin = origin_of(letter)
@@ -103,12 +103,12 @@ def test_what_was_deleted_before_it_could_be_a_dead_letter_is_missed(events: int
 
     desk.broker.trim("orders", 0, 2)
     desk.settle(Outcome.REJECT, rejected)
-    assert desk.subscriptions.show("orders", "emails").windows[0].missed == 1
+    assert desk.queues.show("orders", "emails").windows[0].missed == 1
     desk.nack(late)
 
     assert not desk.broker.topics("orders.dead")
     for each in (desk, desk.restarted()):
-        assert each.subscriptions.show("orders", "emails").windows[0].missed == 2
+        assert each.queues.show("orders", "emails").windows[0].missed == 2
 
 
 def test_without_dead_letters_such_an_event_is_gone() -> None:

@@ -1,45 +1,45 @@
-"""What time brings to subscriptions: only those are looked at to which it may bring something."""
+"""What time brings to queues: only those are looked at to which it may bring something."""
 
 import pytest
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk
 
-from mainstem.broker.queues.live_queue import LiveSubscription
-from mainstem.broker.queues.records import Outcome, SubscriptionSettings
+from mainstem.broker.queues.live_queue import LiveQueue
+from mainstem.broker.queues.records import Outcome, QueueSettings
 
 MANY = 20
 
 
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of subscriptions that were looked at for what time brings."""
+    """The names of queues that were looked at for what time brings."""
     found: list[str] = []
-    expire, wait_ms = LiveSubscription.expire, LiveSubscription.wait_ms
+    expire, wait_ms = LiveQueue.expire, LiveQueue.wait_ms
 
-    def count_expire(live: LiveSubscription, monotonic_ms: int, now_ms: int) -> bool:
+    def count_expire(live: LiveQueue, monotonic_ms: int, now_ms: int) -> bool:
         found.append(live.key.name)
         return expire(live, monotonic_ms, now_ms)
 
-    def count_wait(live: LiveSubscription, monotonic_ms: int, now_ms: int) -> int | None:
+    def count_wait(live: LiveQueue, monotonic_ms: int, now_ms: int) -> int | None:
         found.append(live.key.name)
         return wait_ms(live, monotonic_ms, now_ms)
 
-    monkeypatch.setattr(LiveSubscription, "expire", count_expire)
-    monkeypatch.setattr(LiveSubscription, "wait_ms", count_wait)
+    monkeypatch.setattr(LiveQueue, "expire", count_expire)
+    monkeypatch.setattr(LiveQueue, "wait_ms", count_wait)
     return found
 
 
 def pass_time(desk: Desk, passed_ms: int = 0) -> int | None:
     desk.clock.now_ms += passed_ms
-    desk.subscriptions.tick()
-    return desk.subscriptions.next_wait_ms()
+    desk.queues.tick()
+    return desk.queues.next_wait_ms()
 
 
-def test_subscriptions_of_which_nothing_is_out_are_not_looked_at(looked: list[str]) -> None:
+def test_queues_of_which_nothing_is_out_are_not_looked_at(looked: list[str]) -> None:
     desk = Desk()
     for number in range(MANY):
-        desk.subscriptions.create("orders", f"s{number}")
+        desk.queues.create("orders", f"s{number}")
     desk.publish(b"1")
-    assert len(desk.subscriptions.every()) == MANY + 1
+    assert len(desk.queues.every()) == MANY + 1
     pass_time(desk)
     looked.clear()
 
@@ -80,18 +80,18 @@ def test_what_has_come_too_often_for_other_settings_is_buried_with_time() -> Non
         desk.nack(*desk.acquire())
     assert pass_time(desk) is None
 
-    desk.subscriptions.create("orders", "emails", SubscriptionSettings(max_deliveries=2))
+    desk.queues.create("orders", "emails", QueueSettings(max_deliveries=2))
     pass_time(desk)
 
     assert desk.broker.bounds("orders.dead", 0).tail == 1
 
 
-def test_time_brings_nothing_to_a_subscription_that_is_gone(looked: list[str]) -> None:
+def test_time_brings_nothing_to_a_queue_that_is_gone(looked: list[str]) -> None:
     desk = Desk()
     desk.publish(b"1")
     desk.acquire()
 
-    desk.subscriptions.delete("orders", "emails")
+    desk.queues.delete("orders", "emails")
     looked.clear()
 
     assert pass_time(desk, LOCK_MS) is None

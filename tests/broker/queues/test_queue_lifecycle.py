@@ -1,4 +1,4 @@
-"""Subscriptions: where they begin, what they survive, whom they wake and whom they hold up."""
+"""Queues: where they begin, what they survive, whom they wake and whom they hold up."""
 
 import pytest
 from tests.broker.brokers import publish, read_all, values
@@ -10,8 +10,8 @@ from mainstem.broker.publishing.overload import Held
 from mainstem.broker.queues.records import (
     Order,
     Outcome,
+    QueueSettings,
     Settlement,
-    SubscriptionSettings,
     WindowChange,
     WindowSet,
 )
@@ -22,7 +22,7 @@ from mainstem.core.errors import (
     Overloaded,
     StaleDelivery,
     UnknownPartition,
-    UnknownSubscription,
+    UnknownQueue,
     UnknownTopic,
 )
 from mainstem.core.event import Event
@@ -39,7 +39,7 @@ def test_after_a_crash_what_was_out_comes_again_and_nothing_else() -> None:
 
     again = desk.restarted()
 
-    assert again.subscriptions.fold == desk.subscriptions.fold
+    assert again.queues.fold == desk.queues.fold
     with pytest.raises(StaleDelivery):
         again.ack(first)
     taken = again.acquire(100)
@@ -70,7 +70,7 @@ def test_what_may_have_been_out_in_a_crash_counts_before_it_is_handed_out_again(
     desk.publish(b"1", b"2", b"3")
 
     def counts(limit: int) -> list[tuple[bytes | None, int]]:
-        taken = desk.subscriptions.acquire("orders", "emails", "ann", max_events=limit, noted=True)
+        taken = desk.queues.acquire("orders", "emails", "ann", max_events=limit, noted=True)
         return [(each.event.value, each.count) for each in taken]
 
     assert counts(1) == [(b"1", 1)]
@@ -87,30 +87,30 @@ def test_once_all_that_may_have_been_out_came_again_reading_writes_nothing() -> 
     desk.publish(b"1", b"2", b"3")
     journal = PartitionId(desk.broker.topic("__mainstem_subscriptions").id, 0)
     for _ in range(2):
-        desk.ack(*desk.subscriptions.acquire("orders", "emails", "ann", noted=True))
+        desk.ack(*desk.queues.acquire("orders", "emails", "ann", noted=True))
     before = desk.log.bounds(journal).end
 
-    assert len(desk.subscriptions.acquire("orders", "emails", "ann", noted=True)) == 1
+    assert len(desk.queues.acquire("orders", "emails", "ann", noted=True)) == 1
 
     assert desk.log.bounds(journal).end == before
 
 
-def test_subscriptions_and_groups_stand_side_by_side() -> None:
+def test_queues_and_groups_stand_side_by_side() -> None:
     desk = Desk()
     desk.publish(b"1", b"2")
-    desk.subscriptions.create("orders", "audit")
+    desk.queues.create("orders", "audit")
     desk.ack(*desk.acquire(2))
 
     assert desk.values(name="audit") == [b"1", b"2"]
     assert desk.broker.groups() == []
 
 
-def test_a_subscription_begins_where_it_is_told() -> None:
+def test_a_queue_begins_where_it_is_told() -> None:
     desk = Desk()
     desk.publish(b"1", b"2", b"3")
 
-    desk.subscriptions.create("orders", "late", starts={0: 2})
-    desk.subscriptions.create("orders", "late", starts={0: 0})
+    desk.queues.create("orders", "late", starts={0: 2})
+    desk.queues.create("orders", "late", starts={0: 0})
 
     assert desk.values(name="late") == [b"3"]
 
@@ -119,7 +119,7 @@ def test_partitions_that_come_later_are_read_from_their_beginning() -> None:
     desk = Desk()
     desk.values()
     woken: list[None] = []
-    desk.subscriptions.watch("orders", "emails", lambda: woken.append(None))
+    desk.queues.watch("orders", "emails", lambda: woken.append(None))
 
     desk.broker.alter_topic("orders", partitions=2)
     desk.publish(b"new", partition=1)
@@ -130,10 +130,10 @@ def test_partitions_that_come_later_are_read_from_their_beginning() -> None:
 
 def test_events_of_a_transaction_are_delivered_when_it_has_committed() -> None:
     bank = Bank()
-    bank.broker.subscriptions.create("t", "s")
+    bank.broker.queues.create("t", "s")
 
     def taken() -> list[bytes | None]:
-        found = bank.broker.subscriptions.acquire("t", "s", "ann", max_events=100)
+        found = bank.broker.queues.acquire("t", "s", "ann", max_events=100)
         return [each.event.value for each in found]
 
     for committed in (True, False):
@@ -145,7 +145,7 @@ def test_events_of_a_transaction_are_delivered_when_it_has_committed() -> None:
         teller.end(committed=committed)
         assert taken() == ([b"in it", b"after"] if committed else [b"after"])
 
-    (window, _) = bank.broker.subscriptions.show("t", "s").windows
+    (window, _) = bank.broker.queues.show("t", "s").windows
     assert window.next == window.tail
 
 
@@ -158,10 +158,10 @@ def test_what_retention_deletes_before_it_is_settled_is_counted_as_missed() -> N
     desk.broker.trim("orders", 0, 5)
 
     assert desk.values(1) == [b"5"]
-    assert desk.subscriptions.show("orders", "emails").windows[0].missed == 4
+    assert desk.queues.show("orders", "emails").windows[0].missed == 4
     desk.nack(held)
     assert desk.values(1) == [b"6"]
-    assert desk.subscriptions.show("orders", "emails").windows[0].missed == 5
+    assert desk.queues.show("orders", "emails").windows[0].missed == 5
 
 
 def test_what_retention_deleted_is_shown_as_missed_before_anybody_asks_for_more() -> None:
@@ -172,7 +172,7 @@ def test_what_retention_deleted_is_shown_as_missed_before_anybody_asks_for_more(
 
     desk.broker.trim("orders", 0, 5)
 
-    for state in (desk.subscriptions.show("orders", "emails"), *desk.subscriptions.every()):
+    for state in (desk.queues.show("orders", "emails"), *desk.queues.every()):
         (window,) = state.windows
         assert (window.next, window.out, window.waiting, window.missed) == (5, 1, 0, 4)
         assert window.unsettled == 6
@@ -181,33 +181,33 @@ def test_what_retention_deleted_is_shown_as_missed_before_anybody_asks_for_more(
 def test_what_compaction_took_away_is_settled() -> None:
     desk = Desk()
     desk.broker.create_topic("table", TopicSettings(compact=True, segment_bytes=1024))
-    desk.subscriptions.create("table", "s")
+    desk.queues.create("table", "s")
     desk.broker.publish("table", [Event(b"first", b"k")])
-    (first,) = desk.subscriptions.acquire("table", "s", "ann")
+    (first,) = desk.queues.acquire("table", "s", "ann")
 
     for number in range(100):
         desk.broker.publish("table", [Event(b"%d" % number * 30, b"k")])
     desk.log.upkeep()  # type: ignore[attr-defined]
-    desk.subscriptions.leave("table", "s", "ann")
-    rest = desk.subscriptions.acquire("table", "s", "ann", max_events=1_000)
+    desk.queues.leave("table", "s", "ann")
+    rest = desk.queues.acquire("table", "s", "ann", max_events=1_000)
 
     assert first.event.offset == 0
     assert 0 < rest[0].event.offset < rest[-1].event.offset == 100
-    assert desk.subscriptions.show("table", "s").windows[0].missed == 0
+    assert desk.queues.show("table", "s").windows[0].missed == 0
 
 
 def test_peeking_goes_on_behind_what_compaction_took_away() -> None:
     desk = Desk()
     desk.broker.create_topic("table", TopicSettings(compact=True, segment_bytes=1024))
-    desk.subscriptions.create("table", "s")
+    desk.queues.create("table", "s")
     for value in (b"old", b"older", b"kept"):
         desk.broker.publish("table", [Event(value, b"other" if value == b"kept" else b"k")])
-    assert len(desk.subscriptions.acquire("table", "s", "ann", max_events=3)) == 3
+    assert len(desk.queues.acquire("table", "s", "ann", max_events=3)) == 3
     for number in range(100):
         desk.broker.publish("table", [Event(b"%d" % number * 30, b"k")])
     desk.log.upkeep()  # type: ignore[attr-defined]
 
-    (first,) = desk.subscriptions.peek("table", "s", 1)
+    (first,) = desk.queues.peek("table", "s", 1)
 
     assert first.event.value == b"kept"
 
@@ -228,7 +228,7 @@ def test_closing_gives_back_what_is_out_without_counting_it() -> None:
     desk.publish(b"1", b"2")
     desk.acquire(2, "ann")
 
-    desk.subscriptions.leave("orders", "emails", "ann")
+    desk.queues.leave("orders", "emails", "ann")
 
     assert [each.count for each in desk.acquire(2, "bob")] == [1, 1]
 
@@ -237,14 +237,14 @@ def test_who_waits_is_woken_by_what_is_published_and_by_what_is_given_back() -> 
     desk = Desk()
     woken: list[str] = []
     desk.values()
-    unwatch = desk.subscriptions.watch("orders", "emails", lambda: woken.append("more"))
+    unwatch = desk.queues.watch("orders", "emails", lambda: woken.append("more"))
     desk.publish(b"1")
     unwatch()
     assert woken == ["more"]
 
     (delivery,) = desk.acquire()
     desk.values()
-    desk.subscriptions.watch("orders", "emails", lambda: woken.append("again"))
+    desk.queues.watch("orders", "emails", lambda: woken.append("again"))
     desk.nack(delivery)
 
     assert woken == ["more", "again"]
@@ -255,7 +255,7 @@ def test_a_watch_can_be_taken_back() -> None:
     woken: list[None] = []
     desk.values()
 
-    desk.subscriptions.watch("orders", "emails", lambda: woken.append(None))()
+    desk.queues.watch("orders", "emails", lambda: woken.append(None))()
     desk.publish(b"1")
 
     assert woken == []
@@ -266,7 +266,7 @@ def test_who_waits_is_woken_when_time_gives_something_back() -> None:
     desk.publish(b"1")
     desk.values()
     woken: list[None] = []
-    desk.subscriptions.watch("orders", "emails", lambda: woken.append(None))
+    desk.queues.watch("orders", "emails", lambda: woken.append(None))
 
     assert desk.broker.wait_ms() == LOCK_MS
     desk.clock.now_ms += LOCK_MS
@@ -280,7 +280,7 @@ def test_who_waits_is_woken_also_if_another_comes_before_the_clock_is_looked_at(
     desk.publish(b"1", b"2")
     desk.values()
     woken: list[None] = []
-    desk.subscriptions.watch("orders", "emails", lambda: woken.append(None))
+    desk.queues.watch("orders", "emails", lambda: woken.append(None))
 
     desk.clock.now_ms += LOCK_MS
     assert len(desk.acquire(1, "bob")) == 1
@@ -288,30 +288,30 @@ def test_who_waits_is_woken_also_if_another_comes_before_the_clock_is_looked_at(
     assert woken == [None]
 
 
-def test_a_subscription_goes_with_its_topic() -> None:
+def test_a_queue_goes_with_its_topic() -> None:
     desk = Desk()
     desk.publish(b"1")
     desk.acquire()
 
     desk.broker.delete_topic("orders")
 
-    assert desk.subscriptions.every() == []
+    assert desk.queues.every() == []
     desk.broker.create_topic("orders")
-    with pytest.raises(UnknownSubscription):
+    with pytest.raises(UnknownQueue):
         desk.acquire()
-    assert desk.restarted().subscriptions.fold == desk.subscriptions.fold
+    assert desk.restarted().queues.fold == desk.queues.fold
 
 
-def test_a_subscription_can_be_deleted_and_begun_anew() -> None:
+def test_a_queue_can_be_deleted_and_begun_anew() -> None:
     desk = Desk()
     desk.publish(b"1")
     desk.ack(*desk.acquire())
 
-    desk.subscriptions.delete("orders", "emails")
+    desk.queues.delete("orders", "emails")
 
-    with pytest.raises(UnknownSubscription):
+    with pytest.raises(UnknownQueue):
         desk.acquire()
-    desk.subscriptions.create("orders", "emails")
+    desk.queues.create("orders", "emails")
     assert desk.values() == [b"1"]
 
 
@@ -320,26 +320,24 @@ def test_settings_can_be_changed_while_events_are_out() -> None:
     desk.publish(b"1")
     (delivery,) = desk.acquire()
 
-    desk.subscriptions.create("orders", "emails", SubscriptionSettings(max_deliveries=1))
+    desk.queues.create("orders", "emails", QueueSettings(max_deliveries=1))
     desk.nack(delivery)
 
     assert values(read_all(desk.broker, "orders.dead")) == [b"1"]
-    assert desk.restarted().subscriptions.settings("orders", "emails") == SubscriptionSettings(
-        max_deliveries=1
-    )
+    assert desk.restarted().queues.settings("orders", "emails") == QueueSettings(max_deliveries=1)
 
 
 def test_what_means_nothing_is_refused() -> None:
     desk = Desk()
 
     with pytest.raises(InvalidSetting, match="lock_ms"):
-        desk.subscriptions.create("orders", "x", SubscriptionSettings(lock_ms=0))
+        desk.queues.create("orders", "x", QueueSettings(lock_ms=0))
     with pytest.raises(InvalidName):
-        desk.subscriptions.create("orders", "")
+        desk.queues.create("orders", "")
     with pytest.raises(UnknownTopic):
-        desk.subscriptions.create("nothing", "x")
+        desk.queues.create("nothing", "x")
     with pytest.raises(InvalidName, match="itself"):
-        desk.subscriptions.create("__mainstem_topics", "has no dead letters")
+        desk.queues.create("__mainstem_topics", "has no dead letters")
 
 
 def test_how_it_stands_is_shown() -> None:
@@ -348,7 +346,7 @@ def test_how_it_stands_is_shown() -> None:
     _, second, _ = desk.acquire(3)
     desk.ack(second)
 
-    state = desk.subscriptions.show("orders", "emails")
+    state = desk.queues.show("orders", "emails")
 
     assert (state.topic, state.name, state.owners) == ("orders", "emails", {"ann": 2})
     (window,) = state.windows
@@ -356,7 +354,7 @@ def test_how_it_stands_is_shown() -> None:
     assert window.unsettled == 3
 
 
-def test_a_topic_that_limits_its_backlog_waits_for_its_subscriptions() -> None:
+def test_a_topic_that_limits_its_backlog_waits_for_its_queues() -> None:
     desk = Desk()
     limits = {"max_backlog": 2, "overload": "drop=newest"}
     desk.publish(b"1", b"2")
@@ -415,37 +413,37 @@ def test_room_is_made_without_taking_windows_together_again(
     assert taken == []
 
 
-def test_a_subscription_that_is_deleted_holds_nobody_up() -> None:
+def test_a_queue_that_is_deleted_holds_nobody_up() -> None:
     desk = Desk()
-    desk.subscriptions.create("orders", "fast")
+    desk.queues.create("orders", "fast")
     desk.broker.alter_topic("orders", max_backlog=1, overload="drop=newest")
     desk.publish(b"1")
     (delivery,) = desk.acquire(name="fast")
-    desk.subscriptions.settle("orders", "fast", "ann", [Settlement(0, delivery.event.offset)])
+    desk.queues.settle("orders", "fast", "ann", [Settlement(0, delivery.event.offset)])
     with pytest.raises(Overloaded):
         desk.publish(b"2")
 
-    desk.subscriptions.delete("orders", "emails")
+    desk.queues.delete("orders", "emails")
 
     desk.publish(b"2")
 
 
-def test_a_subscription_can_be_moved_forward_and_back() -> None:
+def test_a_queue_can_be_moved_forward_and_back() -> None:
     desk = Desk()
     desk.publish(b"1", b"2", b"3")
     first, _ = desk.acquire(2)
 
-    desk.subscriptions.seek("orders", "emails", {0: 2})
+    desk.queues.seek("orders", "emails", {0: 2})
     assert desk.values() == [b"3"]
     with pytest.raises(StaleDelivery):
         desk.ack(first)
 
-    desk.subscriptions.seek("orders", "emails", {0: 0})
+    desk.queues.seek("orders", "emails", {0: 0})
     assert desk.restarted().values() == [b"1", b"2", b"3"]
     with pytest.raises(OffsetOutOfRange):
-        desk.subscriptions.seek("orders", "emails", {0: 4})
+        desk.queues.seek("orders", "emails", {0: 4})
     with pytest.raises(UnknownPartition):
-        desk.subscriptions.seek("orders", "emails", {1: 0})
+        desk.queues.seek("orders", "emails", {1: 0})
 
 
 def test_a_partition_without_anything_new_is_not_read_again() -> None:
@@ -465,11 +463,11 @@ def test_the_order_can_be_changed_while_events_are_out() -> None:
     desk.publish(b"1", b"2", b"3", key=b"k")
     (first,) = desk.acquire(5)
 
-    desk.subscriptions.create("orders", "emails", SubscriptionSettings(order=Order.NONE))
+    desk.queues.create("orders", "emails", QueueSettings(order=Order.NONE))
     second, third = desk.acquire(5)
     assert [second.event.value, third.event.value] == [b"2", b"3"]
 
-    desk.subscriptions.create("orders", "emails", SubscriptionSettings(order=Order.KEY))
+    desk.queues.create("orders", "emails", QueueSettings(order=Order.KEY))
     desk.nack(second, third)
     assert desk.values() == []
     desk.ack(first)

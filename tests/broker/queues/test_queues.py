@@ -1,4 +1,4 @@
-"""Subscriptions: events are shared one by one, each is settled once, and what fails comes again."""
+"""Queues: events are shared one by one, each is settled once, and what fails comes again."""
 
 import pytest
 from msgspec.structs import replace
@@ -78,12 +78,12 @@ def test_a_renewed_delivery_is_kept() -> None:
     place = Settlement(0, 0, lease=delivery.lease)
 
     desk.clock.now_ms += LOCK_MS - 1
-    assert desk.subscriptions.renew("orders", "emails", "ann", [place]) == {}
+    assert desk.queues.renew("orders", "emails", "ann", [place]) == {}
     desk.clock.now_ms += LOCK_MS - 1
 
     assert desk.values(owner="bob") == []
     desk.clock.now_ms += 1
-    refused = desk.subscriptions.renew("orders", "emails", "ann", [place])
+    refused = desk.queues.renew("orders", "emails", "ann", [place])
     assert isinstance(refused[0], StaleDelivery)
 
 
@@ -118,15 +118,15 @@ def test_what_is_refused_does_not_keep_the_rest_from_being_settled() -> None:
     desk.publish(b"1", b"2")
     desk.acquire(2)
 
-    settled = desk.subscriptions.settle(
+    settled = desk.queues.settle(
         "orders", "emails", "ann", [Settlement(0, 0), Settlement(0, 7), Settlement(0, 1)]
     )
 
     assert [type(error) for error in settled.refused.values()] == [StaleDelivery]
     assert list(settled.refused) == [1]
-    assert desk.subscriptions.show("orders", "emails").windows[0].start == 2
+    assert desk.queues.show("orders", "emails").windows[0].start == 2
     with pytest.raises(UnknownPartition):
-        desk.subscriptions.settle("orders", "emails", "ann", [Settlement(7, 0)])
+        desk.queues.settle("orders", "emails", "ann", [Settlement(7, 0)])
 
 
 def test_a_nack_can_wait() -> None:
@@ -136,7 +136,7 @@ def test_a_nack_can_wait() -> None:
 
     desk.nack(first, delay_ms=500)
     assert desk.values() == []
-    assert desk.subscriptions.wait_ms("orders", "emails") == 500
+    assert desk.queues.wait_ms("orders", "emails") == 500
 
     desk.clock.now_ms += 500
     assert desk.values() == [b"1"]
@@ -203,9 +203,9 @@ def test_events_that_are_gone_when_keys_come_to_matter_again_are_settled() -> No
     out = desk.acquire(2)
     desk.broker.trim("orders", 0, 1)
 
-    now = desk.subscriptions.created_with("orders", "emails")
+    now = desk.queues.created_with("orders", "emails")
     assert now is not None
-    desk.subscriptions.create("orders", "emails", replace(now, lock_ms=LOCK_MS + 1))
+    desk.queues.create("orders", "emails", replace(now, lock_ms=LOCK_MS + 1))
     desk.publish(b"6", key=b"other")
 
     assert desk.values(owner="bob") == [b"2", b"6"], "1 of the second key is still out"

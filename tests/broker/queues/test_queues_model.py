@@ -1,4 +1,4 @@
-"""A subscription against a model: nothing is lost, or comes unasked, or comes twice for nothing.
+"""A queue against a model: nothing is lost, or comes unasked, or comes twice for nothing.
 
 The model is a dict from offset to what became of the event. Only a nack, a release, a lock that
 ran out or a crash make an event come again; what was settled never does. A broker that replays the
@@ -81,7 +81,7 @@ class QueueMachine(RuleBasedStateMachine):
             case "lend":
                 self.lend(owner, number)
             case "leave":
-                self.desk.subscriptions.leave("orders", "emails", owner)
+                self.desk.queues.leave("orders", "emails", owner)
                 self.give_back(owner)
             case "time":
                 self.desk.clock.now_ms += number * LOCK_MS // 5
@@ -105,9 +105,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def lend(self, owner: str, limit: int) -> None:
         """Take events as they are stored; of each, only that it was told how often it came."""
-        lent = self.desk.subscriptions.lend(
-            "orders", "emails", owner, range(PARTITIONS), max_events=limit
-        )
+        lent = self.desk.queues.lend("orders", "emails", owner, range(PARTITIONS), max_events=limit)
         taken: list[Delivery] = []
         for each in lent:
             stored = {it.offset: it for batch in each.batches for it in events(batch)}
@@ -144,7 +142,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def check_that_all_that_may_go_is_out(self) -> None:
         """Not even one event that could be worked on is kept back, unless the cap is reached."""
-        for window in self.desk.subscriptions.show("orders", "emails").windows:
+        for window in self.desk.queues.show("orders", "emails").windows:
             if window.out + window.waiting >= MAX_UNSETTLED:
                 continue
             free: dict[bytes | None, Place] = {}
@@ -168,7 +166,7 @@ class QueueMachine(RuleBasedStateMachine):
         wanted = [
             Settlement(*each.event.position, outcome, lease(each), delay_ms) for each in deliveries
         ]
-        settled = self.desk.subscriptions.settle("orders", "emails", owner, wanted)
+        settled = self.desk.queues.settle("orders", "emails", owner, wanted)
         assert not settled.refused
         for place, delivery in zip(chosen, deliveries, strict=True):
             del self.out[place]
@@ -216,9 +214,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     def crash(self) -> None:
         """What was out comes again; how often it had been delivered may have been forgotten."""
-        before = self.desk.subscriptions.fold
+        before = self.desk.queues.fold
         self.desk = self.desk.restarted()
-        assert self.desk.subscriptions.fold == before, "replay gave something else than live"
+        assert self.desk.queues.fold == before, "replay gave something else than live"
         self.out.clear()
         self.stale.clear()
         windows = {
@@ -236,8 +234,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.desk.acquire(0)
 
     def fold_window(self, number: int) -> WindowSet:
-        (key,) = self.desk.subscriptions.fold
-        return self.desk.subscriptions.fold.window(key, number)
+        (key,) = self.desk.queues.fold
+        return self.desk.queues.fold.window(key, number)
 
     def trim(self, partition: int, number: int) -> None:
         bounds = self.desk.broker.bounds("orders", partition)
@@ -251,7 +249,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_more_is_unsettled_than_the_cap(self) -> None:
-        for window in self.desk.subscriptions.show("orders", "emails").windows:
+        for window in self.desk.queues.show("orders", "emails").windows:
             assert window.out + window.waiting <= MAX_UNSETTLED
 
     def dead_letters_are_those_that_failed_too_often(self) -> None:
@@ -271,14 +269,14 @@ class QueueMachine(RuleBasedStateMachine):
                 break
             self.settle_all()
         assert self.settled.issuperset(self.keys)
-        for window in self.desk.subscriptions.show("orders", "emails").windows:
+        for window in self.desk.queues.show("orders", "emails").windows:
             assert window.start == window.next == window.tail
-        assert self.desk.restarted().subscriptions.fold == self.desk.subscriptions.fold
+        assert self.desk.restarted().queues.fold == self.desk.queues.fold
         self.dead_letters_are_those_that_failed_too_often()
 
     def settle_all(self) -> None:
         places = [Settlement(*place) for place in self.out]
-        assert not self.desk.subscriptions.settle("orders", "emails", "ann", places).refused
+        assert not self.desk.queues.settle("orders", "emails", "ann", places).refused
         self.settled |= self.out.keys()
         self.out.clear()
 

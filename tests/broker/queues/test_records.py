@@ -5,26 +5,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk
 
-from mainstem.broker.journal import IDS, SUBSCRIPTIONS
+from mainstem.broker.journal import IDS, QUEUES
 from mainstem.broker.queues.records import (
     ChangeKey,
-    SubscriptionChange,
-    SubscriptionKey,
-    SubscriptionSet,
+    QueueChange,
+    QueueKey,
+    QueueSet,
     WindowChange,
     WindowKey,
     WindowSet,
 )
-from mainstem.broker.queues.replay import MAX_CHANGES, SubscriptionFold
+from mainstem.broker.queues.replay import MAX_CHANGES, QueueFold
 from mainstem.core.batch import batches
 from mainstem.core.event import Event
 from mainstem.core.records import events
 from mainstem.log.port import PartitionId
 
 EVENTS = 400
-JOURNAL = PartitionId(IDS[SUBSCRIPTIONS], 0)
-KEYS = msgspec.json.Decoder(SubscriptionKey | WindowKey | ChangeKey)
-VALUES = msgspec.json.Decoder(SubscriptionSet | WindowSet | WindowChange)
+JOURNAL = PartitionId(IDS[QUEUES], 0)
+KEYS = msgspec.json.Decoder(QueueKey | WindowKey | ChangeKey)
+VALUES = msgspec.json.Decoder(QueueSet | WindowSet | WindowChange)
 
 deeds = st.tuples(
     st.sampled_from(["acquire", "ack", "nack", "expire", "leave"]),
@@ -40,18 +40,18 @@ def desk_of_many() -> Desk:
 
 
 def written(desk: Desk) -> list[Event]:
-    """Return every record that was written of subscriptions."""
+    """Return every record that was written of queues."""
     start, tail = desk.log.bounds(JOURNAL)[:2]
     read = desk.log.read(JOURNAL, start, 100_000_000) if start < tail else None
     found = [] if read is None else batches(read.tobytes())
     return [event for batch in found for event in events(batch)]
 
 
-def folded(records: list[Event]) -> SubscriptionFold:
-    fold = SubscriptionFold()
+def folded(records: list[Event]) -> QueueFold:
+    fold = QueueFold()
     for each in records:
         value = None if each.value is None else VALUES.decode(each.value)
-        fold.apply([SubscriptionChange(KEYS.decode(each.key or b""), value)])
+        fold.apply([QueueChange(KEYS.decode(each.key or b""), value)])
     return fold
 
 
@@ -81,14 +81,14 @@ def test_replay_gives_the_windows_that_live_had_also_after_compaction(
                 desk.clock.now_ms += LOCK_MS
                 out = []
             case _:
-                desk.subscriptions.leave("orders", "emails", "ann")
+                desk.queues.leave("orders", "emails", "ann")
                 out = []
 
     records = written(desk)
-    assert folded(records) == desk.subscriptions.fold
-    assert folded(latest(records)) == desk.subscriptions.fold
+    assert folded(records) == desk.queues.fold
+    assert folded(latest(records)) == desk.queues.fold
     assert folded(latest(records[: len(records) // 2]) + records[len(records) // 2 :]) == (
-        desk.subscriptions.fold
+        desk.queues.fold
     )
 
 
@@ -119,15 +119,15 @@ def test_a_restart_among_many_changes_forgets_no_ack() -> None:
     assert offsets == [at for at in range(EVENTS) if at % 3 != 1]
 
 
-def test_a_forgotten_subscription_leaves_nothing_behind() -> None:
+def test_a_forgotten_queue_leaves_nothing_behind() -> None:
     desk = desk_of_many()
     for each in desk.acquire(EVENTS)[::2]:
         desk.ack(each)
 
-    desk.subscriptions.delete("orders", "emails")
+    desk.queues.delete("orders", "emails")
 
     assert all(each.value is None for each in latest(written(desk)))
-    assert list(desk.restarted().subscriptions.fold) == []
+    assert list(desk.restarted().queues.fold) == []
 
 
 def test_how_often_events_were_delivered_is_written_with_the_next_change() -> None:

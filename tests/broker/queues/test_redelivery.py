@@ -1,4 +1,4 @@
-"""Subscriptions: what comes again is unpacked once for many, and is what the log holds now."""
+"""Queues: what comes again is unpacked once for many, and is what the log holds now."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from mainstem.log.port import PartitionId
 
 @pytest.fixture
 def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The record batches that subscriptions unpacked."""
+    """The record batches that queues unpacked."""
     seen: list[object] = []
 
     def count(batch: memoryview, **rest: object) -> Iterator[Event]:
@@ -70,17 +70,17 @@ def test_an_event_that_took_the_place_of_another_comes_again_as_itself() -> None
 def test_what_compaction_took_out_of_a_batch_does_not_come_again() -> None:
     desk = Desk()
     desk.broker.create_topic("table", TopicSettings(compact=True, segment_bytes=1024))
-    desk.subscriptions.create("table", "s")
+    desk.queues.create("table", "s")
     desk.broker.publish("table", [Event(b"old", b"k"), Event(b"kept", b"other")])
     for _ in range(2):
-        assert len(desk.subscriptions.acquire("table", "s", "ann", max_events=2)) == 2
-        desk.subscriptions.leave("table", "s", "ann")
+        assert len(desk.queues.acquire("table", "s", "ann", max_events=2)) == 2
+        desk.queues.leave("table", "s", "ann")
 
     for number in range(100):
         desk.broker.publish("table", [Event(b"%d" % number * 30, b"k")])
     desk.log.upkeep()  # type: ignore[attr-defined]
 
-    (first,) = desk.subscriptions.acquire("table", "s", "ann")
+    (first,) = desk.queues.acquire("table", "s", "ann")
     assert first.event.value == b"kept"
 
 

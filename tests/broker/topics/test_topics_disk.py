@@ -33,7 +33,7 @@ every_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 
 
 class Place:
-    """A broker on a simulated disk, with a topic that holds events, cursors and a subscription."""
+    """A broker on a simulated disk, with a topic that holds events, cursors and a queue."""
 
     def __init__(self) -> None:
         self.files = SimFiles()
@@ -42,7 +42,7 @@ class Place:
         self.broker.create_topic("old", TopicSettings(partitions=3, durability=Durability.DISK))
         publish(self.broker, "old", b"kept", partition=0)
         self.broker.commit("g", {("old", 0): 1})
-        self.broker.subscriptions.create("old", "s")
+        self.broker.queues.create("old", "s")
         self.log.committer.commit()
 
     def restarted(self) -> Broker:
@@ -62,8 +62,8 @@ def shown(broker: Broker) -> tuple[object, ...]:
     """Return all that the changes may change, as users see it."""
     topics = {topic.name: topic for topic in broker.topics()}
     old = values(read_all(broker, "old")) if "old" in topics else None
-    subscriptions = [(each.topic, each.name) for each in broker.subscriptions.every()]
-    return topics, broker.group_configs.shown("g"), old, broker.committed("g"), subscriptions
+    queues = [(each.topic, each.name) for each in broker.queues.every()]
+    return topics, broker.group_configs.shown("g"), old, broker.committed("g"), queues
 
 
 def wanted(broker: Broker) -> dict[tuple[str, int], TopicSettings]:
@@ -128,15 +128,15 @@ def test_a_change_whose_commit_fails_is_taken_back(change: Change) -> None:
     shown(place.restarted())
 
 
-def test_a_subscription_forgets_partitions_that_were_taken_back() -> None:
+def test_a_queue_forgets_partitions_that_were_taken_back() -> None:
     place = Place()
     place.broker.alter_topic("old", partitions=5)
-    assert len(place.broker.subscriptions.show("old", "s").windows) == 5
+    assert len(place.broker.queues.show("old", "s").windows) == 5
 
     fail(place)
 
-    assert len(place.broker.subscriptions.show("old", "s").windows) == 3
-    assert len(place.broker.subscriptions.acquire("old", "s", "ann")) == 1
+    assert len(place.broker.queues.show("old", "s").windows) == 3
+    assert len(place.broker.queues.acquire("old", "s", "ann")) == 1
 
 
 def test_of_several_changes_to_a_topic_those_stay_that_are_durable() -> None:

@@ -22,7 +22,7 @@ from mainstem.core.errors import (
     GroupIsLive,
     InvalidSetting,
     StaleDelivery,
-    UnknownSubscription,
+    UnknownQueue,
     UnknownTopic,
     Unreachable,
     Unsupported,
@@ -197,7 +197,7 @@ def test_what_the_server_refuses_of_a_block_is_raised_by_who_asks_next(
 
     with stem.queue("orders", name="emails") as queue:
         with one(queue):
-            served.node.broker.subscriptions.seek("orders", "emails", {0: 0})
+            served.node.broker.queues.seek("orders", "emails", {0: 0})
 
         # What comes again meanwhile is acked; the refusal comes with one of the next answers.
         with pytest.raises(StaleDelivery, match="orders\\[0\\]@0"):
@@ -217,7 +217,7 @@ def test_giving_back_counts_and_what_comes_too_often_is_a_dead_letter(stem: Conn
     (letter,) = stem.subscribe("orders.dead", follow=False)
     origin = origin_of(letter)
     assert origin is not None
-    assert (origin.subscription, origin.deliveries) == ("emails", 2)
+    assert (origin.queue, origin.deliveries) == ("emails", 2)
 
 
 def test_a_queue_may_try_for_ever(stem: ConnectedStem) -> None:
@@ -407,7 +407,7 @@ def test_large_events_are_looked_at_in_several_pages(stem: ConnectedStem) -> Non
 
 def test_queues_that_are_not_there_are_named(stem: ConnectedStem) -> None:
     for deed in (stem.queues.show, stem.queues.peek, stem.queues.delete):
-        with pytest.raises(UnknownSubscription):
+        with pytest.raises(UnknownQueue):
             deed("orders", "nobody")
     for look in (stem.queues.show, stem.queues.peek):
         with pytest.raises(UnknownTopic):

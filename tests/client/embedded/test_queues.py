@@ -14,7 +14,7 @@ from mainstem.core.errors import (
     InvalidSetting,
     StaleDelivery,
     UnknownPartition,
-    UnknownSubscription,
+    UnknownQueue,
 )
 
 PATIENCE_S = 30
@@ -55,7 +55,7 @@ def test_an_error_nacks_and_is_not_swallowed(stem: mainstem.EmbeddedStem) -> Non
     (letter,) = stem.subscribe("orders.dead", follow=False)
     origin = origin_of(letter)
     assert origin is not None
-    assert (origin.subscription, origin.deliveries) == ("emails", 2)
+    assert (origin.queue, origin.deliveries) == ("emails", 2)
     assert origin.reason == "ValueError: no such customer"
 
 
@@ -274,7 +274,7 @@ def test_queues_are_listed_shown_peeked_at_and_deleted(memory: mainstem.Embedded
     assert peeked[0].consumer == queue.consumer
 
     memory.queues.delete("orders", "emails")
-    with pytest.raises(UnknownSubscription):
+    with pytest.raises(UnknownQueue):
         memory.queues.show("orders", "emails")
     queue.close()
 

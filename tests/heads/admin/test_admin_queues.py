@@ -22,7 +22,7 @@ def served() -> Iterator[Running]:
         broker.create_topic("orders", TopicSettings(partitions=2)).durable.wait()
         for number in range(2000):
             publish(broker, Event(b"%d" % number), number % 2)
-        broker.subscriptions.create("orders", "emails é&").wait()
+        broker.queues.create("orders", "emails é&").wait()
         yield found
 
 

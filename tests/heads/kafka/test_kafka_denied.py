@@ -237,7 +237,7 @@ async def test_however_much_of_it_is_allowed_every_request_is_answered(
 ) -> None:
     for key, version in EVERY:
         broker = with_topic()
-        broker.subscriptions.create("t", "t")
+        broker.queues.create("t", "t")
         asking = Asking(broker, Auth(authorize=authorize))
         topic_id = bytes.fromhex(broker.topic("t").id)
 

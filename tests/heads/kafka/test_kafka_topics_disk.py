@@ -138,7 +138,7 @@ def test_the_deletion_of_a_group_is_answered_when_it_is_durable(kind: str) -> No
         if kind != "queue":
             place.broker.commit("g", {("old", 0): 0})
         if kind != "cursors":
-            place.broker.subscriptions.create("old", "g")
+            place.broker.queues.create("old", "g")
         place.log.committer.commit()
 
         answer = place.ask(*delete)

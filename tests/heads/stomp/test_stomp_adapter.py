@@ -3,7 +3,7 @@
 import pytest
 from tests.heads.stomp.talking import Client, World
 
-from mainstem.broker.queues.records import SubscriptionSettings
+from mainstem.broker.queues.records import QueueSettings
 from mainstem.core.errors import Failure
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload, TopicSettings
@@ -32,11 +32,11 @@ def published(world: World, topic: str) -> list[Event]:
 
 def out(world: World, queue: str) -> int:
     """Return how many events of a queue are with clients."""
-    return sum(world.broker.subscriptions.show(queue, queue).owners.values())
+    return sum(world.broker.queues.show(queue, queue).owners.values())
 
 
 def unsettled(world: World, queue: str) -> int:
-    return sum(each.unsettled for each in world.broker.subscriptions.show(queue, queue).windows)
+    return sum(each.unsettled for each in world.broker.queues.show(queue, queue).windows)
 
 
 async def send(client: Client, destination: str, *values: str) -> None:
@@ -127,7 +127,7 @@ async def test_every_subscriber_of_a_topic_gets_what_is_sent_from_then_on() -> N
     await send(sender, "/topic/news", "new")
 
     assert bodies(await first.rest()) == bodies(await second.rest()) == ["new"]
-    assert not world.broker.subscriptions.names()
+    assert not world.broker.queues.names()
 
 
 async def test_what_a_client_sent_before_it_subscribed_is_not_for_it() -> None:
@@ -291,7 +291,7 @@ async def test_what_a_client_works_on_for_long_stays_its_own() -> None:
     world = World()
     client = await world.client()
     world.broker.create_topic("orders")
-    world.broker.subscriptions.create("orders", "orders", SubscriptionSettings(lock_ms=3_000))
+    world.broker.queues.create("orders", "orders", QueueSettings(lock_ms=3_000))
     await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
     world.broker.publish("orders", [Event(b"1")])
     message = only(await client.rest(), "MESSAGE")
@@ -385,7 +385,7 @@ async def test_a_durable_subscription_stays_until_it_is_unsubscribed_as_durable(
     await send(client, "/topic/news", "2")
 
     assert bodies(told) == ["1"]
-    assert not world.broker.subscriptions.names()
+    assert not world.broker.queues.names()
     assert await client.asks("SUBSCRIBE", id="reader", destination="/topic/news", **durable) == []
 
 
@@ -394,11 +394,11 @@ async def test_activemq_names_a_durable_subscription_by_client_id_and_name() -> 
     client = await world.client(client_id="app")
     named = {"activemq.subscriptionName": "audit"}
     await client.asks("SUBSCRIBE", id="1", destination="/topic/news", **named)
-    assert world.broker.subscriptions.names() == {"app.audit"}
+    assert world.broker.queues.names() == {"app.audit"}
 
     await client.asks("UNSUBSCRIBE", id="1", **named)
 
-    assert not world.broker.subscriptions.names()
+    assert not world.broker.queues.names()
 
 
 async def test_a_durable_subscription_needs_a_name() -> None:
@@ -423,7 +423,7 @@ async def test_a_queue_of_another_topic_is_named_with_two_colons() -> None:
     world.broker.publish("orders", [Event(b"1")])
 
     assert bodies(await client.rest()) == ["1"]
-    assert world.broker.subscriptions.names() == {"emails"}
+    assert world.broker.queues.names() == {"emails"}
 
 
 async def test_amq_queue_must_be_there() -> None:

@@ -82,11 +82,11 @@ from mainstem.broker.door.queues import (
     Order,
     Outcome,
     Queues,
+    QueueSettings,
+    QueueState,
     Run,
     Settled,
     Settlement,
-    SubscriptionSettings,
-    SubscriptionState,
     Unsettled,
 )
 from mainstem.broker.door.reading import Bounds, Feed, Following, Slice, TimedOffset
@@ -173,7 +173,9 @@ __all__ = [
     "Published",
     "PublishedAll",
     "Publishing",
+    "QueueSettings",
     "QueueSettlements",
+    "QueueState",
     "Queues",
     "Run",
     "Said",
@@ -186,8 +188,6 @@ __all__ = [
     "ShareSettings",
     "Slice",
     "Speaker",
-    "SubscriptionSettings",
-    "SubscriptionState",
     "Sync",
     "Synced",
     "TimedOffset",
@@ -209,7 +209,7 @@ class Door(Topics, Publishing, Following, Groups, Protocol):
     """The broker as everybody above it sees it; synchronous and thread-safe."""
 
     @property
-    def subscriptions(self) -> Queues:
+    def queues(self) -> Queues:
         """Queues."""
 
     @property

@@ -29,7 +29,7 @@ from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.groups.share.coordinator import ShareGroupState, ShareTurn
 from mainstem.broker.groups.share.group import Places, ShareBeat
 from mainstem.broker.groups.share.settings import ACQUIRE, STRICTLY, ShareSettings
-from mainstem.broker.queues.description import SubscriptionState
+from mainstem.broker.queues.description import QueueState
 from mainstem.core.errors import MainstemError
 from mainstem.log.port import Durable
 
@@ -141,7 +141,7 @@ class ShareGroups(Protocol):
         """Return how a group behaves."""
 
     def names(self) -> list[str]:
-        """Return every share group that has members or subscriptions."""
+        """Return every share group that has members or queues."""
 
     def has_members(self, name: str) -> bool:
         """Tell whether a share group of that name has members."""
@@ -149,7 +149,7 @@ class ShareGroups(Protocol):
     def describe(self, name: str) -> ShareGroupState:
         """Return a group; raises UnknownGroup."""
 
-    def positions(self, name: str) -> list[SubscriptionState]:
+    def positions(self, name: str) -> list[QueueState]:
         """Return how far a group has got in each of its topics; raises UnknownGroup."""
 
     def check_movable(self, name: str) -> None:

@@ -56,7 +56,7 @@ class Publishing(Protocol):
 
         If one of the topics is full and holds its producers, nothing is done: wait for ``room`` or
         ``until_ms``, and try again with what was returned as ``held``. Raises what ``try_publish``
-        and ``subscriptions.settle`` would refuse, also StaleDelivery; nothing was done then.
+        and ``queues.settle`` would refuse, also StaleDelivery; nothing was done then.
         """
 
     def append_batch(

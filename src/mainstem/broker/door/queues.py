@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from mainstem.broker.callbacks import Call
-from mainstem.broker.queues.description import SubscriptionState
+from mainstem.broker.queues.description import QueueState
 from mainstem.broker.queues.live_queue import Unsettled
 from mainstem.broker.queues.queues import DEFAULTS, MAX_BYTES, Settled
 from mainstem.broker.queues.records import (
@@ -14,9 +14,9 @@ from mainstem.broker.queues.records import (
     Lent,
     Order,
     Outcome,
+    QueueSettings,
     Run,
     Settlement,
-    SubscriptionSettings,
 )
 from mainstem.core.errors import MainstemError
 from mainstem.core.event import Position
@@ -29,12 +29,12 @@ __all__ = [
     "Lent",
     "Order",
     "Outcome",
+    "QueueSettings",
+    "QueueState",
     "Queues",
     "Run",
     "Settled",
     "Settlement",
-    "SubscriptionSettings",
-    "SubscriptionState",
     "Unsettled",
 ]
 
@@ -49,16 +49,16 @@ class Queues(Protocol):
         self,
         topic: str,
         name: str,
-        settings: SubscriptionSettings = DEFAULTS,
+        settings: QueueSettings = DEFAULTS,
         starts: Mapping[int, int] | None = None,
     ) -> Durable:
-        """Create a subscription, or give one that is there other settings.
+        """Create a queue, or give one that is there other settings.
 
         ``starts``: the offset to begin with in each partition, the earliest where there is none.
         """
 
     def delete(self, topic: str, name: str) -> Durable:
-        """Forget a subscription; what was out cannot be settled any more."""
+        """Forget a queue; what was out cannot be settled any more."""
 
     def seek(self, topic: str, name: str, offsets: Mapping[int, int]) -> Durable:
         """Go on from other offsets, forward or back; what is out there cannot be settled any more.
@@ -66,20 +66,20 @@ class Queues(Protocol):
         Raises OffsetOutOfRange, UnknownPartition; nothing was moved then.
         """
 
-    def settings(self, topic: str, name: str) -> SubscriptionSettings | None:
-        """Return how a subscription behaves, None if there is no such subscription."""
+    def settings(self, topic: str, name: str) -> QueueSettings | None:
+        """Return how a queue behaves, None if there is no such queue."""
 
-    def created_with(self, topic: str, name: str) -> SubscriptionSettings | None:
-        """Return a subscription's own settings, None if there is no such subscription."""
+    def created_with(self, topic: str, name: str) -> QueueSettings | None:
+        """Return a queue's own settings, None if there is no such queue."""
 
-    def show(self, topic: str, name: str) -> SubscriptionState:
-        """Return how a subscription stands; raises UnknownSubscription."""
+    def show(self, topic: str, name: str) -> QueueState:
+        """Return how a queue stands; raises UnknownQueue."""
 
-    def every(self, name: str | None = None) -> list[SubscriptionState]:
-        """Return every subscription, or those of one name, by topic and name."""
+    def every(self, name: str | None = None) -> list[QueueState]:
+        """Return every queue, or those of one name, by topic and name."""
 
     def names(self) -> set[str]:
-        """Return the names that subscriptions have, on whatever topic."""
+        """Return the names that queues have, on whatever topic."""
 
     def peek(
         self, topic: str, name: str, limit: int, after: Position | None = None
@@ -168,4 +168,4 @@ class Queues(Protocol):
         """
 
     def wait_ms(self, topic: str, name: str) -> int | None:
-        """Return when time will bring something to a subscription, None if never."""
+        """Return when time will bring something to a queue, None if never."""

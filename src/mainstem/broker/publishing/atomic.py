@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mainstem.broker.journal import Written
 from mainstem.broker.publishing.batching import Published, Run, runs
 from mainstem.broker.publishing.overload import Gate, Held
-from mainstem.broker.queues.queues import QueueSettlements, Subscriptions
+from mainstem.broker.queues.queues import Queues, QueueSettlements
 from mainstem.broker.state import OpenTopic, State
 from mainstem.core.errors import UnknownPartition, UnknownTopic
 from mainstem.core.event import Event
@@ -35,12 +35,12 @@ class AtomicPublish:
     def __init__(
         self,
         state: State,
-        subscriptions: Subscriptions,
+        queues: Queues,
         open_topic: Open,
         now_ms: Callable[[], int],
     ) -> None:
         self._state = state
-        self._subscriptions = subscriptions
+        self._queues = queues
         self._open_topic = open_topic
         self._now_ms = now_ms
 
@@ -58,9 +58,7 @@ class AtomicPublish:
             parts.append((opened, runs(opened.topic, events, None, opened.turns, now_ms)))
         if not settled:
             return self._append(parts, (), held)[0]
-        return self._subscriptions.settle_with(
-            settled, lambda beside: self._append(parts, beside, held)
-        )
+        return self._queues.settle_with(settled, lambda beside: self._append(parts, beside, held))
 
     def _append(
         self, parts: Sequence[_Part], beside: Written, held: Held | None

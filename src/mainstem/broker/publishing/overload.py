@@ -1,7 +1,7 @@
 """What happens when producers outrun consumers: the gate in front of a topic with ``max_backlog``.
 
 The backlog of a partition is the distance from its slowest live cursor to its end, or from its
-start if there is no live cursor. The first event that a subscription has not settled is a cursor
+start if there is no live cursor. The first event that a queue has not settled is a cursor
 like those of groups. A cursor is live while its group has members, or has committed in
 the last day, or had nothing left to commit in the last day: a reader that waits at the tail of a
 quiet topic is not silent. Events are let in if the backlog stays within the limit, and also if it
@@ -53,7 +53,7 @@ class Gate:
         self._is_live = is_live
         self._before_cut = before_cut
         self._waiting: set[Commit] = set()
-        self._subscriptions: dict[PartitionId, dict[str, Cursor]] = {}
+        self._queues: dict[PartitionId, dict[str, Cursor]] = {}
         self._caught_up: dict[PartitionId, dict[str, int]] = {}
         self._missed: dict[PartitionId, dict[str, int]] = {}
         self._counted_to: dict[PartitionId, int] = {}
@@ -112,14 +112,14 @@ class Gate:
         waiting, self._waiting = self._waiting, set()
         return [room.settle for room in waiting]
 
-    def subscription_at(self, name: str, partition: PartitionId, cursor: Cursor | None) -> None:
-        """Take note of the first event that a subscription has not settled; None if it is gone."""
+    def queue_at(self, name: str, partition: PartitionId, cursor: Cursor | None) -> None:
+        """Take note of the first event that a queue has not settled; None if it is gone."""
         # No group can be called like this, so that both can be looked at together.
         reader = f"\0{name}"
         if cursor is None:
-            self._subscriptions.get(partition, {}).pop(reader, None)
+            self._queues.get(partition, {}).pop(reader, None)
         else:
-            self._subscriptions.setdefault(partition, {})[reader] = cursor
+            self._queues.setdefault(partition, {})[reader] = cursor
 
     def missed(self, group: str, partition: PartitionId, start: int) -> int:
         """Return how many events were deleted before the group had committed them."""
@@ -141,8 +141,8 @@ class Gate:
 
     def _slowest(self, partition: PartitionId, bounds: Bounds, now_ms: int) -> int:
         readers = self._cursors.readers(partition)
-        if partition in self._subscriptions:
-            readers = {**readers, **self._subscriptions[partition]}
+        if partition in self._queues:
+            readers = {**readers, **self._queues[partition]}
         before = self._caught_up.get(partition, {})
         caught_up: dict[str, int] = {}
         slowest: int | None = None

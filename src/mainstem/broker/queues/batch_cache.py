@@ -12,7 +12,7 @@ from mainstem.core.event import Event
 from mainstem.log.port import PartitionId, Slice
 
 MAX_BYTES = 32 * 1024 * 1024
-"""What is kept for all subscriptions together; the last batch is kept whatever its size."""
+"""What is kept for all queues together; the last batch is kept whatever its size."""
 _EVENT_BYTES, _HEADER_BYTES = 300, 150
 """What an event takes beside its key and value, and a header beside its name and value."""
 
@@ -20,7 +20,7 @@ Head = tuple[PartitionId, bytes]
 
 
 class Unpacked:
-    """The events of batches by partition and header; used under the subscriptions' lock."""
+    """The events of batches by partition and header; used under the queues' lock."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes

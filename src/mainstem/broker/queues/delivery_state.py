@@ -1,4 +1,4 @@
-"""A subscription's window on one partition: what is out, what comes again, what was never read.
+"""A queue's window on one partition: what is out, what comes again, what was never read.
 
 How this works: every event below ``next`` that is not settled has an entry. An entry is in one of
 these states, and only ``out`` has an owner:
@@ -50,7 +50,7 @@ class Entry:
 
 
 class Window:
-    """What a subscription knows of one partition; used under the subscriptions' lock."""
+    """What a queue knows of one partition; used under the queues' lock."""
 
     def __init__(self, at: WindowSet, max_deliveries: int | None, *, keyed: bool) -> None:
         self.next = at.next

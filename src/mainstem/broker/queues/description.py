@@ -1,13 +1,13 @@
-"""How subscriptions stand: in each partition, and as a whole."""
+"""How queues stand: in each partition, and as a whole."""
 
 import msgspec
 
-from mainstem.broker.queues.live_queue import LiveSubscription
-from mainstem.broker.queues.records import SubscriptionSettings
+from mainstem.broker.queues.live_queue import LiveQueue
+from mainstem.broker.queues.records import QueueSettings
 
 
 class WindowState(msgspec.Struct, frozen=True):
-    """How a subscription stands in one partition."""
+    """How a queue stands in one partition."""
 
     partition: int
     start: int
@@ -26,12 +26,12 @@ class WindowState(msgspec.Struct, frozen=True):
         return max(0, self.tail - self.next) + self.out + self.waiting
 
 
-class SubscriptionState(msgspec.Struct, frozen=True):
-    """A subscription: its settings, and how it stands."""
+class QueueState(msgspec.Struct, frozen=True):
+    """A queue: its settings, and how it stands."""
 
     topic: str
     name: str
-    settings: SubscriptionSettings
+    settings: QueueSettings
     windows: tuple[WindowState, ...]
     owners: dict[str, int]
     """How many events are out with each owner."""
@@ -41,8 +41,8 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     """How many became dead letters since the process started."""
 
 
-def described(live: LiveSubscription) -> SubscriptionState:
-    """Return how a subscription stands now."""
+def described(live: LiveQueue) -> QueueState:
+    """Return how a queue stands now."""
     tails = {number: live.keep_within(number).tail for number in live.windows}
     owners: dict[str, int] = {}
     for window in live.windows.values():
@@ -61,4 +61,4 @@ def described(live: LiveSubscription) -> SubscriptionState:
         for number, window in sorted(live.windows.items())
     )
     names, counts = (live.topic.name, live.key.name), (live.redelivered, live.dead)
-    return SubscriptionState(*names, live.settings, windows, owners, *counts)
+    return QueueState(*names, live.settings, windows, owners, *counts)

@@ -1,4 +1,4 @@
-"""A subscription while the broker runs: its windows, what it reads, and who waits for it."""
+"""A queue while the broker runs: its windows, what it reads, and who waits for it."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
@@ -8,8 +8,8 @@ from mainstem.broker.callbacks import Call
 from mainstem.broker.queues.batch_cache import Unpacked
 from mainstem.broker.queues.delivery_state import Window
 from mainstem.broker.queues.reader import Backlog, keys_of, offsets_of
-from mainstem.broker.queues.records import Order, SubscriptionKey, SubscriptionSettings, WindowSet
-from mainstem.broker.queues.replay import SubscriptionFold
+from mainstem.broker.queues.records import Order, QueueKey, QueueSettings, WindowSet
+from mainstem.broker.queues.replay import QueueFold
 from mainstem.broker.topics.catalog import Topic
 from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.batch import BatchHeader, read_header
@@ -68,8 +68,8 @@ class Load:
         self.offsets += offsets
 
 
-class LiveSubscription:
-    """Used under the subscriptions' lock."""
+class LiveQueue:
+    """Used under the queues' lock."""
 
     topic: Topic
 
@@ -77,8 +77,8 @@ class LiveSubscription:
         self,
         log: Log,
         transactions: Transactions,
-        key: SubscriptionKey,
-        settings: SubscriptionSettings,
+        key: QueueKey,
+        settings: QueueSettings,
         unpacked: Unpacked,
     ) -> None:
         self._log = log
@@ -94,7 +94,7 @@ class LiveSubscription:
         self._watches = 0
         self._turn = 0
 
-    def fit(self, topic: Topic, fold: SubscriptionFold) -> None:
+    def fit(self, topic: Topic, fold: QueueFold) -> None:
         """Take in the partitions of the topic that are not known yet; let go of what it has not.
 
         It has had them if it was altered, and the disk failed before that was durable.
@@ -108,7 +108,7 @@ class LiveSubscription:
             self.windows[at.number] = window
             self._backlogs[at.number] = self._backlog(at.number, window.next)
 
-    def alter(self, settings: SubscriptionSettings) -> list[Call]:
+    def alter(self, settings: QueueSettings) -> list[Call]:
         """Take other settings; return whom to wake."""
         if settings == self.settings:
             return []

@@ -1,6 +1,6 @@
-"""All subscriptions while the broker runs: the lock they are used under, and what time brings.
+"""All queues while the broker runs: the lock they are used under, and what time brings.
 
-How this works: a subscription is opened, with its windows as they were written down, when somebody
+How this works: a queue is opened, with its windows as they were written down, when somebody
 first asks for it. One lock for all, taken before the broker's own and never while that is held:
 reading and unpacking events under it makes no group or transaction wait. Whom to wake is decided
 under the lock, and done without it.
@@ -14,37 +14,37 @@ from typing import TypeVar
 import msgspec
 
 from mainstem.broker.callbacks import Call, make
-from mainstem.broker.journal import SUBSCRIPTIONS, Journal, Written
+from mainstem.broker.journal import QUEUES, Journal, Written
 from mainstem.broker.queues.batch_cache import Unpacked
 from mainstem.broker.queues.delivery_state import Window
-from mainstem.broker.queues.live_queue import LiveSubscription
+from mainstem.broker.queues.live_queue import LiveQueue
 from mainstem.broker.queues.records import (
     ChangeKey,
     Key,
     Order,
-    SubscriptionChange,
-    SubscriptionKey,
-    SubscriptionSet,
-    SubscriptionSettings,
+    QueueChange,
+    QueueKey,
+    QueueSet,
+    QueueSettings,
     Value,
     WindowChange,
     WindowKey,
     WindowSet,
 )
-from mainstem.broker.queues.replay import SubscriptionFold
+from mainstem.broker.queues.replay import QueueFold
 from mainstem.broker.queues.settlement import CreateTopic, Plan, Settling
 from mainstem.broker.state import State
 from mainstem.broker.transactions.transactions import Transactions
-from mainstem.core.errors import StorageFull, UnknownSubscription
+from mainstem.core.errors import StorageFull, UnknownQueue
 from mainstem.log.port import Durable, PartitionId
 
-Overlay = Callable[[str, SubscriptionSettings], SubscriptionSettings]
-Planned = tuple[LiveSubscription, Plan]
+Overlay = Callable[[str, QueueSettings], QueueSettings]
+Planned = tuple[LiveQueue, Plan]
 Answer = TypeVar("Answer")
 Append = Callable[[Written], tuple[Answer, bool]]
 
 
-class OpenSubscriptions:
+class OpenQueues:
     """The fold, what is open of it, and the lock."""
 
     def __init__(
@@ -60,20 +60,20 @@ class OpenSubscriptions:
         self.now_ms = now_ms
         self.monotonic_ms = monotonic_ms
         self.lock = threading.Lock()
-        self.fold = SubscriptionFold()
+        self.fold = QueueFold()
         self.unpacked = Unpacked()
-        self.live: dict[SubscriptionKey, LiveSubscription] = {}
-        self._touched: dict[SubscriptionKey, None] = {}
+        self.live: dict[QueueKey, LiveQueue] = {}
+        self._touched: dict[QueueKey, None] = {}
         """Those to which time may bring something: all others were not used since it could not."""
         self.overlay: Overlay = lambda _, own: own
-        """What is set for everything of a name, over a subscription's own settings."""
+        """What is set for everything of a name, over a queue's own settings."""
         journal = Journal[Key, Value](
             state.log,
-            SUBSCRIPTIONS,
-            msgspec.json.Decoder(SubscriptionKey | WindowKey | ChangeKey).decode,
-            msgspec.json.Decoder(SubscriptionSet | WindowSet | WindowChange).decode,
+            QUEUES,
+            msgspec.json.Decoder(QueueKey | WindowKey | ChangeKey).decode,
+            msgspec.json.Decoder(QueueSet | WindowSet | WindowChange).decode,
         )
-        journal.replay(lambda key, value: self.fold.apply([SubscriptionChange(key, value)]))
+        journal.replay(lambda key, value: self.fold.apply([QueueChange(key, value)]))
         self.settling = Settling(state, journal, self.fold, create_topic, now_ms)
         self._put_right()
 
@@ -92,57 +92,55 @@ class OpenSubscriptions:
 
     # Under the lock
 
-    def known(self, topic: str, name: str) -> SubscriptionKey:
-        """Return the key of a subscription; raises UnknownTopic, UnknownSubscription."""
-        key = SubscriptionKey(name, self.state.topics.get(topic).id)
+    def known(self, topic: str, name: str) -> QueueKey:
+        """Return the key of a queue; raises UnknownTopic, UnknownQueue."""
+        key = QueueKey(name, self.state.topics.get(topic).id)
         if self.fold.get(key) is None:
-            raise UnknownSubscription(topic, name)
+            raise UnknownQueue(topic, name)
         return key
 
-    def settings(self, key: SubscriptionKey) -> SubscriptionSettings | None:
-        """Return how a subscription behaves, None if there is no such one; needs no lock."""
+    def settings(self, key: QueueKey) -> QueueSettings | None:
+        """Return how a queue behaves, None if there is no such one; needs no lock."""
         known = self.fold.get(key)
         return None if known is None else self.overlay(key.name, known.settings)
 
-    def alter(self, key: SubscriptionKey) -> None:
-        """Let a subscription behave as its settings are now."""
+    def alter(self, key: QueueKey) -> None:
+        """Let a queue behave as its settings are now."""
         live, settings = self.live.get(key), self.settings(key)
         if live is not None and settings is not None:
             self._touched[key] = None
             self.settling.calls += live.alter(settings)
 
-    def opened(self, topic: str, name: str) -> LiveSubscription:
-        """Return a subscription, with all partitions of its topic."""
+    def opened(self, topic: str, name: str) -> LiveQueue:
+        """Return a queue, with all partitions of its topic."""
         key = self.known(topic, name)
         found = self.state.topics.get(topic)
         live = self.live.get(key)
         if live is None:
             settings = self.settings(key)
             assert settings is not None
-            live = LiveSubscription(
-                self.state.log, self._transactions, key, settings, self.unpacked
-            )
+            live = LiveQueue(self.state.log, self._transactions, key, settings, self.unpacked)
             self.live[key] = live
         if len(live.windows) != len(found.partitions):
             live.fit(found, self.fold)
         self._touched[key] = None
         return live
 
-    def forget(self, keys: Collection[SubscriptionKey]) -> Durable:
-        """Forget subscriptions, all or none, and wake who waits there."""
+    def forget(self, keys: Collection[QueueKey]) -> Durable:
+        """Forget queues, all or none, and wake who waits there."""
         durable = self.settling.write([each for key in keys for each in self.fold.remove(key)])
         for key in keys:
             live = self.live.pop(key, None)
             self.settling.calls += [] if live is None else live.take_waiting()
         return durable
 
-    def expire(self, live: LiveSubscription) -> None:
+    def expire(self, live: LiveQueue) -> None:
         """Take back what is out for too long, bury what was delivered too often; wake who waits."""
         is_changed = live.expire(self.monotonic_ms(), self.now_ms())
         if self.settling.bury_spent(live) or is_changed:
             self.settling.calls += live.take_waiting()
 
-    def carry_out(self, live: LiveSubscription, plan: Plan) -> Durable:
+    def carry_out(self, live: LiveQueue, plan: Plan) -> Durable:
         """Append what was planned, make it true, and wake whom it may bring something."""
         frees = _frees(live, plan)
         durable = self.settling.carry_out(live, plan)
@@ -163,7 +161,7 @@ class OpenSubscriptions:
                 self._carried_out(live, plan, each)
         return answer
 
-    def _carried_out(self, live: LiveSubscription, plan: Plan, frees: bool) -> None:
+    def _carried_out(self, live: LiveQueue, plan: Plan, frees: bool) -> None:
         until_ms = self.monotonic_ms() + live.settings.lock_ms
         for number, offset in plan.renewed:
             live.windows[number].keep(offset, until_ms)
@@ -184,7 +182,7 @@ class OpenSubscriptions:
             waits = [live.wait_ms(*clocks) for live in self._awaited()]
         return min((wait for wait in waits if wait is not None), default=None)
 
-    def _awaited(self) -> list[LiveSubscription]:
+    def _awaited(self) -> list[LiveQueue]:
         """Return those to which time will bring something, and look at no others from now on."""
         found = [(key, self.live[key]) for key in self._touched if key in self.live]
         awaited = {
@@ -214,7 +212,7 @@ class OpenSubscriptions:
             self._cut(partition.topic_id)
 
     def _put_right(self) -> None:
-        """Forget subscriptions on topics that are gone, and what a power cut took back."""
+        """Forget queues on topics that are gone, and what a power cut took back."""
         ids = {topic.id for topic in self.state.topics}
         # A full disk must not keep the log from being opened: the next start finds them again.
         with suppress(StorageFull):
@@ -244,7 +242,7 @@ class OpenSubscriptions:
                 if window.next > end:
                     window.cut(end)
                     change = WindowKey(key.name, key.topic_id, at.number)
-                    self.settling.write([SubscriptionChange(change, window.record())])
+                    self.settling.write([QueueChange(change, window.record())])
                 if live is not None and at.number in live.windows:
                     # What was read ahead may be what was taken back.
                     live.windows[at.number].seen = None
@@ -254,7 +252,7 @@ class OpenSubscriptions:
                 self.settling.calls += live.take_waiting()
 
 
-def _frees(live: LiveSubscription, plan: Plan) -> bool:
+def _frees(live: LiveQueue, plan: Plan) -> bool:
     """Tell whether a plan may give something to those who wait."""
     return live.settings.order is Order.KEY or any(
         len(live.windows[number].entries) >= live.settings.max_unsettled

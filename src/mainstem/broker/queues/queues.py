@@ -1,4 +1,4 @@
-"""Fine subscriptions: consumers that share the events of a topic one by one, each settled once.
+"""Fine queues: consumers that share the events of a topic one by one, each settled once.
 
 How this works: ``acquire`` hands events to an owner, first those to be delivered again, then fresh
 ones. ``settle`` decides what becomes of deliveries, appends the windows as they will be, with the
@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 from mainstem.broker.callbacks import Call
 from mainstem.broker.queues.delivery_state import Back
-from mainstem.broker.queues.description import SubscriptionState, described
+from mainstem.broker.queues.description import QueueState, described
 from mainstem.broker.queues.live_queue import Unsettled
-from mainstem.broker.queues.open_queues import Answer, Append, OpenSubscriptions, Overlay, Planned
+from mainstem.broker.queues.open_queues import Answer, Append, OpenQueues, Overlay, Planned
 from mainstem.broker.queues.records import (
     Delivery,
     Lent,
     Outcome,
+    QueueChange,
+    QueueKey,
+    QueueSettings,
     Run,
     Settlement,
-    SubscriptionChange,
-    SubscriptionKey,
-    SubscriptionSettings,
     WindowKey,
     WindowSet,
 )
@@ -40,14 +40,14 @@ from mainstem.core.errors import (
     OffsetOutOfRange,
     StaleDelivery,
     UnknownPartition,
-    UnknownSubscription,
+    UnknownQueue,
     UnknownTopic,
 )
 from mainstem.core.event import Position
 from mainstem.core.names import check_topic
 from mainstem.log.port import Durable
 
-DEFAULTS = SubscriptionSettings()
+DEFAULTS = QueueSettings()
 MAX_BYTES = 1024 * 1024
 
 
@@ -67,8 +67,8 @@ class QueueSettlements(NamedTuple):
     settlements: Sequence[Settlement]
 
 
-class Subscriptions:
-    """The door to fine subscriptions; synchronous and thread-safe."""
+class Queues:
+    """The door to fine queues; synchronous and thread-safe."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Subscriptions:
         now_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
     ) -> None:
-        self._open = OpenSubscriptions(state, transactions, create_topic, now_ms, monotonic_ms)
+        self._open = OpenQueues(state, transactions, create_topic, now_ms, monotonic_ms)
         self.fold = self._open.fold
         self._leases = 0
         self.tick = self._open.tick
@@ -92,10 +92,10 @@ class Subscriptions:
         self,
         topic: str,
         name: str,
-        settings: SubscriptionSettings = DEFAULTS,
+        settings: QueueSettings = DEFAULTS,
         starts: Mapping[int, int] | None = None,
     ) -> Durable:
-        """Create a subscription, or give one that is there other settings.
+        """Create a queue, or give one that is there other settings.
 
         ``starts``: the offset to begin with in each partition, the earliest where there is none.
         """
@@ -104,7 +104,7 @@ class Subscriptions:
             check_topic(topic_of(topic))
         begins = {at.number: self._open.state.log.bounds(at).start for at in found.partitions}
         begins |= starts or {}
-        key = SubscriptionKey(name, found.id)
+        key = QueueKey(name, found.id)
         with self._open.turn():
             changes = self.fold.set(key, settings, begins, self._open.now_ms())
             durable = self._open.settling.write(changes)
@@ -112,38 +112,38 @@ class Subscriptions:
         return durable
 
     def lay_over(self, overlay: Overlay) -> None:
-        """Say what holds for subscriptions by their name, over what each was created with."""
+        """Say what holds for queues by their name, over what each was created with."""
         self._open.overlay = overlay
 
     def overlay_changed(self, name: str) -> None:
-        """Let the subscriptions of a name behave at once as what lies over them says now."""
+        """Let the queues of a name behave at once as what lies over them says now."""
         with self._open.turn():
             for key in [each for each in self.fold if each.name == name]:
                 self._open.alter(key)
 
     def delete(self, topic: str, name: str) -> Durable:
-        """Forget a subscription; what was out cannot be settled any more."""
+        """Forget a queue; what was out cannot be settled any more."""
         with self._open.turn():
             return self._open.forget([self._open.known(topic, name)])
 
     def delete_on(
         self, topics: Iterable[str], name: str
     ) -> tuple[Durable, dict[str, MainstemError]]:
-        """Forget the subscriptions of a name on some topics, in one append.
+        """Forget the queues of a name on some topics, in one append.
 
         Returns also the topics that have none, and why.
         """
         with self._open.turn():
-            keys, refused = dict[SubscriptionKey, None](), dict[str, MainstemError]()
+            keys, refused = dict[QueueKey, None](), dict[str, MainstemError]()
             for topic in topics:
                 try:
                     keys[self._open.known(topic, name)] = None
-                except (UnknownTopic, UnknownSubscription) as error:
+                except (UnknownTopic, UnknownQueue) as error:
                     refused[topic] = error
             return self._open.forget(keys), refused
 
     def delete_all(self, name: str) -> Durable:
-        """Forget the subscriptions of a name on whatever topic, in one append."""
+        """Forget the queues of a name on whatever topic, in one append."""
         with self._open.turn():
             return self._open.forget([key for key in self.fold if key.name == name])
 
@@ -154,12 +154,12 @@ class Subscriptions:
         """
         with self._open.turn():
             live = self._open.opened(topic, name)
-            changes: list[SubscriptionChange] = []
+            changes: list[QueueChange] = []
             for number, offset in offsets.items():
                 self.check_offset(topic, number, offset)
                 key = WindowKey(name, live.key.topic_id, number)
                 missed = live.windows[number].missed
-                changes.append(SubscriptionChange(key, WindowSet(offset, missed=missed)))
+                changes.append(QueueChange(key, WindowSet(offset, missed=missed)))
             durable = self._open.settling.write(changes)
             for number in offsets:
                 live.move(number, self.fold.window(live.key, number))
@@ -173,22 +173,22 @@ class Subscriptions:
             place = f"partition {partition} of topic {topic!r}"
             raise OffsetOutOfRange(place, offset, start, tail)
 
-    def settings(self, topic: str, name: str) -> SubscriptionSettings | None:
-        """Return how a subscription behaves, None if there is no such subscription."""
-        return self._open.settings(SubscriptionKey(name, self._open.state.topics.get(topic).id))
+    def settings(self, topic: str, name: str) -> QueueSettings | None:
+        """Return how a queue behaves, None if there is no such queue."""
+        return self._open.settings(QueueKey(name, self._open.state.topics.get(topic).id))
 
-    def created_with(self, topic: str, name: str) -> SubscriptionSettings | None:
-        """Return a subscription's own settings, None if there is no such subscription."""
-        found = self.fold.get(SubscriptionKey(name, self._open.state.topics.get(topic).id))
+    def created_with(self, topic: str, name: str) -> QueueSettings | None:
+        """Return a queue's own settings, None if there is no such queue."""
+        found = self.fold.get(QueueKey(name, self._open.state.topics.get(topic).id))
         return None if found is None else found.settings
 
-    def show(self, topic: str, name: str) -> SubscriptionState:
-        """Return how a subscription stands; raises UnknownSubscription."""
+    def show(self, topic: str, name: str) -> QueueState:
+        """Return how a queue stands; raises UnknownQueue."""
         with self._open.lock:
             return described(self._open.opened(topic, name))
 
-    def every(self, name: str | None = None) -> list[SubscriptionState]:
-        """Return every subscription, or those of one name, by topic and name."""
+    def every(self, name: str | None = None) -> list[QueueState]:
+        """Return every queue, or those of one name, by topic and name."""
         with self._open.lock:
             keys = [key for key in self.fold if name in (None, key.name)]
             found = [(self._open.state.topics.by_id(key.topic_id), key.name) for key in keys]
@@ -196,7 +196,7 @@ class Subscriptions:
             return [described(self._open.opened(*each)) for each in names]
 
     def names(self) -> set[str]:
-        """Return the names that subscriptions have, on whatever topic."""
+        """Return the names that queues have, on whatever topic."""
         with self._open.lock:
             return {key.name for key in self.fold}
 
@@ -348,11 +348,11 @@ class Subscriptions:
     def settle_with(self, settled: Sequence[QueueSettlements], append: Append[Answer]) -> Answer:
         """Settle deliveries of several queues, all or none, in an append with other things.
 
-        ``append``: see ``OpenSubscriptions.carry_out_with``. Raises StaleDelivery, UnknownTopic,
-        UnknownSubscription, UnknownPartition; nothing was changed then.
+        ``append``: see ``OpenQueues.carry_out_with``. Raises StaleDelivery, UnknownTopic,
+        UnknownQueue, UnknownPartition; nothing was changed then.
         """
         with self._open.turn():
-            plans: dict[SubscriptionKey, Planned] = {}
+            plans: dict[QueueKey, Planned] = {}
             for topic, name, owner, settlements in settled:
                 live = self._open.opened(topic, name)
                 plan = plans.setdefault(live.key, (live, Plan()))[1]
@@ -407,7 +407,7 @@ class Subscriptions:
             return live.watch(wake, live.windows if partitions is None else partitions)
 
     def wait_ms(self, topic: str, name: str) -> int | None:
-        """Return when time will bring something to a subscription, None if never."""
+        """Return when time will bring something to a queue, None if never."""
         with self._open.lock:
             live = self._open.opened(topic, name)
             return live.wait_ms(self._open.monotonic_ms(), self._open.now_ms())

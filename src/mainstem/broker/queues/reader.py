@@ -1,4 +1,4 @@
-"""What a subscription reads of a partition: fresh events in order, and old ones again by offset."""
+"""What a queue reads of a partition: fresh events in order, and old ones again by offset."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 

@@ -1,6 +1,6 @@
-"""What a subscription is: its settings, and the records in which its state is written down.
+"""What a queue is: its settings, and the records in which its state is written down.
 
-A subscription belongs to one topic and spans all its partitions. In each it has a window: all
+A queue belongs to one topic and spans all its partitions. In each it has a window: all
 events below ``next`` are settled, except those in ``left``, which are out with a consumer or have
 to be delivered again. Events that compaction or an aborted transaction took away are simply not
 in ``left``, so offsets need not be dense.
@@ -29,8 +29,8 @@ class Order(StrEnum):
     """An event waits until all earlier ones of its key are settled."""
 
 
-class SubscriptionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscription promises, chosen when it is created."""
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue promises, chosen when it is created."""
 
     lock_ms: int = 30_000
     """How long a consumer may hold a delivery before it goes to another."""
@@ -55,15 +55,15 @@ class SubscriptionSettings(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidSetting(f"{name} must be {least} to {most}, not {value}")
 
 
-class SubscriptionKey(msgspec.Struct, frozen=True, array_like=True, tag="subscription"):
-    """What compaction keeps the latest of: a subscription's name on a topic."""
+class QueueKey(msgspec.Struct, frozen=True, array_like=True, tag="subscription"):
+    """What compaction keeps the latest of: a queue's name on a topic."""
 
     name: str
     topic_id: str
 
 
 class WindowKey(msgspec.Struct, frozen=True, array_like=True, tag="window"):
-    """What compaction keeps the latest of: a subscription's window on a partition."""
+    """What compaction keeps the latest of: a queue's window on a partition."""
 
     name: str
     topic_id: str
@@ -87,10 +87,10 @@ class ChangeKey(msgspec.Struct, frozen=True, array_like=True, tag="change"):
     number: int
 
 
-class SubscriptionSet(msgspec.Struct, frozen=True, tag_field="kind", tag="subscription/1"):
-    """The subscription exists, with these settings."""
+class QueueSet(msgspec.Struct, frozen=True, tag_field="kind", tag="subscription/1"):
+    """The queue exists, with these settings."""
 
-    settings: SubscriptionSettings
+    settings: QueueSettings
     created_ms: int
 
 
@@ -107,7 +107,7 @@ class Left(NamedTuple):
 
 
 class WindowSet(msgspec.Struct, frozen=True, tag_field="kind", tag="window/1", omit_defaults=True):
-    """How far a subscription has got in a partition."""
+    """How far a queue has got in a partition."""
 
     next: int
     left: tuple[Left, ...] = ()
@@ -145,8 +145,8 @@ class WindowChange(
         return WindowSet(self.next, runs(counted), self.missed)
 
 
-Key = SubscriptionKey | WindowKey | ChangeKey
-Value = SubscriptionSet | WindowSet | WindowChange
+Key = QueueKey | WindowKey | ChangeKey
+Value = QueueSet | WindowSet | WindowChange
 
 
 def runs(counted: Iterable[tuple[int, int, int]]) -> tuple[Left, ...]:
@@ -166,7 +166,7 @@ def runs(counted: Iterable[tuple[int, int, int]]) -> tuple[Left, ...]:
     return tuple(found)
 
 
-class SubscriptionChange(NamedTuple):
+class QueueChange(NamedTuple):
     """One record of the fold."""
 
     key: Key

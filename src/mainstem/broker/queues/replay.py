@@ -1,7 +1,7 @@
-"""Which subscriptions there are, and how far each has got: a fold over their journal.
+"""Which queues there are, and how far each has got: a fold over their journal.
 
 A window is written down when something in it is settled, not when events are given out (except
-after a crash, see ``subscriptions``): at most what was out comes again, and no read costs a write.
+after a crash, see ``queues``): at most what was out comes again, and no read costs a write.
 What is written is the whole window, or what has changed in it: after each whole window changes are
 numbered from 0, and there is another whole one before there are too many. So compaction, which
 keeps the latest record of each key, keeps the latest whole window and all changes after it; those
@@ -12,10 +12,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 
 from mainstem.broker.queues.records import (
     ChangeKey,
-    SubscriptionChange,
-    SubscriptionKey,
-    SubscriptionSet,
-    SubscriptionSettings,
+    QueueChange,
+    QueueKey,
+    QueueSet,
+    QueueSettings,
     WindowChange,
     WindowKey,
     WindowSet,
@@ -23,7 +23,7 @@ from mainstem.broker.queues.records import (
 from mainstem.core.errors import InvalidSetting
 from mainstem.core.names import check_group
 
-MAX_SUBSCRIPTIONS = 100_000
+MAX_QUEUES = 100_000
 MAX_CHANGES = 64
 """Changes after which a window is written whole again."""
 _BEGINNING = WindowSet(0)
@@ -48,15 +48,15 @@ class _Written:
         return window
 
 
-class SubscriptionFold:
-    """What has been written down of every subscription."""
+class QueueFold:
+    """What has been written down of every queue."""
 
     def __init__(self) -> None:
-        self._known: dict[SubscriptionKey, SubscriptionSet] = {}
-        self._windows: dict[SubscriptionKey, dict[int, _Written]] = {}
+        self._known: dict[QueueKey, QueueSet] = {}
+        self._windows: dict[QueueKey, dict[int, _Written]] = {}
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SubscriptionFold):
+        if not isinstance(other, QueueFold):
             return NotImplemented
         windows = {key: self.windows(key) for key in self._windows}
         others = {key: other.windows(key) for key in other._windows}
@@ -64,28 +64,28 @@ class SubscriptionFold:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __iter__(self) -> Iterator[SubscriptionKey]:
+    def __iter__(self) -> Iterator[QueueKey]:
         return iter(self._known)
 
-    def get(self, key: SubscriptionKey) -> SubscriptionSet | None:
-        """Return a subscription, if there is one."""
+    def get(self, key: QueueKey) -> QueueSet | None:
+        """Return a queue, if there is one."""
         return self._known.get(key)
 
-    def window(self, key: SubscriptionKey, partition: int) -> WindowSet:
-        """Return how far a subscription has got; a partition that came later is read from 0."""
+    def window(self, key: QueueKey, partition: int) -> WindowSet:
+        """Return how far a queue has got; a partition that came later is read from 0."""
         found = self._windows.get(key, {}).get(partition)
         return _BEGINNING if found is None else found.now()
 
-    def windows(self, key: SubscriptionKey) -> list[SubscriptionChange]:
-        """Return what has been written down of a subscription's windows."""
+    def windows(self, key: QueueKey) -> list[QueueChange]:
+        """Return what has been written down of a queue's windows."""
         return [
-            SubscriptionChange(WindowKey(key.name, key.topic_id, number), window.now())
+            QueueChange(WindowKey(key.name, key.topic_id, number), window.now())
             for number, window in sorted(self._windows.get(key, {}).items())
         ]
 
     def change(
-        self, key: SubscriptionKey, partition: int, value: WindowChange | None
-    ) -> SubscriptionChange | None:
+        self, key: QueueKey, partition: int, value: WindowChange | None
+    ) -> QueueChange | None:
         """Return the record of a change in a window; None if it has to be written whole."""
         found = self._windows.get(key, {}).get(partition)
         if value is None or found is None or found.whole is None:
@@ -93,57 +93,55 @@ class SubscriptionFold:
         if len(found.changes) >= MAX_CHANGES:
             return None
         number = len(found.changes)
-        return SubscriptionChange(ChangeKey(key.name, key.topic_id, partition, number), value)
+        return QueueChange(ChangeKey(key.name, key.topic_id, partition, number), value)
 
     def set(
         self,
-        key: SubscriptionKey,
-        settings: SubscriptionSettings,
+        key: QueueKey,
+        settings: QueueSettings,
         starts: Mapping[int, int],
         now_ms: int,
-    ) -> list[SubscriptionChange]:
-        """Decide to create a subscription that begins somewhere, or to alter its settings."""
+    ) -> list[QueueChange]:
+        """Decide to create a queue that begins somewhere, or to alter its settings."""
         check_group(key.name, "queue")
         settings.check()
         was = self._known.get(key)
         if was is not None:
-            value = SubscriptionSet(settings, was.created_ms)
-            return [] if value == was else [SubscriptionChange(key, value)]
-        if len(self._known) >= MAX_SUBSCRIPTIONS:
-            raise InvalidSetting(f"there are {MAX_SUBSCRIPTIONS} subscriptions; delete some first")
+            value = QueueSet(settings, was.created_ms)
+            return [] if value == was else [QueueChange(key, value)]
+        if len(self._known) >= MAX_QUEUES:
+            raise InvalidSetting(f"there are {MAX_QUEUES} queues; delete some first")
         return [
-            SubscriptionChange(key, SubscriptionSet(settings, now_ms)),
+            QueueChange(key, QueueSet(settings, now_ms)),
             *(
-                SubscriptionChange(WindowKey(key.name, key.topic_id, number), WindowSet(offset))
+                QueueChange(WindowKey(key.name, key.topic_id, number), WindowSet(offset))
                 for number, offset in sorted(starts.items())
             ),
         ]
 
-    def remove(self, key: SubscriptionKey) -> list[SubscriptionChange]:
-        """Decide to forget a subscription and its windows."""
-        gone: list[SubscriptionChange] = []
+    def remove(self, key: QueueKey) -> list[QueueChange]:
+        """Decide to forget a queue and its windows."""
+        gone: list[QueueChange] = []
         for number, window in self._windows.get(key, {}).items():
             at = (key.name, key.topic_id, number)
-            gone += [
-                SubscriptionChange(ChangeKey(*at, each), None) for each in range(window.numbers)
-            ]
-            gone.append(SubscriptionChange(WindowKey(*at), None))
-        return [*gone, SubscriptionChange(key, None)]
+            gone += [QueueChange(ChangeKey(*at, each), None) for each in range(window.numbers)]
+            gone.append(QueueChange(WindowKey(*at), None))
+        return [*gone, QueueChange(key, None)]
 
-    def strays(self, topic_ids: Container[str]) -> list[SubscriptionKey]:
-        """Return the subscriptions whose topic is none of these."""
+    def strays(self, topic_ids: Container[str]) -> list[QueueKey]:
+        """Return the queues whose topic is none of these."""
         return [key for key in self._known if key.topic_id not in topic_ids]
 
-    def apply(self, changes: Iterable[SubscriptionChange]) -> None:
+    def apply(self, changes: Iterable[QueueChange]) -> None:
         """Make changes true; the only place where this state changes, live and on replay."""
         for key, value in changes:
-            if isinstance(key, SubscriptionKey):
-                if isinstance(value, SubscriptionSet):
+            if isinstance(key, QueueKey):
+                if isinstance(value, QueueSet):
                     self._known[key] = value
                 else:
                     self._known.pop(key, None)
                 continue
-            owner = SubscriptionKey(key.name, key.topic_id)
+            owner = QueueKey(key.name, key.topic_id)
             if isinstance(key, ChangeKey) and value is None:
                 continue
             if value is None:
@@ -158,7 +156,7 @@ class SubscriptionFold:
                 window.whole = value
                 window.changes.clear()
 
-    def _forget(self, owner: SubscriptionKey, partition: int) -> None:
+    def _forget(self, owner: QueueKey, partition: int) -> None:
         windows = self._windows.get(owner, {})
         windows.pop(partition, None)
         if not windows:

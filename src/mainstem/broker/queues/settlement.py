@@ -8,17 +8,17 @@ from mainstem.broker.callbacks import Call
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.journal import Journal
 from mainstem.broker.queues.delivery_state import Back, Window
-from mainstem.broker.queues.live_queue import LiveSubscription
+from mainstem.broker.queues.live_queue import LiveQueue
 from mainstem.broker.queues.records import (
     Key,
     Outcome,
+    QueueChange,
     Settlement,
-    SubscriptionChange,
     Value,
     WindowKey,
     WindowSet,
 )
-from mainstem.broker.queues.replay import SubscriptionFold
+from mainstem.broker.queues.replay import QueueFold
 from mainstem.broker.state import State
 from mainstem.broker.topics.catalog import Topic
 from mainstem.core.dead_letters import buried, topic_of
@@ -45,7 +45,7 @@ _NEVER_SETTLED = "it was delivered that often and never settled"
 
 
 class Plan:
-    """What a request would change in a subscription, until it has been appended."""
+    """What a request would change in a queue, until it has been appended."""
 
     def __init__(self) -> None:
         self.changes: dict[int, dict[int, Back | None]] = {}
@@ -76,22 +76,22 @@ class Plan:
 class Prepared(NamedTuple):
     """What is appended to carry out a plan."""
 
-    live: LiveSubscription
+    live: LiveQueue
     plan: Plan
-    records: list[SubscriptionChange]
+    records: list[QueueChange]
     letters: list[tuple[PartitionId, WritableBatch]]
     missed: dict[int, int]
     """By partition, how many events were deleted before they could become dead letters."""
 
 
 class Settling:
-    """Used under the subscriptions' lock."""
+    """Used under the queues' lock."""
 
     def __init__(
         self,
         state: State,
         journal: Journal[Key, Value],
-        fold: SubscriptionFold,
+        fold: QueueFold,
         create_topic: CreateTopic,
         now_ms: Callable[[], int],
     ) -> None:
@@ -103,7 +103,7 @@ class Settling:
         self.calls: list[Call] = []
         """Whom to tell what, without the lock."""
 
-    def held(self, live: LiveSubscription, owner: str, each: Settlement) -> Window:
+    def held(self, live: LiveQueue, owner: str, each: Settlement) -> Window:
         """Return the window of a delivery; StaleDelivery unless it is out with this owner."""
         window = live.windows.get(each.partition)
         if window is None:
@@ -119,9 +119,7 @@ class Settling:
             reason = "it was never delivered"
         raise StaleDelivery(_place(live, each), owner, reason)
 
-    def undelivered(
-        self, live: LiveSubscription, lasts: Mapping[int, int]
-    ) -> dict[int, MainstemError]:
+    def undelivered(self, live: LiveQueue, lasts: Mapping[int, int]) -> dict[int, MainstemError]:
         """Return why nothing can be said of offsets: no such partition, or never delivered."""
         refused: dict[int, MainstemError] = {}
         for number, last in lasts.items():
@@ -133,7 +131,7 @@ class Settling:
                 refused[number] = OffsetOutOfRange(place, last, window.start, window.next)
         return refused
 
-    def decide(self, live: LiveSubscription, owner: str, each: Settlement, plan: Plan) -> None:
+    def decide(self, live: LiveQueue, owner: str, each: Settlement, plan: Plan) -> None:
         """Plan what an owner says of a delivery; StaleDelivery if it has nothing to say."""
         if each.outcome is Outcome.ABSENT and not self._is_out(live, each):
             return
@@ -155,11 +153,11 @@ class Settling:
                 reason = each.reason or f"it was {each.outcome}ed"
                 plan.bury(each.partition, each.offset, reason)
 
-    def _is_out(self, live: LiveSubscription, each: Settlement) -> bool:
+    def _is_out(self, live: LiveQueue, each: Settlement) -> bool:
         window = live.windows.get(each.partition)
         return window is None or each.offset in window.entries or each.offset >= window.next
 
-    def bury_spent(self, live: LiveSubscription) -> bool:
+    def bury_spent(self, live: LiveQueue) -> bool:
         """Make dead letters of what was delivered too often; return whether there was any."""
         is_any = False
         for number, window in live.windows.items():
@@ -173,7 +171,7 @@ class Settling:
                 is_any = is_any or bool(plan.changes)
         return is_any
 
-    def carry_out(self, live: LiveSubscription, plan: Plan) -> Durable:
+    def carry_out(self, live: LiveQueue, plan: Plan) -> Durable:
         """Append what was planned, all or nothing, and make it true; StorageFull changes nothing.
 
         The dead letters are part of the same append: an event is settled if its letter is there.
@@ -185,7 +183,7 @@ class Settling:
         self._make_true(prepared)
         return durable
 
-    def prepare(self, live: LiveSubscription, plan: Plan) -> Prepared:
+    def prepare(self, live: LiveQueue, plan: Plan) -> Prepared:
         """Return what has to be appended for a plan; nothing has changed so far."""
         dead: list[Event] = []
         missed: dict[int, int] = {}
@@ -201,7 +199,7 @@ class Settling:
 
     def batches(self, prepared: Iterable[Prepared]) -> list[tuple[PartitionId, WritableBatch]]:
         """Return what was prepared as it is appended, so that other things go with it."""
-        letters, changes = list[tuple[PartitionId, WritableBatch]](), list[SubscriptionChange]()
+        letters, changes = list[tuple[PartitionId, WritableBatch]](), list[QueueChange]()
         for each in prepared:
             letters += each.letters
             changes += each.records
@@ -223,7 +221,7 @@ class Settling:
         self._tell_gate(live, plan.changes)
         live.dead += len(prepared.letters)
 
-    def note(self, live: LiveSubscription, numbers: Iterable[int]) -> None:
+    def note(self, live: LiveQueue, numbers: Iterable[int]) -> None:
         """Write down how partitions stand, where what was out before a crash comes again.
 
         It survives kill -9 on return. If it cannot be written, whoever settles meets the error.
@@ -241,21 +239,21 @@ class Settling:
 
     def _record(
         self,
-        live: LiveSubscription,
+        live: LiveQueue,
         number: int,
         changes: Mapping[int, Back | None],
         missed: int = 0,
-    ) -> SubscriptionChange:
+    ) -> QueueChange:
         """Return what is to be written of a window that will have changed."""
         window = live.windows[number]
         change = self._fold.change(live.key, number, window.change(changes, missed))
-        return change or SubscriptionChange(
+        return change or QueueChange(
             WindowKey(live.key.name, live.key.topic_id, number), window.record(changes, missed)
         )
 
     def write(
         self,
-        changes: Sequence[SubscriptionChange],
+        changes: Sequence[QueueChange],
         letters: Sequence[tuple[PartitionId, WritableBatch]] = (),
     ) -> Durable:
         """Append changes of the fold, dead letters first, and apply them."""
@@ -265,14 +263,14 @@ class Settling:
         self.tell_gates(changes)
         return durable
 
-    def tell_gates(self, changes: Iterable[SubscriptionChange]) -> None:
+    def tell_gates(self, changes: Iterable[QueueChange]) -> None:
         """Let topics that limit their backlog know where windows begin that are written whole."""
         for key, value in changes:
             if isinstance(key, WindowKey):
                 start = value.start if isinstance(value, WindowSet) else None
                 self._tell(key.name, key.at, start)
 
-    def _tell_gate(self, live: LiveSubscription, numbers: Iterable[int]) -> None:
+    def _tell_gate(self, live: LiveQueue, numbers: Iterable[int]) -> None:
         # What is written may be a mere change; where that leaves a window, the live one knows.
         for number in numbers:
             at = PartitionId(live.key.topic_id, number)
@@ -286,7 +284,7 @@ class Settling:
             gate = self._state.gates.get(at.topic_id)
             if gate is not None:
                 cursor = None if start is None else Cursor(start, self._now_ms())
-                gate.subscription_at(name, at, cursor)
+                gate.queue_at(name, at, cursor)
                 self.calls += gate.make_room()
 
     def _letters(
@@ -318,9 +316,7 @@ class Settling:
         return found
 
 
-def _dead(
-    live: LiveSubscription, number: int, reasons: Mapping[int, str]
-) -> tuple[list[Event], int]:
+def _dead(live: LiveQueue, number: int, reasons: Mapping[int, str]) -> tuple[list[Event], int]:
     """Return events of a partition as dead letters, and how many were deleted before they could."""
     # All at once: a batch is unpacked once, however many of its events are to be buried.
     found = live.again(number, reasons)
@@ -333,5 +329,5 @@ def _dead(
     return letters, sum(offset < start for offset in reasons if offset not in found)
 
 
-def _place(live: LiveSubscription, each: Settlement) -> str:
+def _place(live: LiveQueue, each: Settlement) -> str:
     return f"{live.topic.name}[{each.partition}]@{each.offset} of {live.key.name!r}"

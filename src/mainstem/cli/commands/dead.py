@@ -30,7 +30,7 @@ from mainstem.core.errors import (
     StorageFailed,
     StorageFull,
     UnknownPartition,
-    UnknownSubscription,
+    UnknownQueue,
     Unreachable,
 )
 from mainstem.core.event import Event, Position
@@ -238,7 +238,7 @@ def _left(stem: Stem, name: str) -> int:
 def _queue(stem: Stem, name: str) -> QueueInfo | None:
     try:
         return stem.queues.show(name, QUEUE)
-    except UnknownSubscription:
+    except UnknownQueue:
         return None
 
 
@@ -318,7 +318,7 @@ def _row(letter: Event, form: Format | None) -> Row:
         return event_row(letter, form) | story
     return event_row(letter, form) | {
         "from": f"{origin.topic}[{origin.partition}]@{origin.offset}",
-        "queue": origin.subscription,
+        "queue": origin.queue,
         "deliveries": origin.deliveries,
         "reason": origin.reason,
     }

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from mainstem.broker.door import SubscriptionState
+from mainstem.broker.door import QueueState
 from mainstem.client.info import QueuedEvent, QueueInfo
 from mainstem.client.queue_info import queue_info
 from mainstem.core.errors import Unreachable
@@ -24,7 +24,7 @@ class NotThere(Exception):
 
 def queues_at(port: AdminPort, timeout_s: float) -> tuple[QueueInfo, ...]:
     """Return every queue and share group of the server that is looked after there."""
-    found = _get(port, timeout_s, "/queues", {}, list[SubscriptionState])
+    found = _get(port, timeout_s, "/queues", {}, list[QueueState])
     return tuple(queue_info(each) for each in found)
 
 

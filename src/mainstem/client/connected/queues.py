@@ -14,7 +14,7 @@ from mainstem.core.errors import (
     InvalidName,
     InvalidSetting,
     MainstemError,
-    UnknownSubscription,
+    UnknownQueue,
     UnknownTopic,
     Unsupported,
 )
@@ -135,7 +135,7 @@ class ConnectedQueues:
 
     def _unknown(self, topic: str, name: str) -> MainstemError:
         return (
-            UnknownSubscription(topic, name)
+            UnknownQueue(topic, name)
             if self._administration.describe([topic])
             else UnknownTopic(topic)
         )

@@ -10,7 +10,7 @@ from mainstem.core.errors import (
     Closed,
     InvalidSetting,
     StaleDelivery,
-    UnknownSubscription,
+    UnknownQueue,
     UnknownTopic,
 )
 
@@ -23,7 +23,7 @@ class QueueConsumer:
     def __init__(
         self, broker: Door, topic: str, name: str, consumer: str, *, after_crash: bool
     ) -> None:
-        self._subscriptions = broker.subscriptions
+        self._queues = broker.queues
         self._after_crash = after_crash
         self._place = (topic, name)
         self.id = consumer
@@ -41,14 +41,14 @@ class QueueConsumer:
         """Return the deliveries that can be had now; none once closed."""
         if self.closed is not None:
             return []
-        return self._subscriptions.acquire(
+        return self._queues.acquire(
             *self._place, self.id, max_events=limit, noted=self._after_crash
         )
 
     def settle(self, settlements: Sequence[Settlement]) -> Settled:
         """Settle deliveries, in one write; those that are not out here any more are refused."""
         self.check_open()
-        settled = self._subscriptions.settle(*self._place, self.id, settlements)
+        settled = self._queues.settle(*self._place, self.id, settlements)
         self._wait_for(settled.durable)
         return settled
 
@@ -73,13 +73,13 @@ class QueueConsumer:
     def renew(self, place: Settlement) -> None:
         """Keep a delivery for another while; raises StaleDelivery."""
         self.check_open()
-        refused = self._subscriptions.renew(*self._place, self.id, [place])
+        refused = self._queues.renew(*self._place, self.id, [place])
         for error in refused.values():
             raise error
 
     def watch(self, wake: Call) -> Call:
         """Call ``wake`` when there may be more to take, or this is closed; look once more then."""
-        unwatch = self._subscriptions.watch(*self._place, wake)
+        unwatch = self._queues.watch(*self._place, wake)
         self._wakes.add(wake)
 
         def take_back() -> None:
@@ -90,7 +90,7 @@ class QueueConsumer:
 
     def wait_s(self, left_s: float | None) -> float | None:
         """Return how long to wait at most: until time brings something, or no time is left."""
-        due_ms = self._subscriptions.wait_ms(*self._place)
+        due_ms = self._queues.wait_ms(*self._place)
         due_s = None if due_ms is None else due_ms / 1000
         return min((each for each in (left_s, due_s) if each is not None), default=None)
 
@@ -99,8 +99,8 @@ class QueueConsumer:
         if self.closed is None:
             self.forget("the queue has been closed; open it again")
             # If it was deleted meanwhile, nothing is left to give back.
-            with suppress(UnknownTopic, UnknownSubscription):
-                durable = self._subscriptions.leave(*self._place, self.id)
+            with suppress(UnknownTopic, UnknownQueue):
+                durable = self._queues.leave(*self._place, self.id)
                 self._wait_for(durable)
         return self._last
 

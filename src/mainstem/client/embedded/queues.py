@@ -9,7 +9,7 @@ from mainstem.broker.door import (
     MAX_DELIVERIES,
     MAX_LOCK_MS,
     Door,
-    SubscriptionSettings,
+    QueueSettings,
 )
 from mainstem.client.checks import check_limit, milliseconds
 from mainstem.client.embedded.queue_consumer import QueueConsumer
@@ -47,25 +47,25 @@ class EmbeddedQueues:
         for number in start if isinstance(start, Mapping) else ():
             if number not in numbers:
                 raise UnknownPartition(topic, number, len(numbers))
-        was = self._broker.subscriptions.created_with(topic, name)
-        settings = _altered(was or SubscriptionSettings(), max_deliveries, lock_s, order)
+        was = self._broker.queues.created_with(topic, name)
+        settings = _altered(was or QueueSettings(), max_deliveries, lock_s, order)
         if settings != was:
             starts = (
                 {} if was else {at: offset_of(self._broker, topic, at, start) for at in numbers}
             )
-            self._broker.subscriptions.create(topic, name, settings, starts).wait()
+            self._broker.queues.create(topic, name, settings, starts).wait()
         consumer = f"{name}-{uuid.uuid4().hex[:12]}"
         return QueueConsumer(self._broker, topic, name, consumer, after_crash=self._after_crash)
 
     def list(self) -> tuple[QueueInfo, ...]:
         """Return every queue, by topic and name."""
         self._check_open()
-        return tuple(queue_info(each) for each in self._broker.subscriptions.every())
+        return tuple(queue_info(each) for each in self._broker.queues.every())
 
     def show(self, topic: str, name: str) -> QueueInfo:
         """Return one queue."""
         self._check_open()
-        return queue_info(self._broker.subscriptions.show(topic, name))
+        return queue_info(self._broker.queues.show(topic, name))
 
     def peek(
         self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
@@ -73,21 +73,21 @@ class EmbeddedQueues:
         """Return the first events that are not settled, or the first after one; take none."""
         self._check_open()
         check_limit(limit)
-        found = self._broker.subscriptions.peek(topic, name, limit, after)
+        found = self._broker.queues.peek(topic, name, limit, after)
         return tuple(QueuedEvent(*each) for each in found)
 
     def delete(self, topic: str, name: str) -> None:
         """Forget a queue; the events stay in the topic."""
         self._check_open()
-        self._broker.subscriptions.delete(topic, name).wait()
+        self._broker.queues.delete(topic, name).wait()
 
 
 def _altered(
-    was: SubscriptionSettings,
+    was: QueueSettings,
     max_deliveries: int | None,
     lock_s: float | None,
     order: Order | None,
-) -> SubscriptionSettings:
+) -> QueueSettings:
     changes: dict[str, object] = {}
     if max_deliveries is not None:
         if not isinstance(max_deliveries, int) or not 0 <= max_deliveries <= MAX_DELIVERIES:
@@ -106,7 +106,7 @@ def _altered(
         changes["order"] = order
     merged = {name: getattr(was, name) for name in was.__struct_fields__} | changes
     try:
-        settings = msgspec.convert(merged, SubscriptionSettings)
+        settings = msgspec.convert(merged, QueueSettings)
     except msgspec.ValidationError as error:
         raise InvalidSetting(f"a queue cannot be like this: {error}") from None
     settings.check()

@@ -10,7 +10,7 @@ from mainstem.core.errors import (
     Denied,
     MainstemError,
     Unauthenticated,
-    UnknownSubscription,
+    UnknownQueue,
     UnknownTopic,
 )
 from mainstem.core.event import Position
@@ -103,7 +103,7 @@ class Pages:
             return HttpAnswer(200, self._operations.peek(*asked), JSON_TYPE)
         except _BadRequest as error:
             return _said(400, str(error))
-        except (UnknownTopic, UnknownSubscription) as error:
+        except (UnknownTopic, UnknownQueue) as error:
             return _said(404, str(error))
         except MainstemError as error:
             return _said(503, str(error))

@@ -10,7 +10,7 @@ from mainstem.broker.groups.share.coordinator import ShareTurn
 from mainstem.broker.groups.share.group import ShareBeat
 from mainstem.broker.groups.share.offset_reset import back_ms
 from mainstem.broker.limits import Limits
-from mainstem.broker.queues.records import Order, Outcome, Run, Settlement, SubscriptionSettings
+from mainstem.broker.queues.records import Order, Outcome, QueueSettings, Run, Settlement
 from mainstem.broker.topics.catalog import Topic, Topics
 from mainstem.core.errors import (
     DamagedLog,
@@ -50,7 +50,7 @@ def lent(
 ) -> list[Run]:
     """Take events of all partitions; return which."""
     numbers = range(len(broker.topic(topic).partitions))
-    lend = broker.subscriptions.lend
+    lend = broker.queues.lend
     found = lend(topic, "emails", "ann", numbers, max_events=count, whole=whole)
     return [run for each in found for run in each.runs]
 
@@ -149,7 +149,7 @@ def test_after_a_restart_members_join_again_and_the_group_goes_on() -> None:
     epoch = beat(broker).epoch
     publish(broker, "orders", b"1", b"2", b"3")
     lent(broker)
-    broker.subscriptions.settle("orders", "emails", "ann", [Settlement(0, 1)])
+    broker.queues.settle("orders", "emails", "ann", [Settlement(0, 1)])
 
     again = new_broker(log)
 
@@ -162,13 +162,13 @@ def test_after_a_restart_members_join_again_and_the_group_goes_on() -> None:
 
 def test_a_queue_of_the_same_name_is_the_group_and_keeps_its_settings() -> None:
     broker = with_orders()
-    settings = SubscriptionSettings(lock_ms=5_000, order=Order.KEY)
-    broker.subscriptions.create("orders", "emails", settings)
+    settings = QueueSettings(lock_ms=5_000, order=Order.KEY)
+    broker.queues.create("orders", "emails", settings)
     broker.publish("orders", [Event(b"1", b"a"), Event(b"2", b"a"), Event(b"3", b"b")])
 
     beat(broker)
 
-    assert broker.subscriptions.settings("orders", "emails") == settings
+    assert broker.queues.settings("orders", "emails") == settings
     assert lent(broker) == [Run(0, 0, 1), Run(2, 2, 1)]
     with pytest.raises(UnknownGroup):
         broker.share.describe("others")
@@ -210,7 +210,7 @@ def test_a_group_behaves_at_once_as_it_is_set_to() -> None:
 
     broker.group_configs.alter("emails", {"share.record.lock.duration.ms": "1234"})
 
-    settings = broker.subscriptions.settings("orders", "emails")
+    settings = broker.queues.settings("orders", "emails")
     assert settings is not None
     assert settings.lock_ms == 1234
 
@@ -237,28 +237,28 @@ def test_a_setting_that_is_removed_is_by_default_again_at_once(
 
     broker.group_configs.alter("emails", removal, fresh=fresh)
 
-    by_default = SubscriptionSettings(lock_ms=30_000, max_deliveries=5, uncommitted=True)
-    assert broker.subscriptions.settings("orders", "emails") == by_default
+    by_default = QueueSettings(lock_ms=30_000, max_deliveries=5, uncommitted=True)
+    assert broker.queues.settings("orders", "emails") == by_default
     # What is out already, too, may be delivered as often as by default.
     for count in (2, 3, 4, 5):
-        broker.subscriptions.leave("orders", "emails", "ann", failed=True)
+        broker.queues.leave("orders", "emails", "ann", failed=True)
         assert lent(broker) == [Run(0, 0, count)]
-    assert new_broker(log).subscriptions.settings("orders", "emails") == by_default
+    assert new_broker(log).queues.settings("orders", "emails") == by_default
 
 
 def test_what_is_set_for_a_group_lies_over_the_settings_of_a_queue() -> None:
     broker = with_orders()
-    settings = SubscriptionSettings(lock_ms=5_000, max_deliveries=7)
-    broker.subscriptions.create("orders", "emails", settings)
+    settings = QueueSettings(lock_ms=5_000, max_deliveries=7)
+    broker.queues.create("orders", "emails", settings)
     beat(broker)
 
     broker.group_configs.alter("emails", {"share.record.lock.duration.ms": "1234"})
-    over = broker.subscriptions.settings("orders", "emails")
+    over = broker.queues.settings("orders", "emails")
     broker.group_configs.alter("emails", {"share.record.lock.duration.ms": None})
 
-    assert over == SubscriptionSettings(lock_ms=1_234, max_deliveries=7)
-    assert broker.subscriptions.settings("orders", "emails") == settings
-    assert broker.subscriptions.created_with("orders", "emails") == settings
+    assert over == QueueSettings(lock_ms=1_234, max_deliveries=7)
+    assert broker.queues.settings("orders", "emails") == settings
+    assert broker.queues.created_with("orders", "emails") == settings
 
 
 def test_a_topic_that_was_made_again_is_taken_from_its_beginning() -> None:
@@ -315,7 +315,7 @@ def test_only_as_much_is_lent_as_may_be_unsettled() -> None:
 
     assert lent(broker, 1_000, whole=True) == [Run(0, 99, 1)]
     assert lent(broker, 1_000, whole=True) == []
-    broker.subscriptions.settle("orders", "emails", "ann", [Settlement(0, 5)])
+    broker.queues.settle("orders", "emails", "ann", [Settlement(0, 5)])
     assert lent(broker, 1_000, whole=True) == [Run(100, 100, 1)]
 
 
@@ -328,7 +328,7 @@ def test_a_batch_that_is_too_large_is_lent_alone_and_first() -> None:
     publish(broker, "orders", b"x" * 5_000, partition=1)
 
     def lent_within(max_bytes: int) -> list[int]:
-        lend = broker.subscriptions.lend
+        lend = broker.queues.lend
         found = lend("orders", "emails", "ann", (0, 1), max_events=100, max_bytes=max_bytes)
         assert sum(len(batch) for each in found for batch in each.batches) <= max(max_bytes, 5_100)
         return [len(each.batches) for each in found]
@@ -339,7 +339,7 @@ def test_a_batch_that_is_too_large_is_lent_alone_and_first() -> None:
     assert lent_within(1_500) == [1]
     assert lent_within(1_500) == [1]
     assert lent_within(1_500) == []
-    broker.subscriptions.leave("orders", "emails", "ann")
+    broker.queues.leave("orders", "emails", "ann")
     assert [lent_within(1_500) for _ in range(7)] == [[1]] * 6 + [[]]
 
 
@@ -386,7 +386,7 @@ def test_events_are_acquired_one_by_one_and_as_stored_side_by_side() -> None:
     broker = with_orders()
     beat(broker)
     publish(broker, "orders", *[b"%d" % number for number in range(9)])
-    acquire = broker.subscriptions.acquire
+    acquire = broker.queues.acquire
 
     first = acquire("orders", "emails", "bob", max_events=2)
     stored = lent(broker, 3)
@@ -401,30 +401,30 @@ def test_what_is_given_back_is_lent_once_also_after_a_change_of_settings() -> No
     beat(broker)
     publish(broker, "orders", b"1", b"2")
     assert lent(broker) == [Run(0, 1, 1)]
-    broker.subscriptions.leave("orders", "emails", "ann", failed=True)
+    broker.queues.leave("orders", "emails", "ann", failed=True)
 
     broker.group_configs.alter("emails", {"share.record.lock.duration.ms": "20000"})
 
     assert lent(broker) == [Run(0, 1, 2)]
-    assert broker.subscriptions.show("orders", "emails").owners == {"ann": 2}
+    assert broker.queues.show("orders", "emails").owners == {"ann": 2}
 
 
 def test_an_event_that_waited_for_its_key_is_lent_once_after_a_restart() -> None:
     log = MemoryLog()
     broker = new_broker(log)
     broker.create_topic("orders", TopicSettings(partitions=1))
-    broker.subscriptions.create("orders", "emails", SubscriptionSettings(order=Order.KEY))
+    broker.queues.create("orders", "emails", QueueSettings(order=Order.KEY))
     broker.publish("orders", [Event(b"1", b"k"), Event(b"2", b"k")])
-    (first,) = broker.subscriptions.acquire("orders", "emails", "bob", max_events=2)
+    (first,) = broker.queues.acquire("orders", "emails", "bob", max_events=2)
     nack = Settlement(0, first.event.offset, Outcome.NACK)
-    broker.subscriptions.settle("orders", "emails", "bob", [nack])
+    broker.queues.settle("orders", "emails", "bob", [nack])
 
     broker = new_broker(log)
-    broker.subscriptions.acquire("orders", "emails", "bob")
-    broker.subscriptions.settle("orders", "emails", "bob", [Settlement(0, 0)])
+    broker.queues.acquire("orders", "emails", "bob")
+    broker.queues.settle("orders", "emails", "bob", [Settlement(0, 0)])
 
     assert lent(broker) == [Run(1, 1, 1)]
-    assert broker.subscriptions.show("orders", "emails").owners == {"ann": 1}
+    assert broker.queues.show("orders", "emails").owners == {"ann": 1}
 
 
 def test_what_was_taken_in_when_the_disk_could_not_be_read_is_not_taken_in_again(
@@ -433,9 +433,9 @@ def test_what_was_taken_in_when_the_disk_could_not_be_read_is_not_taken_in_again
     log = MemoryLog()
     broker = new_broker(log)
     broker.create_topic("orders", TopicSettings(partitions=1))
-    broker.subscriptions.create("orders", "emails", SubscriptionSettings(order=Order.KEY))
+    broker.queues.create("orders", "emails", QueueSettings(order=Order.KEY))
     broker.publish("orders", [Event(b"1", b"k")])
-    broker.subscriptions.acquire("orders", "emails", "bob")
+    broker.queues.acquire("orders", "emails", "bob")
     broker.publish("orders", [Event(b"2", b"k")])
     broker.publish("orders", [Event(b"3", b"k")])
     read = log.read
@@ -451,13 +451,13 @@ def test_what_was_taken_in_when_the_disk_could_not_be_read_is_not_taken_in_again
     monkeypatch.undo()
 
     got = []
-    broker.subscriptions.settle("orders", "emails", "bob", [Settlement(0, 0)])
-    while found := broker.subscriptions.acquire("orders", "emails", "bob", max_events=5):
+    broker.queues.settle("orders", "emails", "bob", [Settlement(0, 0)])
+    while found := broker.queues.acquire("orders", "emails", "bob", max_events=5):
         got += [each.event.value for each in found]
         done = [Settlement(0, each.event.offset) for each in found]
-        broker.subscriptions.settle("orders", "emails", "bob", done)
+        broker.queues.settle("orders", "emails", "bob", done)
     assert got == [b"2", b"3"]
-    assert broker.subscriptions.show("orders", "emails").windows[0].start == 3
+    assert broker.queues.show("orders", "emails").windows[0].start == 3
 
 
 def test_all_or_nothing_is_settled_in_a_partition() -> None:
@@ -468,7 +468,7 @@ def test_all_or_nothing_is_settled_in_a_partition() -> None:
     publish(broker, "orders", b"3", b"4", partition=1)
     lent(broker)
 
-    settled = broker.subscriptions.settle_by_partition(
+    settled = broker.queues.settle_by_partition(
         "orders",
         "emails",
         "ann",
@@ -480,5 +480,5 @@ def test_all_or_nothing_is_settled_in_a_partition() -> None:
     )
 
     assert sorted(settled.refused) == [0, 9]
-    windows = broker.subscriptions.show("orders", "emails").windows
+    windows = broker.queues.show("orders", "emails").windows
     assert [(each.start, each.out, each.waiting) for each in windows] == [(0, 2, 0), (1, 0, 1)]

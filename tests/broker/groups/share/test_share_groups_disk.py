@@ -27,7 +27,7 @@ class Place:
             # So many that what is written of one topic takes more room than is left over.
             self.broker.create_topic(topic, TopicSettings(partitions=50))
             for name in (GROUP, "others"):
-                self.broker.subscriptions.create(topic, name)
+                self.broker.queues.create(topic, name)
         self.log.committer.commit()
 
     def restarted(self) -> Broker:
@@ -37,7 +37,7 @@ class Place:
 
 def shared(broker: Broker, name: str = GROUP) -> set[str]:
     """Return the topics that a group has."""
-    return {each.topic for each in broker.subscriptions.every(name)}
+    return {each.topic for each in broker.queues.every(name)}
 
 
 @pytest.mark.parametrize(

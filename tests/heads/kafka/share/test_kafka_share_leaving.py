@@ -80,7 +80,7 @@ def test_a_fetch_that_waits_is_answered_when_its_member_leaves() -> None:
         assert [each.error_code for each in desk.answers] == [0]
         assert not desk.answers[0].responses
         publish(desk.broker, TOPIC, b"1")
-        assert desk.broker.subscriptions.show(TOPIC, GROUP).owners == {}
+        assert desk.broker.queues.show(TOPIC, GROUP).owners == {}
 
     in_loop(test)
 

@@ -52,7 +52,7 @@ class Crowd:
         self.broker = new_broker(self.log)
         settings = TopicSettings(partitions=1, durability=Durability.MEMORY)
         self.topic = self.broker.create_topic("t", settings).topic
-        self.broker.subscriptions.create("t", "g")
+        self.broker.queues.create("t", "g")
         self.context = context_on(self.broker, lambda: 0)
         service = Service(self.context, KafkaSettings())
         self.peers = [KafkaConversation(service, f"peer {each}") for each in range(MEMBERS)]
@@ -153,7 +153,7 @@ def test_who_waits_is_told_when_there_is_nothing_to_wait_for_any_more(what: str)
         if what == "topic":
             crowd.broker.delete_topic("t")
         else:
-            crowd.broker.subscriptions.delete("t", "g")
+            crowd.broker.queues.delete("t", "g")
         await crowd.settle_down()
 
         assert answered(waits) == [0, 1, 2]
@@ -182,7 +182,7 @@ def test_nothing_is_handed_out_to_who_waits_no_longer(how: str) -> None:
         await crowd.settle_down()
 
         assert answered(waits) == [0, 1, 2]
-        assert crowd.broker.subscriptions.show("t", "g").owners == {}
+        assert crowd.broker.queues.show("t", "g").owners == {}
         assert len(crowd.context.dispatcher) == 0
         assert not crowd.context.parked
 

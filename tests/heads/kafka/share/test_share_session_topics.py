@@ -20,7 +20,7 @@ def desk() -> Desk:
 
 @pytest.fixture
 def sessions(desk: Desk) -> ShareSessions:
-    return ShareSessions(desk.subscriptions, {ORDERS: "orders"}.get, lambda: False)
+    return ShareSessions(desk.queues, {ORDERS: "orders"}.get, lambda: False)
 
 
 def resumed(

@@ -1,10 +1,10 @@
 """Share groups: consumers under one name, who share events of one or more topics one by one.
 
-How this works: a share group is the subscriptions of its name, one on each topic that a member
+How this works: a share group is the queues of its name, one on each topic that a member
 ever wanted; a queue of that name is part of it. Members only tell that they are there and what
 they want, and may take from every partition of it: nothing is divided, so nothing is handed over.
 Who is a member is not written down. After a restart members are not known, and join again; how far
-the group has got is in its subscriptions.
+the group has got is in its queues.
 """
 
 import threading
@@ -20,12 +20,12 @@ from mainstem.broker.groups.share.group import Places, ShareBeat, ShareGroup, Sh
 from mainstem.broker.groups.share.offset_reset import back_ms
 from mainstem.broker.groups.share.settings import (
     ShareSettings,
-    altered_subscription,
-    fresh_subscription,
+    altered_queue,
+    fresh_queue,
     settings_of,
 )
-from mainstem.broker.queues.description import SubscriptionState
-from mainstem.broker.queues.queues import Subscriptions
+from mainstem.broker.queues.description import QueueState
+from mainstem.broker.queues.queues import Queues
 from mainstem.broker.state import State
 from mainstem.broker.topics.catalog import Topic
 from mainstem.core.errors import (
@@ -84,27 +84,27 @@ class ShareGroups:
     def __init__(
         self,
         state: State,
-        subscriptions: Subscriptions,
+        queues: Queues,
         configs: GroupConfigs,
         now_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
         limits: GroupLimits = DEFAULTS,
     ) -> None:
         self._state = state
-        self._subscriptions = subscriptions
+        self._queues = queues
         self._configs = configs
         self._now_ms = now_ms
         self._monotonic_ms = monotonic_ms
         self._limits = limits
         self._lock = threading.Lock()
-        """Taken before that of the subscriptions."""
+        """Taken before that of the queues."""
         self._groups: dict[str, ShareGroup] = {}
         self._members = self._bytes = 0
         """Of all groups, and what they want."""
         self._silent: Deadlines[tuple[str, str]] = Deadlines()
         # Laid over, and not written into them: what is set no more is as if it had never been.
-        subscriptions.lay_over(lambda name, own: altered_subscription(own, configs.fold.of(name)))
-        configs.changed = subscriptions.overlay_changed
+        queues.lay_over(lambda name, own: altered_queue(own, configs.fold.of(name)))
+        configs.changed = queues.overlay_changed
 
     # Members
 
@@ -155,9 +155,9 @@ class ShareGroups:
         return settings_of(self._configs.fold.all_of(group))
 
     def names(self) -> list[str]:
-        """Return every share group that has members or subscriptions."""
+        """Return every share group that has members or queues."""
         with self._lock:
-            return sorted({*self._groups, *self._subscriptions.names()})
+            return sorted({*self._groups, *self._queues.names()})
 
     def has_members(self, name: str) -> bool:
         """Tell whether a share group of that name has members."""
@@ -175,11 +175,11 @@ class ShareGroups:
                 name, group.epoch, tuple(self._described(each) for each in group.members.values())
             )
 
-    def positions(self, name: str) -> list[SubscriptionState]:
+    def positions(self, name: str) -> list[QueueState]:
         """Return how far a group has got in each of its topics; raises UnknownGroup."""
         with self._lock:
             self._check_known(name)
-        return self._subscriptions.every(name)
+        return self._queues.every(name)
 
     def check_movable(self, name: str) -> None:
         """Refuse a group that ``seek`` refuses, whatever the topic."""
@@ -202,16 +202,16 @@ class ShareGroups:
                 raise UnknownTopic(topic)
             for number, offset in offsets.items():
                 try:
-                    self._subscriptions.check_offset(topic, number, offset)
+                    self._queues.check_offset(topic, number, offset)
                 except (OffsetOutOfRange, UnknownPartition) as error:
                     refused[number] = error
             moved = {at: offset for at, offset in offsets.items() if at not in refused}
             if not moved:
                 return AT_ONCE, refused
-            if self._subscriptions.settings(topic, name) is None:
+            if self._queues.settings(topic, name) is None:
                 starts = self._starts(found, self.settings(name).start) | moved
                 return self._create(name, found, starts), refused
-            return self._subscriptions.seek(topic, name, moved), refused
+            return self._queues.seek(topic, name, moved), refused
 
     def forget(self, name: str, topics: Iterable[str]) -> tuple[Durable, dict[str, MainstemError]]:
         """Forget how far a group without members has got in some topics, in one append.
@@ -222,14 +222,14 @@ class ShareGroups:
         with self._lock:
             self._check_empty(name, "forgotten")
             self._check_known(name)
-            return self._subscriptions.delete_on(topics, name)
+            return self._queues.delete_on(topics, name)
 
     def delete(self, name: str) -> Durable:
         """Forget a group without members altogether, in one append."""
         with self._lock:
             self._check_empty(name, "deleted")
             self._check_known(name)
-            return self._subscriptions.delete_all(name)
+            return self._queues.delete_all(name)
 
     # Parts of decisions, under the lock
 
@@ -276,7 +276,7 @@ class ShareGroups:
             for name, topic in topics.items():
                 if topic is None:
                     continue
-                is_begun = self._subscriptions.settings(name, group.name) is not None
+                is_begun = self._queues.settings(name, group.name) is not None
                 if not is_begun and not topic.internal:
                     # A topic that came later than the wish for it is wanted from its beginning.
                     is_later = group.ids.get(name, topic.id) != topic.id
@@ -289,8 +289,8 @@ class ShareGroups:
         return durable
 
     def _create(self, group: str, topic: Topic, starts: Mapping[int, int]) -> Durable:
-        settings = fresh_subscription(self._configs.fold.defaults)
-        return self._subscriptions.create(topic.name, group, settings, starts)
+        settings = fresh_queue(self._configs.fold.defaults)
+        return self._queues.create(topic.name, group, settings, starts)
 
     def _starts(self, topic: Topic, start: str) -> dict[int, int]:
         log, back = self._state.log, back_ms(start)
@@ -334,7 +334,7 @@ class ShareGroups:
         )
 
     def _check_known(self, name: str) -> None:
-        if name not in self._groups and name not in self._subscriptions.names():
+        if name not in self._groups and name not in self._queues.names():
             raise UnknownGroup(name)
 
     def _check_empty(self, name: str, deed: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mainstem.broker.queues.records import SubscriptionSettings
+from mainstem.broker.queues.records import QueueSettings
 
 HEARTBEAT = "share.heartbeat.interval.ms"
 SESSION = "share.session.timeout.ms"
@@ -19,7 +19,7 @@ STRICTLY = "record_limit"
 
 
 class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How members of a share group behave, and how its subscriptions begin."""
+    """How members of a share group behave, and how its queues begin."""
 
     heartbeat_ms: int
     session_ms: int
@@ -40,13 +40,13 @@ def settings_of(settings: Mapping[str, str]) -> ShareSettings:
     )
 
 
-def fresh_subscription(settings: Mapping[str, str]) -> SubscriptionSettings:
-    """Return how a new subscription of such a group is."""
-    return altered_subscription(SubscriptionSettings(), settings)
+def fresh_queue(settings: Mapping[str, str]) -> QueueSettings:
+    """Return how a new queue of such a group is."""
+    return altered_queue(QueueSettings(), settings)
 
 
-def altered_subscription(was: SubscriptionSettings, own: Mapping[str, str]) -> SubscriptionSettings:
-    """Return what was set for the group, and else what the subscription has."""
+def altered_queue(was: QueueSettings, own: Mapping[str, str]) -> QueueSettings:
+    """Return what was set for the group, and else what the queue has."""
     changes: dict[str, object] = {
         _OURS[name]: text == "read_uncommitted" if name == ISOLATION else int(text) or None
         for name, text in own.items()

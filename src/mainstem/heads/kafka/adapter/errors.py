@@ -26,7 +26,7 @@ FAILURES: dict[Failure, Code] = {
 
 REFUSALS: dict[type[MainstemError], Code] = {
     errors.UnknownGroup: Code.GROUP_ID_NOT_FOUND,
-    errors.UnknownSubscription: Code.GROUP_ID_NOT_FOUND,
+    errors.UnknownQueue: Code.GROUP_ID_NOT_FOUND,
     errors.StaleDelivery: Code.INVALID_RECORD_STATE,
     errors.InvalidName: Code.INVALID_TOPIC_EXCEPTION,
     errors.InvalidSetting: Code.INVALID_CONFIG,

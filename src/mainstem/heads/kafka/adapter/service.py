@@ -54,7 +54,7 @@ class Service:
             new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
         )
         self.share_sessions = ShareSessions(
-            self.broker.subscriptions, self.topic_name, lambda: context.draining
+            self.broker.queues, self.topic_name, lambda: context.draining
         )
         self.after = context.after
         self.on_loop = context.on_loop

@@ -97,12 +97,12 @@ def _settle(
     name = name_of(asked.service, topic_id)
     if name is None:
         return dict.fromkeys(wanted, Refusal(Code.UNKNOWN_TOPIC_ID))
-    subscriptions = asked.service.broker.subscriptions
+    queues = asked.service.broker.queues
     try:
-        refused = subscriptions.undelivered(
+        refused = queues.undelivered(
             name, session.group, {number: acks[-1].last_offset for number, acks in wanted.items()}
         )
-        settled = subscriptions.settle_by_partition(
+        settled = queues.settle_by_partition(
             name,
             session.group,
             session.member,

@@ -190,7 +190,7 @@ def _lock_ms(asked: Asked, session: ShareSession) -> int:
     """Return how long a member may hold records; of several topics, the shortest time."""
     broker = asked.service.broker
     names = [name_of(asked.service, topic_id) for topic_id in session.topics()]
-    known = [broker.subscriptions.settings(name, session.group) for name in names if name]
+    known = [broker.queues.settings(name, session.group) for name in names if name]
     found = [each.lock_ms for each in known if each is not None]
     return min(found) if found else broker.share.settings(session.group).lock_ms
 
@@ -304,7 +304,7 @@ class _ShareFetch:
         room = self._max_bytes
         # Members that come together share what is there: the first does not take it all.
         is_first = self._request.share_session_epoch == BEGIN
-        subscriptions, session = self._service.broker.subscriptions, self._session
+        queues, session = self._service.broker.queues, self._session
         is_strict = (
             self._request.share_acquire_mode == _STRICTLY
             or self._service.broker.group_configs.text(session.group, ACQUIRE) == STRICTLY
@@ -318,7 +318,7 @@ class _ShareFetch:
                 return
             try:
                 known = len(self._service.broker.topic(name).partitions)
-                lent = subscriptions.lend(
+                lent = queues.lend(
                     name,
                     session.group,
                     session.member,

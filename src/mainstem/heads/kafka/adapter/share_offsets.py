@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from mainstem.broker.door import SubscriptionState
+from mainstem.broker.door import QueueState
 from mainstem.core.errors import GroupIsLive, MainstemError, UnknownGroup
 from mainstem.core.names import check_group
 from mainstem.heads.kafka.adapter.errors import code_of
@@ -54,7 +54,7 @@ def describe(asked: Asked, request: DescribeShareGroupOffsetsRequest, reply: Rep
 
 
 def _positions(
-    service: Service, asked: ShareOffsetsGroup, found: list[SubscriptionState]
+    service: Service, asked: ShareOffsetsGroup, found: list[QueueState]
 ) -> list[DescribedShareOffsetsTopic]:
     known = {each.topic: each for each in found}
     if asked.topics is None:
@@ -72,7 +72,7 @@ def _positions(
 
 
 def _position(
-    service: Service, topic: str, number: int, found: SubscriptionState | None
+    service: Service, topic: str, number: int, found: QueueState | None
 ) -> DescribedShareOffset:
     if found is None or number not in range(len(found.windows)):
         # Nor has it begun with what is not there.

@@ -71,14 +71,14 @@ class ShareSessions:
 
     def __init__(
         self,
-        subscriptions: Queues,
+        queues: Queues,
         topic_name: Callable[[bytes], str | None],
         is_stopping: Callable[[], bool],
         *,
         max_sessions: int = 10_000,
         max_partitions: int = 500_000,
     ) -> None:
-        self._subscriptions = subscriptions
+        self._queues = queues
         self._topic_name = topic_name
         self._is_stopping = is_stopping
         self._max_sessions = max_sessions
@@ -162,7 +162,7 @@ class ShareSessions:
             if name is not None:
                 # What cannot be given back now is taken back when its time is up.
                 with suppress(MainstemError):
-                    self._subscriptions.leave(name, group, member, failed=failed)
+                    self._queues.leave(name, group, member, failed=failed)
 
     def _let_go(self, session: ShareSession) -> None:
         """Keep topics in mind that a session wants no more only while it holds something there."""
@@ -171,7 +171,7 @@ class ShareSessions:
             name, owners = self._topic_name(topic_id), dict[str, int]()
             if name is not None:
                 with suppress(MainstemError):
-                    owners = self._subscriptions.show(name, session.group).owners
+                    owners = self._queues.show(name, session.group).owners
             if session.member not in owners:
                 session.lent.discard(topic_id)
 

@@ -119,7 +119,7 @@ class QueueConsumer:
         self.is_auto = subscribe.ack is AckMode.AUTO
         self.unsettled: dict[int, Given] = {}
         self._deliveries = deliveries
-        self._queues = deliveries.context.broker.subscriptions
+        self._queues = deliveries.context.broker.queues
         self._place = destination.topic, destination.queue
         self._owner = f"stomp {deliveries.session_id} {subscribe.key}"
         self._waits_for_room = self._has_taken = False

@@ -330,7 +330,7 @@ class StompConversation:
         acks, self._acks = self._acks, {}
         for consumer, said in acks.items():
             asked = consumer.settlements((), Outcome.ACK)._replace(settlements=said)
-            found = self._broker.subscriptions.settle(*asked)
+            found = self._broker.queues.settle(*asked)
             self._receipts.not_before(found.durable)
             for error in found.refused.values():
                 raise error

@@ -72,7 +72,7 @@ class Places:
 
     def delete(self, destination: Destination) -> None:
         """Delete the queue of a durable subscription."""
-        subscriptions = self._broker.subscriptions
+        subscriptions = self._broker.queues
         self._not_before(subscriptions.delete(destination.topic, destination.queue))
 
     def forget(self) -> list[MainstemError]:
@@ -102,17 +102,17 @@ class Places:
 
     def _create_queue(self, destination: Destination, *, at_end: bool = False) -> None:
         topic, queue = destination.topic, destination.queue
-        if self._broker.subscriptions.created_with(topic, queue) is not None:
+        if self._broker.queues.created_with(topic, queue) is not None:
             return
         if destination.kind is Kind.EXISTING:
             # Says that there is none.
-            self._broker.subscriptions.show(topic, queue)
+            self._broker.queues.show(topic, queue)
         check_group(queue, "queue")
         starts = None
         if at_end:
             partitions = range(len(self._broker.topic(topic).partitions))
             starts = {number: self._broker.bounds(topic, number).tail for number in partitions}
-        self._not_before(self._broker.subscriptions.create(topic, queue, starts=starts))
+        self._not_before(self._broker.queues.create(topic, queue, starts=starts))
 
     def _temporary_topic(self, name: str) -> str:
         topic = self.temporary.get(name)
