@@ -52,6 +52,19 @@ def values(topic: Topic) -> list[str]:
     return sorted(value for partition in (0, 1) for _, value in topic.events(partition))
 
 
+def test_where_there_is_nothing_to_read_the_table_is_empty(spark: SparkSession, make: Make) -> None:
+    topic = make("in")
+    reader = spark.read.format("mainstem").option("address", topic.address)
+
+    assert reader.load(topic.name).count() == 0
+
+    topic.fill(["v"], 0, at_ms=FIRST_MS)
+    none = json.dumps({topic.name: {"0": 1, "1": 0}})
+    offsets = reader.option("startingOffsets", none).option("endingOffsets", none)
+    assert offsets.load(topic.name).collect() == []
+    assert reader.load(topic.name).where("partition = 7").collect() == []
+
+
 def test_a_topic_is_a_table(spark: SparkSession, make: Make) -> None:
     topic = make("in")
     topic.fill([f"v{n}" for n in range(100)], 0, at_ms=FIRST_MS)
