@@ -22,6 +22,7 @@ class Peer:
 
     peer = "a test"
     heard_ms = 0
+    is_tls = False
 
     def __init__(self, partitions: int = 1) -> None:
         self.broker = Broker(MemoryLog(now_ms=lambda: 0), lambda: 0)

@@ -85,6 +85,10 @@ class Outbox(Protocol):
         """The peer's address, as the log names it."""
 
     @property
+    def is_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+
+    @property
     def heard_ms(self) -> int:
         """When bytes last came from the peer, also if they made no whole frame; monotonic."""
 

@@ -48,6 +48,7 @@ class Box:
     def __init__(self, now_ms: int) -> None:
         self.peer = "a test"
         self.heard_ms = now_ms
+        self.is_tls = False
         self.is_full = False
         self.said = b""
         self.ended = False

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from typing import IO
@@ -101,18 +102,22 @@ class Served:
         self.later: dict[bytes, Later] = {}
         self.file = file
         self.conversations: list[Echo] = []
+        self.outboxes: list[Outbox] = []
         self.server: Server
 
-    async def start(self, max_connections: int = 10) -> None:
+    async def start(self, max_connections: int = 10, tls: ssl.SSLContext | None = None) -> None:
         def converse(outbox: Outbox) -> Echo:
+            self.outboxes.append(outbox)
             self.conversations.append(Echo(self.later, self.file))
             return self.conversations[-1]
 
         listener = bind("127.0.0.1", 0)
-        self.server = serve(listener, converse, max_connections=max_connections)
+        self.server = serve(listener, converse, max_connections=max_connections, tls=tls)
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(*self.server.address.pair)
+    async def connect(
+        self, tls: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(*self.server.address.pair, ssl=tls)
 
 
 def run(loop: str, scenario: Callable[[], Awaitable[None]]) -> None:

@@ -64,7 +64,12 @@ class AdminConversation:
             # After the answer was sent, which the loop does next.
             asyncio.get_running_loop().call_soon(self._outbox.close)
 
-        self._making.make(path, reply, Peer(self._outbox.peer), self._session.authorization)
+        self._making.make(
+            path,
+            reply,
+            Peer(self._outbox.peer, tls=self._outbox.is_tls),
+            self._session.authorization,
+        )
         return later if later.answer is None else later.take()
 
     def deadline(self) -> int | None:

@@ -112,7 +112,7 @@ async def start(
     service.broker.consumers.use_protocol(ConsumerProtocol())
 
     def converse(outbox: Outbox) -> KafkaConversation:
-        peer = context.auth.peer(outbox.peer)
+        peer = context.auth.peer(outbox.peer, tls=outbox.is_tls)
         return KafkaConversation(service.as_seen_by(peer), peer.address)
 
     server = serve(listener, converse, max_connections=settings.max_connections)

@@ -2,13 +2,18 @@
 
 uvloop accepts one in each turn. While turns are long, because some peers keep the server busy, a
 crowd that comes (even if it goes again at once) would keep those behind it waiting for seconds.
+
+With TLS a connection's protocol hears of it after the handshake. One that fails, or takes too long,
+is logged with the peer's address; ``give_up`` is told the protocol, which hears nothing.
 """
 
 import asyncio
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from mainstem.heads.listen import address_of
 
@@ -18,19 +23,30 @@ AT_ONCE = 64
 """Connections accepted in one turn."""
 AGAIN_S = 0.2
 """How long nothing is accepted after the system had no room for a connection."""
+HANDSHAKE_S = 10.0
+"""How long a peer may take for a TLS handshake."""
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-class Acceptor:
+Accepted = TypeVar("Accepted", bound=asyncio.BaseProtocol)
+
+
+class Acceptor(Generic[Accepted]):
     """Gives every connection a protocol, until it is closed."""
 
     def __init__(
-        self, listener: socket.socket, connect: Callable[[], asyncio.BaseProtocol]
+        self,
+        listener: socket.socket,
+        connect: Callable[[], Accepted],
+        give_up: Callable[[Accepted], None],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         listener.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._connect = connect
+        self._give_up = give_up
+        self._tls = tls
         self._arriving: set[asyncio.Task[object]] = set()
         self._again: asyncio.TimerHandle | None = None
         self.address = address_of(listener)
@@ -45,6 +61,9 @@ class Acceptor:
             self._again.cancel()
         self._loop.remove_reader(self._listener)
         self._listener.close()
+        if self._tls is not None:
+            for handshake in self._arriving:
+                handshake.cancel()
 
     def _listen(self) -> None:
         self._again = None
@@ -53,7 +72,7 @@ class Acceptor:
     def _accept(self) -> None:
         for _ in range(AT_ONCE):
             try:
-                accepted, _ = self._listener.accept()
+                accepted, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionAbortedError:
@@ -66,7 +85,26 @@ class Acceptor:
                 self._again = self._loop.call_later(AGAIN_S, self._listen)
                 return
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            welcome = self._loop.connect_accepted_socket(self._connect, accepted)
-            arriving: asyncio.Task[object] = self._loop.create_task(welcome)
-            self._arriving.add(arriving)
-            arriving.add_done_callback(self._arriving.discard)
+            self._welcome(self._connect(), accepted, f"{peer[0]}:{peer[1]}")
+
+    def _welcome(self, protocol: Accepted, accepted: socket.socket, peer: str) -> None:
+        arriving: asyncio.Task[object] = self._loop.create_task(
+            self._loop.connect_accepted_socket(
+                lambda: protocol,
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S,
+            )
+        )
+        self._arriving.add(arriving)
+
+        def arrived(task: "asyncio.Task[object]") -> None:
+            self._arriving.discard(task)
+            if task.cancelled():
+                accepted.close()
+                self._give_up(protocol)
+            elif (error := task.exception()) is not None:
+                _logger.warning("closing %s before it has connected: %s", peer, error)
+                self._give_up(protocol)
+
+        arriving.add_done_callback(arrived)

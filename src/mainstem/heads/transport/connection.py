@@ -170,6 +170,11 @@ class Connection(asyncio.BufferedProtocol):
     # Called by the conversation, and by whoever pushes on its behalf: see ``Outbox``.
 
     @property
+    def is_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self._transport.get_extra_info("ssl_object") is not None
+
+    @property
     def heard_ms(self) -> int:
         """When bytes last came from the peer."""
         return int(self._heard * 1000)

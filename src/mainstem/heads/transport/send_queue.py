@@ -3,6 +3,8 @@
 How this works: what the socket takes at once is written straight to it, files by sendfile. Of what
 it does not take, one chunk goes through the transport, which tells when it has gone. So a peer that
 does not read costs the answers of one turn, and never a copy of the files in them.
+
+On a TLS connection everything goes through the transport, which encrypts it, a chunk at a time.
 """
 
 import asyncio
@@ -27,11 +29,16 @@ class SendQueue:
     """Pieces in the order in which they leave."""
 
     def __init__(self, transport: asyncio.WriteTransport, traffic: Traffic) -> None:
-        # Whatever stays in the transport's buffer is reported to its protocol, which sets blocked.
-        transport.set_write_buffer_limits(high=0)
         self._transport = transport
         self._traffic = traffic
-        self._descriptor: int = transport.get_extra_info("socket").fileno()
+        is_tls = transport.get_extra_info("ssl_object") is not None
+        # Whatever stays in the transport's buffer is reported to its protocol, which sets blocked.
+        # A TLS transport takes a buffer as large as the limit for full, others a larger one.
+        transport.set_write_buffer_limits(high=1 if is_tls else 0, low=0)
+        self._descriptor: int | None = (
+            None if is_tls else transport.get_extra_info("socket").fileno()
+        )
+        """Where plain bytes are written straight to; None if the transport must encrypt them."""
         self._pieces: deque[_Plain | FileSlice] = deque()
         self._joined: bytearray | None = None
         """The last piece, if it is one that more can be joined to."""
@@ -86,6 +93,8 @@ class SendQueue:
 
     def _send_now(self) -> int:
         """Write to the socket itself; 0 if it takes nothing, or the peer has gone."""
+        if self._descriptor is None:
+            return 0
         first = self._pieces[0]
         try:
             if isinstance(first, _Plain):

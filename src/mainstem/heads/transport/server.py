@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 import time
 
 from mainstem.heads.conversation import Converse
@@ -29,7 +30,12 @@ _LOOK_S = 0.005
 class Server:
     """A listening socket of a head, and its connections."""
 
-    def __init__(self, acceptor: Acceptor, connections: set[Connection], traffic: Traffic) -> None:
+    def __init__(
+        self,
+        acceptor: "Acceptor[Connection | _Refusal]",
+        connections: set[Connection],
+        traffic: Traffic,
+    ) -> None:
         self.traffic = traffic
         self.address = acceptor.address
         self._acceptor = acceptor
@@ -96,21 +102,27 @@ def serve(
     converse: Converse,
     *,
     max_connections: int,
+    tls: ssl.SSLContext | None = None,
 ) -> Server:
-    """Begin a conversation with whoever connects, up to a limit."""
+    """Begin a conversation with whoever connects, up to a limit; with TLS after its handshake."""
     scratch = memoryview(bytearray(READ_BYTES))
     budget = ReceiveBudget(UNFINISHED_BYTES)
     connections: set[Connection] = set()
     traffic = Traffic()
 
-    def connect() -> asyncio.BaseProtocol:
+    def connect() -> "Connection | _Refusal":
         # Not those in the set: many may be on their way into it.
         if traffic.open >= max_connections:
             traffic.refused += 1
             return _Refusal(traffic.open)
         return Connection(converse, scratch, budget, connections, traffic)
 
-    return Server(Acceptor(listener, connect), connections, traffic)
+    def give_up(protocol: "Connection | _Refusal") -> None:
+        if isinstance(protocol, Connection):
+            traffic.closed += 1
+            traffic.cut_off += 1
+
+    return Server(Acceptor(listener, connect, give_up, tls), connections, traffic)
 
 
 class _Refusal(asyncio.Protocol):
