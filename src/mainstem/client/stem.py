@@ -1,8 +1,12 @@
-"""The public API: the protocols that ``mainstem.open`` and ``mainstem.connect`` both implement."""
+"""The public API as protocols: what ``mainstem.open`` and ``mainstem.connect`` both give.
 
-from collections.abc import Iterable, Iterator, Sequence
+The second half is the same for an event loop (``mainstem.aio``); a test compares the two halves,
+and all implementations with them, member by member.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from mainstem.client.info import GroupInfo, Lag, Order, QueuedEvent, QueueInfo, TopicInfo
 from mainstem.client.starts import Start
@@ -259,6 +263,263 @@ class Stem(Protocol):
 
     def __enter__(self) -> Self: ...
     def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+# The same for an event loop
+
+
+@runtime_checkable
+class AsyncTopics(Protocol):
+    """``Topics`` for an event loop."""
+
+    async def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:
+        """Create a topic; settings are those of ``TopicSettings``."""
+
+    async def list(self, pattern: str = "*", *, internal: bool = False) -> tuple[TopicInfo, ...]:
+        """Return the topics whose names match a pattern such as ``orders.*``."""
+
+    async def show(self, name: str) -> TopicInfo:
+        """Return one topic."""
+
+    async def alter(self, name: str, **settings: object) -> TopicInfo:
+        """Change settings; partitions may only grow."""
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic and all it holds."""
+
+    async def trim(self, name: str, before: Start, *, partition: int | None = None) -> TopicInfo:
+        """Delete the events before an offset or a time; ``latest`` empties the topic."""
+
+
+@runtime_checkable
+class AsyncGroups(Protocol):
+    """``Groups`` for an event loop."""
+
+    async def list(self) -> tuple[GroupInfo, ...]:
+        """Return every group that is live or has cursors."""
+
+    async def show(self, name: str) -> GroupInfo:
+        """Return one group."""
+
+    async def seek(
+        self,
+        name: str,
+        topic: str,
+        to: Start,
+        *,
+        partition: int | None = None,
+        dry_run: bool = False,
+    ) -> tuple[Lag, ...]:
+        """Move the cursors of a group that has no live members; return where they are then."""
+
+    async def delete(self, name: str) -> None:
+        """Forget a group that has no live members."""
+
+
+@runtime_checkable
+class AsyncQueues(Protocol):
+    """``Queues`` for an event loop."""
+
+    async def list(self) -> tuple[QueueInfo, ...]:
+        """Return every queue, by topic and name."""
+
+    async def show(self, topic: str, name: str) -> QueueInfo:
+        """Return one queue."""
+
+    async def peek(
+        self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
+    ) -> tuple[QueuedEvent, ...]:
+        """Return the first events that are not settled, or the first after one; take none."""
+
+    async def delete(self, topic: str, name: str) -> None:
+        """Forget a queue; the events stay in the topic."""
+
+
+@runtime_checkable
+class AsyncSubscription(Protocol):
+    """``Subscription`` for an event loop, and for one task at a time."""
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Iterate."""
+
+    async def __anext__(self) -> Event:
+        """Return the next event; StopAsyncIteration at the end, or once closed."""
+
+    async def poll(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as the blocking twin
+        """Return the next event, or None if none came in ``timeout`` seconds."""
+
+    async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:  # noqa: ASYNC109
+        """Return the events that are there, at most ``limit``, waiting for the first."""
+
+    async def commit(self) -> None:
+        """Store the group's cursors after the last event returned; durable on return."""
+
+    @property
+    def assignment(self) -> tuple[tuple[str, int], ...]:
+        """The partitions (topic, number) read now."""
+
+    @property
+    def missed(self) -> int:
+        """Events that were deleted before this subscription could read them."""
+
+    async def close(self) -> None:
+        """Leave the group; what was returned is finished, and committed if that is automatic."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+@runtime_checkable
+class AsyncDelivery(Protocol):
+    """``Delivery`` for an event loop: ``async with delivery as event`` acks it."""
+
+    @property
+    def event(self) -> Event:
+        """What was published."""
+
+    @property
+    def count(self) -> int:
+        """How often the event has been delivered, this time included."""
+
+    async def ack(self) -> None:
+        """Say that it is done: it never comes again; durable on return."""
+
+    async def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
+        """Say that it failed: it comes again, perhaps after a delay, or becomes a dead letter."""
+
+    async def release(self) -> None:
+        """Give it back untried: this delivery does not count."""
+
+    async def reject(self, reason: str = "") -> None:
+        """Say that it will never work: a dead letter at once."""
+
+    def renew(self) -> None:
+        """Keep it for another ``lock_s`` seconds from now; there is nothing to await."""
+
+    async def __aenter__(self) -> Event: ...
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+@runtime_checkable
+class AsyncQueue(Protocol):
+    """``Queue`` for an event loop, and for one task at a time."""
+
+    def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
+        """Iterate."""
+
+    async def __anext__(self) -> AsyncDelivery:
+        """Return the next delivery; StopAsyncIteration once closed, or if it does not follow."""
+
+    async def poll(self, timeout: float | None = None) -> AsyncDelivery | None:  # noqa: ASYNC109 - as the blocking twin
+        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+
+    async def poll_many(
+        self,
+        limit: int = 100,
+        timeout: float | None = None,  # noqa: ASYNC109 - as the blocking twin
+    ) -> Sequence[AsyncDelivery]:
+        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+
+    async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
+        """Ack deliveries of this queue object together; durable on return."""
+
+    async def close(self) -> None:
+        """Give back what was not settled; it comes again at once."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+@runtime_checkable
+class AsyncStem(Protocol):
+    """``Stem`` for an event loop."""
+
+    @property
+    def topics(self) -> AsyncTopics:
+        """Create, list, show, alter, delete, trim."""
+
+    @property
+    def groups(self) -> AsyncGroups:
+        """List, show, seek, delete."""
+
+    @property
+    def queues(self) -> AsyncQueues:
+        """List, show, peek, delete."""
+
+    @property
+    def blocking(self) -> Stem:
+        """The same stem, for use from other threads."""
+
+    async def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: Key = None,
+        headers: HeadersLike = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Position:
+        """Append one event; return where it stands, once it is as durable as the topic says."""
+
+    async def publish_many(
+        self,
+        topic: str,
+        events: Iterable[Value | Event] | AsyncIterable[Value | Event],
+        *,
+        partition: int | None = None,
+    ) -> int:
+        """Append many events in large batches; return how many, once all are durable."""
+
+    def subscribe(
+        self,
+        *topics: str,
+        group: str | None = None,
+        start: Start = "earliest",
+        follow: bool = True,
+        commit: Literal["auto", "manual"] = "auto",
+        partitions: Iterable[int] | None = None,
+    ) -> AsyncSubscription:
+        """Read topics as an async iterator of events; the rules are those of ``Stem.subscribe``."""
+
+    def queue(
+        self,
+        topic: str,
+        *,
+        name: str,
+        start: Start = "earliest",
+        max_deliveries: int | None = None,
+        lock_s: float | None = None,
+        order: Order | None = None,
+        follow: bool = True,
+    ) -> AsyncQueue:
+        """Share the events of a topic one by one; the rules are those of ``Stem.queue``."""
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of the directory or connection."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import mainstem.aio
-from mainstem.aio import AsyncStem, Opening
+from mainstem.aio import Opening
+from mainstem.client.aio.embedded_stem import AsyncEmbeddedStem
 from mainstem.client.embedded.stem import open_stem
 from mainstem.core.errors import Closed, Overloaded, UnknownTopic
 from mainstem.core.event import Event, Position
@@ -17,13 +18,13 @@ TIMEOUT_S = 30
 
 
 @pytest.fixture(params=["memory", "disk"])
-async def stem(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncStem]:
+async def stem(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEmbeddedStem]:
     path = ":memory:" if request.param == "memory" else tmp_path / "data"
     async with mainstem.aio.open(path) as opened:
         yield opened
 
 
-async def test_an_event_goes_in_and_comes_out(stem: AsyncStem) -> None:
+async def test_an_event_goes_in_and_comes_out(stem: AsyncEmbeddedStem) -> None:
     await stem.topics.create("n", partitions=1)
 
     position = await stem.publish("n", {"id": 1}, key="k", headers={"a": "b"})
@@ -49,11 +50,11 @@ async def test_an_opening_that_is_cancelled_lets_go_of_the_directory(
     began, may_go_on = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
 
-    def make() -> AsyncStem:
+    def make() -> AsyncEmbeddedStem:
         threads.append(threading.current_thread())
         began.set()
         may_go_on.wait(TIMEOUT_S)
-        return AsyncStem(open_stem(tmp_path))
+        return AsyncEmbeddedStem(open_stem(tmp_path))
 
     opening = asyncio.ensure_future(Opening(make).__aenter__())
     await asyncio.to_thread(began.wait, TIMEOUT_S)
@@ -72,7 +73,7 @@ async def test_an_opening_that_is_cancelled_lets_go_of_the_directory(
         await stem.publish("n", "x")
 
 
-async def test_many_publishes_at_once_share_their_commits(stem: AsyncStem) -> None:
+async def test_many_publishes_at_once_share_their_commits(stem: AsyncEmbeddedStem) -> None:
     threads = threading.active_count()
 
     positions = await asyncio.gather(*(stem.publish("n", number) for number in range(500)))
@@ -81,7 +82,7 @@ async def test_many_publishes_at_once_share_their_commits(stem: AsyncStem) -> No
     assert threading.active_count() <= threads, "waiting for the disk takes no threads"
 
 
-async def test_many_events_come_from_either_kind_of_iterable(stem: AsyncStem) -> None:
+async def test_many_events_come_from_either_kind_of_iterable(stem: AsyncEmbeddedStem) -> None:
     async def source() -> AsyncIterator[int]:
         for number in range(1000):
             yield number
@@ -94,7 +95,7 @@ async def test_many_events_come_from_either_kind_of_iterable(stem: AsyncStem) ->
     assert seen == list(range(2000))
 
 
-async def test_a_task_at_the_tail_is_woken_by_the_append(stem: AsyncStem) -> None:
+async def test_a_task_at_the_tail_is_woken_by_the_append(stem: AsyncEmbeddedStem) -> None:
     await stem.topics.create("n")
     events = stem.subscribe("n")
     waiting = asyncio.create_task(anext(events))
@@ -106,7 +107,7 @@ async def test_a_task_at_the_tail_is_woken_by_the_append(stem: AsyncStem) -> Non
     assert event.text() == "x"
 
 
-async def test_it_is_woken_by_an_append_from_another_thread(stem: AsyncStem) -> None:
+async def test_it_is_woken_by_an_append_from_another_thread(stem: AsyncEmbeddedStem) -> None:
     await stem.topics.create("n")
     events = stem.subscribe("n")
     waiting = asyncio.create_task(anext(events))
@@ -118,7 +119,7 @@ async def test_it_is_woken_by_an_append_from_another_thread(stem: AsyncStem) -> 
     assert event.text() == "x"
 
 
-async def test_a_cancelled_wait_loses_no_event(stem: AsyncStem) -> None:
+async def test_a_cancelled_wait_loses_no_event(stem: AsyncEmbeddedStem) -> None:
     await stem.topics.create("n")
     events = stem.subscribe("n", group="g")
     for number in range(50):
@@ -133,7 +134,7 @@ async def test_a_cancelled_wait_loses_no_event(stem: AsyncStem) -> None:
         assert event.json() == number
 
 
-async def test_poll_gives_up_after_its_time(stem: AsyncStem) -> None:
+async def test_poll_gives_up_after_its_time(stem: AsyncEmbeddedStem) -> None:
     await stem.topics.create("n")
     events = stem.subscribe("n")
 
@@ -145,7 +146,7 @@ async def test_poll_gives_up_after_its_time(stem: AsyncStem) -> None:
     assert len(await events.poll_many(timeout=TIMEOUT_S)) == 6
 
 
-async def test_a_group_goes_on_where_it_was(stem: AsyncStem) -> None:
+async def test_a_group_goes_on_where_it_was(stem: AsyncEmbeddedStem) -> None:
     await stem.publish_many("n", range(6))
 
     async with stem.subscribe("n", group="g") as events:
@@ -160,7 +161,7 @@ async def test_a_group_goes_on_where_it_was(stem: AsyncStem) -> None:
     assert rest == [3, 4, 5]
 
 
-async def test_members_share_and_breaking_out_leaves_the_group(stem: AsyncStem) -> None:
+async def test_members_share_and_breaking_out_leaves_the_group(stem: AsyncEmbeddedStem) -> None:
     await stem.topics.create("n", partitions=2)
     for number in range(10):
         await stem.publish("n", number, partition=number % 2)
@@ -177,7 +178,7 @@ async def test_members_share_and_breaking_out_leaves_the_group(stem: AsyncStem) 
     assert (await stem.groups.show("g")).state == "empty"
 
 
-async def test_a_hot_loop_lets_others_have_their_turn(stem: AsyncStem) -> None:
+async def test_a_hot_loop_lets_others_have_their_turn(stem: AsyncEmbeddedStem) -> None:
     await stem.publish_many("n", range(5000))
     turns = 0
 
@@ -214,7 +215,7 @@ async def test_closing_the_stem_ends_the_wait(tmp_path: Path) -> None:
         await events.poll()
 
 
-async def test_backpressure_holds_the_task_and_not_the_loop(stem: AsyncStem) -> None:
+async def test_backpressure_holds_the_task_and_not_the_loop(stem: AsyncEmbeddedStem) -> None:
     await stem.topics.create("n", overload="backpressure", max_backlog=1, hold_ms=60_000)
     await stem.groups.seek("g", "n", "earliest")
     await stem.publish("n", 0)
@@ -228,7 +229,7 @@ async def test_backpressure_holds_the_task_and_not_the_loop(stem: AsyncStem) -> 
     assert (await asyncio.wait_for(held, TIMEOUT_S)).offset == 1
 
 
-async def test_what_was_held_too_long_is_refused(stem: AsyncStem) -> None:
+async def test_what_was_held_too_long_is_refused(stem: AsyncEmbeddedStem) -> None:
     await stem.topics.create("n", overload="backpressure", max_backlog=1, hold_ms=20)
     await stem.groups.seek("g", "n", "earliest")
     await stem.publish("n", 0)
@@ -237,7 +238,7 @@ async def test_what_was_held_too_long_is_refused(stem: AsyncStem) -> None:
         await stem.publish("n", 1)
 
 
-async def test_topics_and_groups_are_looked_after(stem: AsyncStem) -> None:
+async def test_topics_and_groups_are_looked_after(stem: AsyncEmbeddedStem) -> None:
     await stem.publish_many("n", range(10))
     await stem.groups.seek("g", "n", 4)
 

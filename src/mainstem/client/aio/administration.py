@@ -1,15 +1,16 @@
-"""Administering topics and groups from an event loop: the calls run in a thread."""
+"""Administering topics, groups and queues from an event loop: the calls run in a thread."""
 
 import asyncio
 from functools import partial
 
-from mainstem.client.info import GroupInfo, Lag, TopicInfo
+from mainstem.client.info import GroupInfo, Lag, QueuedEvent, QueueInfo, TopicInfo
 from mainstem.client.starts import Start
-from mainstem.client.stem import Groups, Topics
+from mainstem.client.stem import Groups, Queues, Topics
+from mainstem.core.event import Position
 
 
-class AsyncTopics:
-    """What can be done with topics."""
+class ThreadedTopics:
+    """Implements ``AsyncTopics``."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
@@ -40,8 +41,8 @@ class AsyncTopics:
         return await asyncio.to_thread(self._topics.trim, name, before, partition=partition)
 
 
-class AsyncGroups:
-    """What can be done with groups."""
+class ThreadedGroups:
+    """Implements ``AsyncGroups``."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -70,3 +71,28 @@ class AsyncGroups:
     async def delete(self, name: str) -> None:
         """Forget a group that has no live members."""
         await asyncio.to_thread(self._groups.delete, name)
+
+
+class ThreadedQueues:
+    """Implements ``AsyncQueues``."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+
+    async def list(self) -> tuple[QueueInfo, ...]:
+        """Return every queue, by topic and name."""
+        return await asyncio.to_thread(self._queues.list)
+
+    async def show(self, topic: str, name: str) -> QueueInfo:
+        """Return one queue."""
+        return await asyncio.to_thread(self._queues.show, topic, name)
+
+    async def peek(
+        self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
+    ) -> tuple[QueuedEvent, ...]:
+        """Return the first events that are not settled, or the first after one; take none."""
+        return await asyncio.to_thread(self._queues.peek, topic, name, limit, after=after)
+
+    async def delete(self, topic: str, name: str) -> None:
+        """Forget a queue; the events stay in the topic."""
+        await asyncio.to_thread(self._queues.delete, topic, name)

@@ -13,7 +13,7 @@ from typing import NoReturn, Self, TypeVar, cast
 from mainstem.client.checks import check_limit
 from mainstem.client.connected.delivery import ConnectedDelivery
 from mainstem.client.connected.queue import ConnectedQueue
-from mainstem.client.stem import Delivery
+from mainstem.client.stem import AsyncDelivery, Delivery
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 
@@ -124,7 +124,7 @@ class AsyncConnectedQueue:
         check_limit(limit)
         return await self._next(limit, timeout)
 
-    async def ack_many(self, deliveries: Iterable[AsyncConnectedDelivery]) -> None:
+    async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
         """Ack deliveries of this queue object together; durable on return.
 
         Raises StaleDelivery and InvalidSetting as the blocking twin does.

@@ -14,7 +14,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
-from mainstem.client.aio.administration import AsyncGroups, AsyncTopics
+from mainstem.client.aio.administration import ThreadedGroups, ThreadedQueues, ThreadedTopics
 from mainstem.client.aio.connected_queue import AsyncConnectedQueue
 from mainstem.client.aio.connected_subscription import AsyncConnectedSubscription
 from mainstem.client.aio.wakeup import Wakeup
@@ -38,10 +38,12 @@ class AsyncConnectedStem:
         self._stem = stem
         self._sender = ThreadPoolExecutor(1, "mainstem-sender")
         self._closed = False
-        self.topics = AsyncTopics(stem.topics)
+        self.topics = ThreadedTopics(stem.topics)
         """Create, list, show, alter, delete, trim."""
-        self.groups = AsyncGroups(stem.groups)
+        self.groups = ThreadedGroups(stem.groups)
         """List, show, seek, delete."""
+        self.queues = ThreadedQueues(stem.queues)
+        """List, show, peek, delete."""
 
     @property
     def blocking(self) -> ConnectedStem:

@@ -11,10 +11,11 @@ from mainstem.broker.door import Outcome
 from mainstem.client.aio.wakeup import Wakeup, until_durable
 from mainstem.client.checks import check_limit
 from mainstem.client.embedded.queue_consumer import HeldDelivery, QueueConsumer, held_of
+from mainstem.client.stem import AsyncDelivery
 from mainstem.core.event import Event
 
 
-class AsyncDelivery:
+class AsyncEmbeddedDelivery:
     """One event handed to one consumer; the rules are those of ``Delivery``."""
 
     __slots__ = ("_held",)
@@ -69,7 +70,7 @@ class AsyncDelivery:
         await until_durable(self._held.settle(outcome, delay_s, reason))
 
 
-class AsyncQueue:
+class AsyncEmbeddedQueue:
     """Deliveries as they come, for one task at a time; the rules are those of ``Queue``."""
 
     def __init__(self, consumer: QueueConsumer, *, follow: bool) -> None:
@@ -82,18 +83,18 @@ class AsyncQueue:
         """How this consumer is called among those of the queue."""
         return self._consumer.id
 
-    def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
+    def __aiter__(self) -> AsyncIterator[AsyncEmbeddedDelivery]:
         """Iterate."""
         return self
 
-    async def __anext__(self) -> AsyncDelivery:
+    async def __anext__(self) -> AsyncEmbeddedDelivery:
         """Return the next delivery; StopAsyncIteration once closed, or if it does not follow."""
         found = await self._take(1, None if self._follow else 0.0)
         if not found:
             raise StopAsyncIteration
         return found[0]
 
-    async def poll(self, timeout: float | None = None) -> AsyncDelivery | None:  # noqa: ASYNC109 - as the blocking twin
+    async def poll(self, timeout: float | None = None) -> AsyncEmbeddedDelivery | None:  # noqa: ASYNC109 - as the blocking twin
         """Return the next delivery, or None if none came in ``timeout`` seconds."""
         self._consumer.check_open()
         return next(iter(await self._take(1, timeout)), None)
@@ -102,7 +103,7 @@ class AsyncQueue:
         self,
         limit: int = 100,
         timeout: float | None = None,  # noqa: ASYNC109 - as the blocking twin
-    ) -> list[AsyncDelivery]:
+    ) -> list[AsyncEmbeddedDelivery]:
         """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
         self._consumer.check_open()
         check_limit(limit)
@@ -136,7 +137,7 @@ class AsyncQueue:
         """Close."""
         await self.close()
 
-    async def _take(self, limit: int, timeout_s: float | None) -> list[AsyncDelivery]:
+    async def _take(self, limit: int, timeout_s: float | None) -> list[AsyncEmbeddedDelivery]:
         # Others on the event loop have a turn before each, also where nothing is waited for; and
         # a task that is cancelled here has not lost an event.
         await asyncio.sleep(0)
@@ -145,7 +146,7 @@ class AsyncQueue:
             given = await self._wait(
                 limit, None if timeout_s is None else time.monotonic() + timeout_s
             )
-        return [AsyncDelivery(HeldDelivery(self._consumer, each)) for each in given]
+        return [AsyncEmbeddedDelivery(HeldDelivery(self._consumer, each)) for each in given]
 
     async def _wait(self, limit: int, until: float | None) -> list[BrokerDelivery]:
         while True:

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Literal, Self
 
 from mainstem.broker.door import Held
-from mainstem.client.aio.administration import AsyncGroups, AsyncTopics
-from mainstem.client.aio.embedded_queue import AsyncQueue
-from mainstem.client.aio.embedded_subscription import AsyncSubscription
+from mainstem.client.aio.administration import ThreadedGroups, ThreadedQueues, ThreadedTopics
+from mainstem.client.aio.embedded_queue import AsyncEmbeddedQueue
+from mainstem.client.aio.embedded_subscription import AsyncEmbeddedSubscription
 from mainstem.client.aio.wakeup import until_durable
 from mainstem.client.embedded.publishing import Wait
 from mainstem.client.embedded.stem import EmbeddedStem
@@ -23,15 +23,17 @@ from mainstem.client.values import HeadersLike, Key, Value, event_of, make_event
 from mainstem.core.event import Event, Position
 
 
-class AsyncStem:
+class AsyncEmbeddedStem:
     """A stem for one event loop."""
 
     def __init__(self, stem: EmbeddedStem) -> None:
         self._stem = stem
-        self.topics = AsyncTopics(stem.topics)
+        self.topics = ThreadedTopics(stem.topics)
         """Create, list, show, alter, delete, trim."""
-        self.groups = AsyncGroups(stem.groups)
+        self.groups = ThreadedGroups(stem.groups)
         """List, show, seek, delete."""
+        self.queues = ThreadedQueues(stem.queues)
+        """List, show, peek, delete."""
 
     @property
     def blocking(self) -> EmbeddedStem:
@@ -85,10 +87,10 @@ class AsyncStem:
         follow: bool = True,
         commit: Literal["auto", "manual"] = "auto",
         partitions: Iterable[int] | None = None,
-    ) -> AsyncSubscription:
+    ) -> AsyncEmbeddedSubscription:
         """Read topics as an async iterator of events; the rules are those of ``Stem.subscribe``."""
         options = self._stem.subscription_options(topics, group, start, follow, commit, partitions)
-        made = AsyncSubscription(
+        made = AsyncEmbeddedSubscription(
             self._stem.node.broker, options, self._stem.node.now_ms, self._stem.reaper
         )
         self._stem.register(made)
@@ -104,10 +106,10 @@ class AsyncStem:
         lock_s: float | None = None,
         order: Order | None = None,
         follow: bool = True,
-    ) -> AsyncQueue:
+    ) -> AsyncEmbeddedQueue:
         """Share the events of a topic one by one; the rules are those of ``Stem.queue``."""
         consumer = self._stem.join_queue(topic, name, start, max_deliveries, lock_s, order)
-        return AsyncQueue(consumer, follow=follow)
+        return AsyncEmbeddedQueue(consumer, follow=follow)
 
     async def close(self) -> None:
         """Finish what is under way and let go of the directory."""

@@ -21,7 +21,7 @@ _IN_A_ROW = 256
 """Events returned before others on the event loop have a turn."""
 
 
-class AsyncSubscription:
+class AsyncEmbeddedSubscription:
     """Events as they come, for one task at a time; the rules are those of ``Subscription``."""
 
     def __init__(

@@ -8,7 +8,7 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from mainstem.client.aio.embedded_stem import AsyncStem
+from mainstem.client.aio.embedded_stem import AsyncEmbeddedStem
 from mainstem.client.embedded.stem import open_stem
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from mainstem.remote.cluster import Setting
 
 
-def open_async(path: str | os.PathLike[str], **config: object) -> "Opening[AsyncStem]":
+def open_async(path: str | os.PathLike[str], **config: object) -> "Opening[AsyncEmbeddedStem]":
     """Open a log as ``mainstem.open`` does; use with ``async with`` or ``await``."""
-    return Opening(lambda: AsyncStem(open_stem(path, **config)))
+    return Opening(lambda: AsyncEmbeddedStem(open_stem(path, **config)))
 
 
 def connect_async(
