@@ -10,7 +10,7 @@ from mainstem.core import compression
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.conversation import Piece
-from mainstem.heads.kafka.adapter.table import SERVED
+from mainstem.heads.kafka.adapter.apis import SERVED
 from mainstem.kafka_protocol.codec import encode_request
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

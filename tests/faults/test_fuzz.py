@@ -88,7 +88,7 @@ BROKEN = {
     ),
     "unpacking": ("core/compression.py", "if len(data) - position < 3:", "if not data:"),
     "conversations": (
-        "heads/kafka/adapter/metadata.py",
+        "heads/kafka/adapter/apis/metadata.py",
         "except MainstemError as error:\n        parts.add(refused(error))",
         "except TopicExists as error:\n        parts.add(refused(error))",
     ),

@@ -12,7 +12,7 @@ from tests.simulation.world import Reply, World
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import StorageFull
 from mainstem.heads.conversation import Later
-from mainstem.heads.kafka.adapter import share_fetch, share_groups
+from mainstem.heads.kafka.adapter.apis import share_acknowledge, share_fetch, share_group_heartbeat
 from mainstem.heads.kafka.adapter.service import Asked, Service
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.codec import RequestHeader
@@ -151,11 +151,11 @@ class ShareHead:
         asked = Asked(self.service, header, "127.0.0.1:1", connection.waiting, Later())
         match request:
             case ShareGroupHeartbeatRequest():
-                share_groups.heartbeat(asked, request, answer)
+                share_group_heartbeat.answer(asked, request, answer)
             case ShareFetchRequest():
-                share_fetch.fetch(asked, request, answer)
+                share_fetch.answer(asked, request, answer)
             case _:
-                share_fetch.acknowledge_only(asked, request, answer)
+                share_acknowledge.answer(asked, request, answer)
 
     def lose(self, connection: Connection) -> None:
         """Notice that the other side of a connection is gone."""

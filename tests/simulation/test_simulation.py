@@ -30,7 +30,7 @@ from mainstem.broker.transactions import epochs
 from mainstem.broker.transactions.epochs import Speaker
 from mainstem.broker.transactions.records import Ledger, Transaction
 from mainstem.core.errors import UnknownMember, UnknownProducer
-from mainstem.heads.kafka.adapter import share_fetch
+from mainstem.heads.kafka.adapter.apis import share_fetch
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
 

@@ -18,8 +18,8 @@ from mainstem.core.errors import Unauthenticated
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.conversation import Answer, Later
+from mainstem.heads.kafka.adapter.apis import SERVED
 from mainstem.heads.kafka.adapter.service import Service
-from mainstem.heads.kafka.adapter.table import SERVED
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.api import Api

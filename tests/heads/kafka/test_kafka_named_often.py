@@ -12,7 +12,7 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Later
-from mainstem.heads.kafka.adapter import list_offsets
+from mainstem.heads.kafka.adapter.apis import list_offsets
 from mainstem.heads.kafka.adapter.service import Asked
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.codec import RequestHeader

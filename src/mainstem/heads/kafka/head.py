@@ -7,11 +7,10 @@ from functools import partial
 from mainstem.broker.door import Held
 from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Answer, Later, Outbox, ProtocolError
-from mainstem.heads.kafka.adapter import api_versions, produce
+from mainstem.heads.kafka.adapter.apis import SERVED, api_versions, produce
 from mainstem.heads.kafka.adapter.consumer_protocol import ConsumerProtocol
-from mainstem.heads.kafka.adapter.produce_alike import ProduceAlike
+from mainstem.heads.kafka.adapter.produce_fast_path import ProduceFastPath
 from mainstem.heads.kafka.adapter.service import Asked, Service
-from mainstem.heads.kafka.adapter.table import SERVED
 from mainstem.heads.kafka.metrics import samples
 from mainstem.heads.kafka.session import Session
 from mainstem.heads.kafka.settings import KafkaSettings
@@ -29,13 +28,13 @@ class KafkaConversation:
         self._service = service
         self._peer = peer
         self._waiting: set[Callable[[], None]] = set()
-        self._produce_alike = ProduceAlike(service)
+        self._produce_fast_path = ProduceFastPath(service)
         self._session = Session(service.settings.max_frame_bytes)
         self.frame_size: Callable[[memoryview], int | None] = self._session.frame_size
 
     def handle(self, frame: memoryview) -> Answer | Later:
         """Carry out a request."""
-        known = None if self._service.draining else self._produce_alike.answer(frame)
+        known = None if self._service.draining else self._produce_fast_path.answer(frame)
         if known is not None and not isinstance(known, Held):
             return known
         try:
@@ -68,14 +67,14 @@ class KafkaConversation:
         asked = Asked(self._service, header, self._peer, self._waiting, later)
         if isinstance(request.body, ProduceRequest):
             produce.answer(asked, request.body, reply, known)
-            self._produce_alike.learn(header, request.body)
+            self._produce_fast_path.learn(header, request.body)
         else:
             served.answer(asked, request.body, reply)
         return later if later.answer is None or later.failed else later.take()
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
         """Carry out the produce requests that begin here, if they are like those before them."""
-        return None if self._service.draining else self._produce_alike.take(view)
+        return None if self._service.draining else self._produce_fast_path.take(view)
 
     def stop_waiting(self) -> None:
         """Answer what waits: the client sends nothing more."""

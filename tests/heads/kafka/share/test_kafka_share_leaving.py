@@ -9,7 +9,7 @@ from tests.heads.contexts import kafka_service
 from mainstem.broker.broker import Broker
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Later
-from mainstem.heads.kafka.adapter import share_fetch, share_groups
+from mainstem.heads.kafka.adapter.apis import share_fetch, share_group_heartbeat
 from mainstem.heads.kafka.adapter.service import Asked
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.codec import RequestHeader
@@ -39,7 +39,7 @@ class Desk:
     def beat(self, member: str, epoch: int) -> None:
         wanted = None if epoch == LEAVE else (TOPIC,)
         body = ShareGroupHeartbeatRequest(GROUP, member, epoch, None, wanted)
-        share_groups.heartbeat(self._asked, body, lambda _: None)
+        share_group_heartbeat.answer(self._asked, body, lambda _: None)
 
     def fetch(self, member: str, epoch: int, min_bytes: int = 1) -> None:
         topic_id = bytes.fromhex(self.broker.topic(TOPIC).id)
@@ -53,7 +53,7 @@ class Desk:
             max_records=100,
             topics=[ShareFetchTopic(topic_id, [ShareFetchPartition(0)])],
         )
-        share_fetch.fetch(self._asked, body, self._note)
+        share_fetch.answer(self._asked, body, self._note)
 
     def _note(self, answer: object) -> None:
         assert isinstance(answer, ShareFetchResponse)

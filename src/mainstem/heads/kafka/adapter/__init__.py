@@ -1,4 +1,4 @@
-"""Kafka's words in terms of the broker's, one file per kind of request.
+"""Kafka's words in terms of the broker's: one file per API in ``apis``, and what they share.
 
 | theirs | ours |
 |---|---|

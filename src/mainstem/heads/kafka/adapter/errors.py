@@ -65,8 +65,6 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.InvalidTransactionTimeout: Code.INVALID_TRANSACTION_TIMEOUT,
 }
 """Errors of which Kafka says more than their class of failure does."""
-
-
 _DENIED: dict[str, Code] = {
     ResourceKind.TOPIC: Code.TOPIC_AUTHORIZATION_FAILED,
     ResourceKind.GROUP: Code.GROUP_AUTHORIZATION_FAILED,
@@ -74,8 +72,6 @@ _DENIED: dict[str, Code] = {
     ResourceKind.CLUSTER: Code.CLUSTER_AUTHORIZATION_FAILED,
 }
 """What is said to whoever may not do something, by what they wanted to do it to."""
-
-
 _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
     Code.STALE_MEMBER_EPOCH: (Code.UNSUPPORTED_VERSION, {8: 9, 9: 9}),
     Code.PRODUCER_FENCED: (Code.INVALID_PRODUCER_EPOCH, {22: 4, 24: 2, 25: 2, 26: 2}),
@@ -85,8 +81,6 @@ _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
     ),
 }
 """Codes that came later: which APIs know them since which version, and what the others get."""
-
-
 _COORDINATED = frozenset({8, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68, 76, 91, 92})
 """Requests about groups and transactions. Their clients treat KAFKA_STORAGE_ERROR as fatal but
 retry COORDINATOR_NOT_AVAILABLE, so a full disk is reported as the latter."""

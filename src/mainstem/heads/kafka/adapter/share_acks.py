@@ -14,6 +14,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from mainstem.auth import Action, Resource, ResourceKind
 from mainstem.broker.door import Outcome, Settled, Settlement
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
 from mainstem.heads.kafka.adapter.errors import code_of
@@ -31,7 +32,6 @@ _OUTCOMES = (Outcome.ABSENT, Outcome.ACK, Outcome.NACK, Outcome.REJECT, Outcome.
 _RENEW = 4
 _MOST = 200_000
 """Offsets that one request may speak of: twice what one fetch hands out, rounded up to batches."""
-
 Wanted = dict[int, list[Acknowledgement]]
 """What is said of records, by partition; a range is cheap until it is known that there are such."""
 
@@ -172,3 +172,33 @@ def _of(partition: int, ack: Acknowledgement) -> Iterator[Settlement]:
     types = ack.acknowledge_types
     for place, offset in enumerate(range(ack.first_offset, ack.last_offset + 1)):
         yield Settlement(partition, offset, _OUTCOMES[types[place if len(types) > 1 else 0]])
+
+
+def results_by_topic(acked: Acked, error: MainstemError | None) -> dict[bytes, dict[int, Refusal]]:
+    """Return what became of each partition, by topic; an error is that of the disk."""
+    done = Refusal(Code.NONE) if error is None else Refusal(code_of(error), str(error))
+    found: dict[bytes, dict[int, Refusal]] = {}
+    for (topic_id, number), refusal in acked.results.items():
+        found.setdefault(topic_id, {})[number] = refusal or done
+    return found
+
+
+def denied(asked: Asked, group: str | None) -> Refusal | None:
+    """Tell why a peer may not take events as member of a group, None if it may.
+
+    Whatever it may not do with the topics is refused by the broker.
+    """
+    try:
+        asked.service.may(Action.READ, Resource(ResourceKind.GROUP, group or ""))
+    except MainstemError as error:
+        return Refusal(code_of(error), str(error))
+    return None
+
+
+def lock_ms_of(asked: Asked, session: ShareSession) -> int:
+    """Return how long a member may hold records; of several topics, the shortest time."""
+    broker = asked.service.broker
+    names = [name_of(asked.service, topic_id) for topic_id in session.topics()]
+    known = [broker.queues.settings(name, session.group) for name in names if name]
+    found = [each.lock_ms for each in known if each is not None]
+    return min(found) if found else broker.share.settings(session.group).lock_ms

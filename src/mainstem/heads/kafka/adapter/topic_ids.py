@@ -1,6 +1,7 @@
 """Topics by their ids, as the later versions of many requests name them."""
 
 from mainstem.broker.door import Topic
+from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.kafka_protocol.fields import NO_ID
 
@@ -16,3 +17,11 @@ def name_of(service: Service, topic_id: bytes) -> str | None:
 def id_of(topic: Topic) -> bytes:
     """Return the id of a topic as it is sent; internal topics may have none."""
     return bytes.fromhex(topic.id) if topic.id else NO_ID
+
+
+def id_or_none(service: Service, topic: str) -> bytes:
+    """Return the id of a topic by its name, NO_ID if there is none."""
+    try:
+        return id_of(service.broker.topic(topic))
+    except MainstemError:
+        return NO_ID

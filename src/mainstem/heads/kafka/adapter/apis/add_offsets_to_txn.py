@@ -1,0 +1,31 @@
+"""AddOffsetsToTxn, versions 0 to 4: a group's offsets join a transaction."""
+
+from mainstem.broker.door import Speaker
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.kafka_protocol.messages.transactions import (
+    ADD_OFFSETS_TO_TXN,
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+
+
+@serves(ADD_OFFSETS_TO_TXN, 0, 4)
+def answer(asked: Asked, request: AddOffsetsToTxnRequest, reply: Reply) -> None:
+    """Let a transaction move cursors of a group."""
+    who = Speaker(request.producer_id, request.producer_epoch)
+    try:
+        durable = asked.service.broker.transactions.add_group(
+            request.transactional_id, who, request.group_id
+        )
+    except MainstemError as error:
+        reply(AddOffsetsToTxnResponse(error_code=code_in(asked.header, error)))
+        return
+    reply_when_durable(
+        asked,
+        durable.then,
+        lambda code: reply(AddOffsetsToTxnResponse(error_code=code)),
+    )

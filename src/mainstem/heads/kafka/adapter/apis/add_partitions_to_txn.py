@@ -1,0 +1,64 @@
+"""AddPartitionsToTxn, versions 0 to 3: partitions join a transaction.
+
+Later versions are for brokers among themselves. Clients since TxnOffsetCommit 5 and Produce 12 do
+not send this: what they write joins the transaction [KIP-890].
+"""
+
+from collections.abc import Iterable
+
+from mainstem.broker.door import Speaker
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.committed_offsets import Place
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.transactions import (
+    ADD_PARTITIONS_TO_TXN,
+    AddedPartition,
+    AddedTopic,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    TransactionTopic,
+)
+
+
+@serves(ADD_PARTITIONS_TO_TXN, 0, 3)
+def answer(asked: Asked, request: AddPartitionsToTxnRequest, reply: Reply) -> None:
+    """Let a transaction touch partitions."""
+    topics = request.v3_and_below_topics
+    who = Speaker(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    places = [(topic.name, number) for topic in topics for number in topic.partitions]
+    try:
+        moved = asked.service.broker.transactions.add_partitions(
+            request.v3_and_below_transactional_id, who, places
+        )
+    except MainstemError as error:
+        reply(_added(topics, {}, code_in(asked.header, error)))
+        return
+    refused = {place: code_in(asked.header, error) for place, error in moved.refused.items()}
+    # "none of the partitions is added" is said of those that were not refused themselves
+    left = Code.OPERATION_NOT_ATTEMPTED if refused else Code.NONE
+    reply_when_durable(
+        asked,
+        moved.durable.then,
+        lambda code: reply(_added(topics, refused, code or left)),
+    )
+
+
+def _added(
+    topics: Iterable[TransactionTopic], refused: dict[Place, Code], code: Code
+) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=tuple(
+            AddedTopic(
+                topic.name,
+                tuple(
+                    AddedPartition(number, refused.get((topic.name, number), code))
+                    for number in topic.partitions
+                ),
+            )
+            for topic in topics
+        )
+    )

@@ -1,0 +1,35 @@
+"""AlterReplicaLogDirs, versions 1 to 2: partitions stay in the only directory."""
+
+from mainstem.heads.kafka.adapter.apis.describe_log_dirs import LOG_DIR
+from mainstem.heads.kafka.adapter.missing_partition import missing_partition
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.replicas import (
+    ALTER_REPLICA_LOG_DIRS,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    MovedPartition,
+    MovedTopic,
+)
+
+
+@serves(ALTER_REPLICA_LOG_DIRS, 1, 2)
+def answer(asked: Asked, request: AlterReplicaLogDirsRequest, reply: Reply) -> None:
+    """Leave partitions where they are, if that is what is wished."""
+    service = asked.service
+    results = []
+    for directory in request.dirs:
+        here = directory.path == LOG_DIR
+        for topic in directory.topics:
+            partitions = [
+                MovedPartition(
+                    number,
+                    missing_partition(service, topic.name, number)
+                    if here
+                    else Code.LOG_DIR_NOT_FOUND,
+                )
+                for number in topic.partitions
+            ]
+            results.append(MovedTopic(topic.name, partitions))
+    reply(AlterReplicaLogDirsResponse(results=results))

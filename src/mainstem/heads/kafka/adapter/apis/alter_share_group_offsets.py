@@ -1,0 +1,67 @@
+"""AlterShareGroupOffsets, version 0: move the start of a share group without members."""
+
+from collections.abc import Mapping
+
+from mainstem.core.errors import GroupIsLive, MainstemError, UnknownGroup
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.adapter.topic_ids import id_or_none
+from mainstem.heads.kafka.adapter.when_all import reply_later, when_all
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.share_groups import (
+    ALTER_SHARE_GROUP_OFFSETS,
+    AlteredShareOffset,
+    AlteredShareOffsetsTopic,
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareOffsetsTopic,
+)
+
+
+@serves(ALTER_SHARE_GROUP_OFFSETS, 0, 0)
+def answer(asked: Asked, request: AlterShareGroupOffsetsRequest, reply: Reply) -> None:
+    """Let a group without members go on from elsewhere; answered when it is durable."""
+    share, durables = asked.service.broker.share, []
+    try:
+        share.check_movable(request.group_id)
+    except MainstemError as error:
+        reply(_not_altered(error))
+        return
+    responses = []
+    for topic in request.topics:
+        offsets = {each.partition_index: each.start_offset for each in topic.partitions}
+        try:
+            durable, refused = share.seek(request.group_id, topic.topic_name, offsets)
+        except (UnknownGroup, GroupIsLive) as error:
+            # Somebody has joined meanwhile.
+            reply(_not_altered(error))
+            return
+        except MainstemError as error:
+            refused = dict.fromkeys(offsets, error)
+        else:
+            durables.append(durable)
+        responses.append(_altered(asked.service, topic, refused))
+
+    def body(failed: MainstemError | None) -> AlterShareGroupOffsetsResponse:
+        if failed is not None:
+            return _not_altered(failed)
+        return AlterShareGroupOffsetsResponse(responses=responses)
+
+    when_all(durables, reply_later(asked, reply, body))
+
+
+def _not_altered(error: MainstemError) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
+
+
+def _altered(
+    service: Service, topic: AlterShareOffsetsTopic, refused: Mapping[int, MainstemError]
+) -> AlteredShareOffsetsTopic:
+    partitions = []
+    for number in (each.partition_index for each in topic.partitions):
+        error = refused.get(number)
+        code, message = (Code.NONE, None) if error is None else (code_of(error), str(error))
+        partitions.append(AlteredShareOffset(number, code, message))
+    name = topic.topic_name
+    return AlteredShareOffsetsTopic(name, id_or_none(service, name), partitions)

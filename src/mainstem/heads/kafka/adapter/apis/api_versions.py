@@ -1,0 +1,44 @@
+"""ApiVersions, versions 0 to 4: what is served, computed from the table of APIs."""
+
+from mainstem.heads.kafka.adapter.registry import SERVED, serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.connection import (
+    API_VERSIONS,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeature,
+    ServedApi,
+    SupportedFeature,
+)
+
+KEY = 18
+_TRANSACTIONS = "transaction.version"
+_NEWER_RULES = 2
+"""Each end of a transaction gives its producer another epoch, and writing joins it [KIP-890]."""
+_FROM_ZERO = 4
+"""Clients of earlier versions cannot read that a feature begins at 0."""
+
+
+@serves(API_VERSIONS, 0, 4)
+def answer(asked: Asked, request: ApiVersionsRequest, reply: Reply) -> None:
+    """Tell which requests are served in which versions, and by which rules."""
+    can = asked.header.api_version >= _FROM_ZERO
+    reply(
+        ApiVersionsResponse(
+            api_keys=served(),
+            supported_features=(SupportedFeature(_TRANSACTIONS, 0, _NEWER_RULES),) if can else (),
+            finalized_features_epoch=1,
+            finalized_features=(FinalizedFeature(_TRANSACTIONS, _NEWER_RULES, _NEWER_RULES),),
+        )
+    )
+
+
+def served() -> tuple[ServedApi, ...]:
+    """Return every API that has an entry in the table, with its versions."""
+    return tuple(ServedApi(key, each.first, each.last) for key, each in sorted(SERVED.items()))
+
+
+def too_new() -> ApiVersionsResponse:
+    """Answer a version that is not known: the peer reads this as version 0, and asks again."""
+    return ApiVersionsResponse(Code.UNSUPPORTED_VERSION, served())

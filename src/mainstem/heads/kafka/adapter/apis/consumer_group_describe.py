@@ -1,0 +1,93 @@
+"""ConsumerGroupDescribe, versions 0 to 1: consumer groups and their members [KIP-848]."""
+
+from mainstem.broker.door import (
+    ConsumerGroupDescription,
+    ConsumerMember,
+    Partitions,
+    written,
+)
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.authorized_operations import on_group
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.max_names import limited
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.consumer_groups import (
+    CONSUMER_GROUP_DESCRIBE,
+    AssignedPartitions,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedAssignment,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+)
+
+_CLASSIC, _CONSUMER = 0, 1
+"""The protocol that a member speaks."""
+
+
+@serves(CONSUMER_GROUP_DESCRIBE, 0, 1)
+def answer(asked: Asked, request: ConsumerGroupDescribeRequest, reply: Reply) -> None:
+    """Show consumer groups and their members, each group once."""
+    allowed = on_group(request.include_authorized_operations)
+    names = dict.fromkeys(limited(asked, request.group_ids))
+    groups = [_described(asked.service, name, allowed) for name in names]
+    reply(ConsumerGroupDescribeResponse(groups=groups))
+
+
+def _described(service: Service, name: str, allowed: int) -> DescribedConsumerGroup:
+    try:
+        found = service.broker.consumers.describe(name)
+    except MainstemError as error:
+        return DescribedConsumerGroup(
+            error_code=code_of(error), error_message=str(error), group_id=name
+        )
+    if found is None:
+        return DescribedConsumerGroup(
+            error_code=Code.GROUP_ID_NOT_FOUND if name else Code.INVALID_GROUP_ID,
+            error_message=f"there is no consumer group {name!r:.300}",
+            group_id=name,
+        )
+    return _shown(service, found, allowed)
+
+
+def _shown(
+    service: Service, group: ConsumerGroupDescription, allowed: int
+) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(
+        group_id=group.name,
+        group_state=group.phase.value,
+        group_epoch=group.epochs.group,
+        assignment_epoch=group.epochs.assignment,
+        assignor_name=group.assignor,
+        members=tuple(_member(service, each) for each in group.members),
+        authorized_operations=allowed,
+    )
+
+
+def _member(service: Service, member: ConsumerMember) -> DescribedConsumer:
+    profile = member.profile
+    return DescribedConsumer(
+        member_id=member.id,
+        instance_id=profile.instance_id,
+        rack_id=profile.rack or None,
+        member_epoch=member.current.epoch,
+        client_id=profile.client_id,
+        client_host=profile.host,
+        subscribed_topic_names=profile.names,
+        subscribed_topic_regex=profile.regex or "",
+        # What it has yet to give up it still has.
+        assignment=_assignment(service, member.current.owned | member.current.revoked),
+        target_assignment=_assignment(service, member.target),
+        member_type=_CONSUMER if profile.classic is None else _CLASSIC,
+    )
+
+
+def _assignment(service: Service, partitions: Partitions) -> DescribedAssignment:
+    topics = []
+    for topic_id, numbers in written(partitions).items():
+        topic = service.broker.topic_by_id(topic_id)
+        if topic is not None:
+            topics.append(AssignedPartitions(bytes.fromhex(topic_id), topic.name, numbers))
+    return DescribedAssignment(topics)

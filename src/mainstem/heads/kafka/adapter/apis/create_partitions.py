@@ -1,0 +1,66 @@
+"""CreatePartitions, versions 0 to 3: more partitions for topics; answered when durable."""
+
+from functools import partial
+
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.parts import Parts
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.adapter.topic_requests import NAMED_TWICE, Wrong, misplaced, named_once
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.topics import (
+    CREATE_PARTITIONS,
+    CreatedPartitions,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+
+
+@serves(CREATE_PARTITIONS, 0, 3)
+def answer(asked: Asked, request: CreatePartitionsRequest, reply: Reply) -> None:
+    """Let topics have more partitions; answered when that is durable, or is not."""
+    parts = Parts[CreatedPartitions](asked.service)
+    once, twice = named_once(request.topics, lambda topic: topic.name)
+    for name in twice:
+        parts.add(CreatedPartitions(name, Code.INVALID_REQUEST, NAMED_TWICE))
+    for each in once:
+        try:
+            _grow(asked.service, each, request.validate_only, parts)
+        except MainstemError as error:
+            parts.add(_not_grown(each.name, error))
+    parts.then(lambda results: reply(CreatePartitionsResponse(results=results)))
+
+
+def _not_grown(name: str, error: MainstemError) -> CreatedPartitions:
+    return CreatedPartitions(name, code_of(error), str(error))
+
+
+def _grow(
+    service: Service,
+    asked: CreatePartitionsTopic,
+    validate_only: bool,
+    parts: Parts[CreatedPartitions],
+) -> None:
+    now = service.broker.topic(asked.name).settings.partitions
+    if asked.count <= now:
+        message = f"topic {asked.name!r} has {now} partitions; ask for more than that"
+        parts.add(CreatedPartitions(asked.name, Code.INVALID_PARTITIONS, message))
+    elif wrong := _wrong_growth(asked, asked.count - now):
+        parts.add(CreatedPartitions(asked.name, *wrong))
+    elif validate_only:
+        parts.add(CreatedPartitions(asked.name))
+    else:
+        durable = service.broker.alter_topic(asked.name, partitions=asked.count).durable
+        grown = CreatedPartitions(asked.name)
+        parts.add_later(durable, grown, partial(_not_grown, asked.name))
+
+
+def _wrong_growth(asked: CreatePartitionsTopic, count: int) -> Wrong:
+    places = asked.assignments
+    if places is None:
+        return None
+    if len(places) != count:
+        return Code.INVALID_REPLICA_ASSIGNMENT, f"{len(places)} places for {count} new partitions"
+    return misplaced([each.broker_ids for each in places])

@@ -1,0 +1,107 @@
+"""CreateTopics, versions 2 to 7: each topic by itself; answered when all are durable."""
+
+from functools import partial
+
+from mainstem.broker.door import AT_ONCE, Durable
+from mainstem.core.errors import InvalidSetting, MainstemError, TopicExists
+from mainstem.core.names import check_topic
+from mainstem.heads.kafka.adapter import topic_configs
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.parts import Parts
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.adapter.topic_requests import NAMED_TWICE, Wrong, misplaced, named_once
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import NO_ID
+from mainstem.kafka_protocol.messages.topics import (
+    CREATE_TOPICS,
+    CreatedConfig,
+    CreatedTopic,
+    CreateTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+_NOTHING_TO_KEEP: Durable = AT_ONCE
+_BY_DEFAULT = -1
+
+
+@serves(CREATE_TOPICS, 2, 7)
+def answer(asked: Asked, request: CreateTopicsRequest, reply: Reply) -> None:
+    """Create topics, each by itself; answered when all are durable, or are not."""
+    parts = Parts[CreatedTopic](asked.service)
+    once, twice = named_once(request.topics, lambda topic: topic.name)
+    for name in twice:
+        parts.add(_refused(name, Code.INVALID_REQUEST, NAMED_TWICE))
+    for topic in once:
+        try:
+            _create(asked.service, topic, request.validate_only, parts)
+        except MainstemError as error:
+            parts.add(_not_created(topic.name, error))
+    parts.then(lambda created: reply(CreateTopicsResponse(topics=created)))
+
+
+def _not_created(name: str, error: MainstemError) -> CreatedTopic:
+    return _refused(name, code_of(error), str(error))
+
+
+def _refused(name: str, code: Code, message: str) -> CreatedTopic:
+    return CreatedTopic(name, NO_ID, code, message)
+
+
+def _create(
+    service: Service, topic: CreateTopic, validate_only: bool, parts: Parts[CreatedTopic]
+) -> None:
+    check_topic(topic.name)
+    if service.broker.topics(topic.name):
+        raise TopicExists(topic.name)
+    changes = _changes(topic)
+    wrong = _wrong_places(topic) if topic.assignments else _wrong_numbers(topic)
+    if wrong is not None:
+        parts.add(_refused(topic.name, *wrong))
+        return
+    settings = service.defaults.altered(**(changes | {"partitions": _partitions(service, topic)}))
+    topic_id, durable = NO_ID, _NOTHING_TO_KEEP
+    if not validate_only:
+        done = service.broker.create_topic(topic.name, settings)
+        topic_id, durable = bytes.fromhex(done.topic.id), done.durable
+    shown = tuple(
+        CreatedConfig(each.name, each.value, False, each.source)
+        for each in topic_configs.shown(settings)
+    )
+    created = CreatedTopic(topic.name, topic_id, 0, None, 0, settings.partitions, 1, shown)
+    parts.add_later(durable, created, partial(_not_created, topic.name))
+
+
+def _changes(topic: CreateTopic) -> dict[str, object]:
+    for each in topic.configs:
+        if each.value is None:
+            raise InvalidSetting(f"{each.name}: a new topic has its default; leave it out")
+    return topic_configs.changes(((each.name, each.value) for each in topic.configs), {})
+
+
+def _partitions(service: Service, topic: CreateTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    chosen = topic.num_partitions
+    return service.settings.auto_create_partitions if chosen == _BY_DEFAULT else chosen
+
+
+def _wrong_numbers(topic: CreateTopic) -> Wrong:
+    partitions, copies = topic.num_partitions, topic.replication_factor
+    if copies >= _BY_DEFAULT and copies and (partitions < _BY_DEFAULT or not partitions):
+        return Code.INVALID_PARTITIONS, f"{partitions} partitions: a topic has at least one"
+    if copies not in (_BY_DEFAULT, 1):
+        message = f"replication factor {copies}: there is one broker, and one copy"
+        return Code.INVALID_REPLICATION_FACTOR, message
+    return None
+
+
+def _wrong_places(topic: CreateTopic) -> Wrong:
+    """Return what is wrong with where the partitions of a new topic are to be."""
+    if (topic.num_partitions, topic.replication_factor) != (_BY_DEFAULT, _BY_DEFAULT):
+        message = "partitions have places: leave their number and the replication factor to them"
+        return Code.INVALID_REQUEST, message
+    if {each.partition_index for each in topic.assignments} != set(range(len(topic.assignments))):
+        return Code.INVALID_REPLICA_ASSIGNMENT, "partitions are numbered from 0 on, without gaps"
+    return misplaced([each.broker_ids for each in topic.assignments])

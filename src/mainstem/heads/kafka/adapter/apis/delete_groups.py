@@ -1,0 +1,45 @@
+"""DeleteGroups, versions 0 to 2: delete groups without members, share groups too."""
+
+from functools import partial
+
+from mainstem.broker.door import Durable
+from mainstem.core.errors import MainstemError, UnknownGroup
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.max_names import limited
+from mainstem.heads.kafka.adapter.parts import Parts
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.kafka_protocol.messages.groups import (
+    DELETE_GROUPS,
+    DeletedGroup,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+@serves(DELETE_GROUPS, 0, 2)
+def answer(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:
+    """Forget groups that have no members; answered when that is durable, or is not."""
+    parts = Parts[DeletedGroup](asked.service)
+    for name in dict.fromkeys(limited(asked, request.groups_names)):
+        delete_it = partial(_delete, asked.service, name)
+        parts.attempt(delete_it, DeletedGroup(name), partial(_not_deleted, asked, name))
+    parts.then(lambda results: reply(DeleteGroupsResponse(results=results)))
+
+
+def _not_deleted(asked: Asked, name: str, error: MainstemError) -> DeletedGroup:
+    return DeletedGroup(name, code_in(asked.header, error))
+
+
+def _delete(service: Service, name: str) -> Durable:
+    """Forget a group and a queue of one name: for an administrator that is one thing."""
+    broker = service.broker
+    try:
+        durable = broker.classic.delete(name)
+    except UnknownGroup:
+        return broker.share.delete(name)
+    try:
+        # One commit is for all, and this is the later one.
+        return broker.share.delete(name)
+    except UnknownGroup:
+        return durable

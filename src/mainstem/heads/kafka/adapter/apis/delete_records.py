@@ -1,0 +1,47 @@
+"""DeleteRecords, versions 0 to 2: delete everything before an offset."""
+
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.offsets import (
+    DELETE_RECORDS,
+    DeletedRecordsPartition,
+    DeletedRecordsTopic,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+)
+
+_TO_THE_TAIL = -1
+
+
+@serves(DELETE_RECORDS, 0, 2)
+def answer(asked: Asked, request: DeleteRecordsRequest, reply: Reply) -> None:
+    """Delete what is before offsets."""
+    topics = tuple(
+        DeletedRecordsTopic(
+            topic.name,
+            tuple(_deleted(asked.service, topic.name, each) for each in topic.partitions),
+        )
+        for topic in request.topics
+    )
+    reply(DeleteRecordsResponse(topics=topics))
+
+
+def _deleted(
+    service: Service, topic: str, asked: DeleteRecordsPartition
+) -> DeletedRecordsPartition:
+    number, before = asked.partition_index, asked.offset
+    try:
+        bounds = service.broker.bounds(topic, number)
+        if before == _TO_THE_TAIL:
+            before = bounds.tail
+        elif before < 0:
+            # To the log this is before its start, where there is nothing to delete.
+            return DeletedRecordsPartition(number, -1, Code.OFFSET_OUT_OF_RANGE)
+        bounds = service.broker.trim(topic, number, before)
+    except MainstemError as error:
+        return DeletedRecordsPartition(number, -1, code_of(error))
+    return DeletedRecordsPartition(number, bounds.start)

@@ -1,0 +1,46 @@
+"""DeleteShareGroupOffsets, version 0: forget a share group's positions in topics."""
+
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.adapter.topic_ids import id_or_none
+from mainstem.heads.kafka.adapter.when_all import reply_later
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import NO_ID
+from mainstem.kafka_protocol.messages.share_groups import (
+    DELETE_SHARE_GROUP_OFFSETS,
+    DeletedShareOffsetsTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
+
+
+@serves(DELETE_SHARE_GROUP_OFFSETS, 0, 0)
+def answer(asked: Asked, request: DeleteShareGroupOffsetsRequest, reply: Reply) -> None:
+    """Forget how far a group without members has got in some topics."""
+    names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
+    try:
+        durable, refused = asked.service.broker.share.forget(request.group_id, names)
+    except MainstemError as error:
+        reply(_not_deleted(error))
+        return
+    responses = [_deleted(asked.service, name, refused.get(name)) for name in names]
+
+    def body(failed: MainstemError | None) -> DeleteShareGroupOffsetsResponse:
+        if failed is not None:
+            return _not_deleted(failed)
+        return DeleteShareGroupOffsetsResponse(responses=responses)
+
+    durable.then(reply_later(asked, reply, body))
+
+
+def _not_deleted(error: MainstemError) -> DeleteShareGroupOffsetsResponse:
+    return DeleteShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
+
+
+def _deleted(service: Service, topic: str, error: MainstemError | None) -> DeletedShareOffsetsTopic:
+    if error is None:
+        return DeletedShareOffsetsTopic(topic, id_or_none(service, topic), Code.NONE, None)
+    code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    return DeletedShareOffsetsTopic(topic, NO_ID, code, str(error))

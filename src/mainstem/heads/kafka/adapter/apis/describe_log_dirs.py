@@ -1,0 +1,46 @@
+"""DescribeLogDirs, versions 1 to 5: one directory, which holds everything."""
+
+from collections.abc import Iterable
+
+from mainstem.auth import CLUSTER, Action
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.registry import requires, serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.kafka_protocol.messages.log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    LogDir,
+    LogDirPartition,
+    LogDirTopic,
+)
+
+LOG_DIR = "/mainstem"
+"""Where the files are is nobody's business over the network; clients only compare it."""
+
+
+@serves(DESCRIBE_LOG_DIRS, 1, 5)
+@requires(Action.DESCRIBE, CLUSTER, DescribeLogDirsResponse)
+def answer(asked: Asked, request: DescribeLogDirsRequest, reply: Reply) -> None:
+    """Tell how large partitions are."""
+    service = asked.service
+    wanted: Iterable[tuple[str, Iterable[int]]]
+    if request.topics is None:
+        wanted = [(each.name, range(len(each.partitions))) for each in service.broker.topics()]
+    else:
+        wanted = [(each.topic, each.partitions) for each in request.topics]
+    topics = tuple(_topic(service, name, numbers) for name, numbers in wanted)
+    found = tuple(each for each in topics if each.partitions)
+    reply(DescribeLogDirsResponse(results=(LogDir(0, LOG_DIR, found),)))
+
+
+def _topic(service: Service, name: str, numbers: Iterable[int]) -> LogDirTopic:
+    partitions = []
+    for number in numbers:
+        try:
+            bounds = service.broker.bounds(name, number)
+        except MainstemError:
+            # What is not here is left out, as Kafka does.
+            continue
+        partitions.append(LogDirPartition(number, bounds.size_bytes))
+    return LogDirTopic(name, partitions)

@@ -1,0 +1,39 @@
+"""EndTxn, versions 0 to 5: commit or abort.
+
+Since version 5 each end gives the producer another epoch [KIP-890].
+"""
+
+from mainstem.broker.door import Speaker
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.kafka_protocol.messages.transactions import (
+    END_TXN,
+    EndTxnRequest,
+    EndTxnResponse,
+)
+
+_BUMPS = 5
+"""The first version of EndTxn that belongs to the newer rules."""
+
+
+@serves(END_TXN, 0, 5)
+def answer(asked: Asked, request: EndTxnRequest, reply: Reply) -> None:
+    """Commit or abort."""
+    who = Speaker(request.producer_id, request.producer_epoch)
+    bumps = asked.header.api_version >= _BUMPS
+    try:
+        ended = asked.service.broker.transactions.end(
+            request.transactional_id, who, committed=request.committed, bumps=bumps
+        )
+    except MainstemError as error:
+        reply(EndTxnResponse(error_code=code_in(asked.header, error)))
+        return
+    producer_id, epoch, durable = ended
+    reply_when_durable(
+        asked,
+        durable.then,
+        lambda code: reply(EndTxnResponse(0, code, producer_id, epoch)),
+    )

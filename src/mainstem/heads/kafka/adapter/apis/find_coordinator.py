@@ -1,0 +1,40 @@
+"""FindCoordinator, versions 0 to 6: this broker coordinates all groups and transactions."""
+
+from mainstem.heads.kafka.adapter.max_names import limited
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.membership import (
+    FIND_COORDINATOR,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+_GROUPS, _TRANSACTIONS = 0, 1
+_NOBODY = (-1, "", -1)
+"""Node, host and port."""
+
+
+@serves(FIND_COORDINATOR, 0, 6)
+def answer(asked: Asked, request: FindCoordinatorRequest, reply: Reply) -> None:
+    """Tell who keeps groups and transactions: we do."""
+    service = asked.service
+    if request.key_type in (_GROUPS, _TRANSACTIONS):
+        node, host, port = service.settings.node_id, service.host, service.port
+        code, message = Code.NONE, None
+    else:
+        node, host, port = _NOBODY
+        code, message = Code.INVALID_REQUEST, "only groups and transactions are kept here"
+    if asked.header.api_version >= 4:
+        found = tuple(
+            Coordinator(key, node, host, port, code, message)
+            for key in limited(asked, request.coordinator_keys)
+        )
+        reply(FindCoordinatorResponse(coordinators=found))
+        return
+    reply(
+        FindCoordinatorResponse(
+            error_code=code, error_message=message, node_id=node, host=host, port=port
+        )
+    )

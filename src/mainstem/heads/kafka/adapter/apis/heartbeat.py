@@ -1,0 +1,30 @@
+"""Heartbeat, versions 0 to 4: a member of a classic group is still there."""
+
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.adapter.stopping import STOPPING
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.membership import (
+    HEARTBEAT,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
+
+
+@serves(HEARTBEAT, 0, 4)
+def answer(asked: Asked, request: HeartbeatRequest, reply: Reply) -> None:
+    """Hear that a member is still there."""
+    code = Code.NONE
+    if asked.service.draining:
+        reply(HeartbeatResponse(error_code=code_in(asked.header, STOPPING)))
+        return
+    try:
+        asked.service.broker.classic.heartbeat(
+            request.group_id, request.member_id, request.generation_id, request.group_instance_id
+        )
+    except MainstemError as error:
+        code = code_in(asked.header, error)
+    asked.service.look_at_deadlines()
+    reply(HeartbeatResponse(error_code=code))

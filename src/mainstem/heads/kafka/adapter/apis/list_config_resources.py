@@ -1,0 +1,36 @@
+"""ListConfigResources, versions 0 to 1: topics, groups and the broker, as what has configs."""
+
+from mainstem.auth import CLUSTER, Action
+from mainstem.heads.kafka.adapter.config_resources import BROKER, GROUP, TOPIC, WITHOUT_CONFIGS
+from mainstem.heads.kafka.adapter.registry import requires, serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.configs import (
+    LIST_CONFIG_RESOURCES,
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+
+@serves(LIST_CONFIG_RESOURCES, 0, 1)
+@requires(Action.DESCRIBE, CLUSTER, ListConfigResourcesResponse)
+def answer(asked: Asked, request: ListConfigResourcesRequest, reply: Reply) -> None:
+    """List what has settings, perhaps of some kinds only; before version 1, metrics of clients."""
+    service = asked.service
+    if asked.header.api_version == 0:
+        reply(ListConfigResourcesResponse())
+        return
+    kinds = set(request.resource_types) or {TOPIC, BROKER, GROUP}
+    if kinds - {TOPIC, BROKER, GROUP} - WITHOUT_CONFIGS:
+        reply(ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION))
+        return
+    found: list[ConfigResource] = []
+    if TOPIC in kinds:
+        found += [ConfigResource(each.name, TOPIC) for each in service.broker.topics()]
+    if BROKER in kinds:
+        found.append(ConfigResource(str(service.settings.node_id), BROKER))
+    if GROUP in kinds:
+        names = service.broker.group_configs.names()
+        found += [ConfigResource(each, GROUP) for each in names]
+    reply(ListConfigResourcesResponse(config_resources=found))

@@ -1,0 +1,47 @@
+"""ListGroups, versions 0 to 5: groups of all types, by state and type."""
+
+from collections.abc import Iterator
+
+from mainstem.heads.kafka.adapter.group_types import CONSUMER, SHARE, share_state
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.kafka_protocol.messages.groups import (
+    LIST_GROUPS,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+
+@serves(LIST_GROUPS, 0, 5)
+def answer(asked: Asked, request: ListGroupsRequest, reply: Reply) -> None:
+    """List groups, perhaps of some states only."""
+    groups = []
+    states = {each.lower() for each in request.states_filter}
+    types = {each.lower() for each in request.types_filter}
+    for each in _listed(asked.service):
+        if states and each.group_state.lower() not in states:
+            continue
+        if types and each.group_type not in types:
+            continue
+        groups.append(each)
+    reply(ListGroupsResponse(groups=groups))
+
+
+def _listed(service: Service) -> Iterator[ListedGroup]:
+    """Return every group, of whatever kind."""
+    for name in service.broker.classic.names():
+        found = service.broker.classic.describe(name)
+        yield ListedGroup(name, found.protocol_type, found.phase.value, "classic")
+    for name in service.broker.consumers.names():
+        group = service.broker.consumers.describe(name)
+        if group is not None:
+            yield ListedGroup(name, CONSUMER, group.phase.value, "consumer")
+    yield from _share_groups(service)
+
+
+def _share_groups(service: Service) -> Iterator[ListedGroup]:
+    """Return the share groups as they are listed beside others; a queue is one, too."""
+    share = service.broker.share
+    for name in share.names():
+        yield ListedGroup(name, SHARE, share_state(has_members=share.has_members(name)), SHARE)

@@ -1,0 +1,94 @@
+"""ListOffsets, versions 1 to 11: offsets by timestamp, and both ends of the log."""
+
+from collections.abc import Callable
+from functools import cache
+
+from mainstem.broker.door import Door, TimedOffset
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.leader_epochs import compare
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.offsets import (
+    LIST_OFFSETS,
+    ListedOffset,
+    ListedOffsetsTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+
+_LATEST, _EARLIEST, _OF_LATEST_TIME, _EARLIEST_HERE = -1, -2, -3, -4
+_ELSEWHERE = (-5, -6)
+"""Offsets in a second store, where nothing is."""
+_SINCE = {_OF_LATEST_TIME: 7, _EARLIEST_HERE: 8, -5: 9, -6: 11}
+"""The first version that knows a time which is none."""
+_NO_VERSION = 2**15
+_END_OF_TIME = 2**63 - 1
+_READ_COMMITTED = 1
+
+
+@serves(LIST_OFFSETS, 1, 11)
+def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
+    """Find offsets by time, or at an end of the log."""
+    committed = request.isolation_level == _READ_COMMITTED
+    version, broker = asked.header.api_version, asked.service.broker
+
+    # A request may name a partition often, and a search is what costs.
+    @cache
+    def search(topic: str, number: int, time: int) -> TimedOffset | None:
+        time_ms = _latest_time(broker, topic, number) if time == _OF_LATEST_TIME else time
+        return broker.offset_at(topic, number, time_ms)
+
+    def listed(topic: str, each: ListOffsetsPartition) -> ListedOffset:
+        time = each.timestamp
+        if time < _EARLIEST and version < _SINCE.get(time, _NO_VERSION):
+            return ListedOffset(each.partition_index, Code.UNSUPPORTED_VERSION)
+        return _listed(broker, topic, each, committed, search)
+
+    topics = tuple(
+        ListedOffsetsTopic(topic.name, tuple(listed(topic.name, each) for each in topic.partitions))
+        for topic in request.topics
+    )
+    reply(ListOffsetsResponse(topics=topics))
+
+
+def _listed(
+    broker: Door,
+    topic: str,
+    asked: ListOffsetsPartition,
+    committed: bool,
+    search: Callable[[str, int, int], TimedOffset | None],
+) -> ListedOffset:
+    number = asked.partition_index
+    try:
+        bounds = broker.bounds(topic, number)
+        code = compare(asked.current_leader_epoch, bounds.epoch)
+        if code or asked.timestamp in _ELSEWHERE:
+            return ListedOffset(number, code)
+        # Who reads committed events only has come to the end before the first open transaction.
+        end = broker.transactions.stable(topic, number) if committed else bounds.tail
+        if asked.timestamp == _LATEST:
+            return ListedOffset(number, 0, -1, end, bounds.epoch)
+        if asked.timestamp in (_EARLIEST, _EARLIEST_HERE):
+            return ListedOffset(number, 0, -1, bounds.start, bounds.epoch)
+        found = search(topic, number, asked.timestamp)
+    except MainstemError as error:
+        return ListedOffset(number, code_of(error))
+    if found is None or found.offset >= end:
+        return ListedOffset(number)
+    return ListedOffset(number, 0, found.timestamp_ms, found.offset, bounds.epoch)
+
+
+def _latest_time(broker: Door, topic: str, number: int) -> int:
+    """Find the latest time of any event, which need not be the last one's, by halving."""
+    latest, none_from = -1, _END_OF_TIME
+    while latest + 1 < none_from:
+        middle = (latest + 1 + none_from) // 2
+        found = broker.offset_at(topic, number, middle)
+        if found is None:
+            none_from = middle
+        else:
+            latest = found.timestamp_ms
+    return max(latest, 0)

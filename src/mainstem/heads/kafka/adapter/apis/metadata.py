@@ -1,0 +1,96 @@
+"""Metadata, versions 0 to 13: one broker and its topics; topics may be created by naming them."""
+
+from msgspec.structs import replace
+
+from mainstem.broker.door import Topic
+from mainstem.core.errors import MainstemError
+from mainstem.core.names import check_topic
+from mainstem.heads.kafka.adapter.authorized_operations import ON_TOPIC, on_cluster
+from mainstem.heads.kafka.adapter.auto_create import find_or_create
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.parts import Parts
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.adapter.topic_ids import id_of
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import NO_ID
+from mainstem.kafka_protocol.messages.metadata import (
+    METADATA,
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
+
+_IDS_SINCE = 12
+"""Versions 10 and 11 have topic ids in the request, and no way to answer by them [KIP-516]."""
+
+
+@serves(METADATA, 0, 13)
+def answer(asked: Asked, request: MetadataRequest, reply: Reply) -> None:
+    """Tell where everything is: here."""
+    service = asked.service
+    everything = request.topics is None or (asked.header.api_version == 0 and not request.topics)
+    parts = Parts[MetadataTopic](service)
+    if everything:
+        for topic in service.broker.topics():
+            parts.add(_shown(service, topic))
+    for each in () if everything else dict.fromkeys(request.topics or ()):
+        # The Java client sends an empty name beside the id, not a null one.
+        if each.name is None or (not each.name and each.topic_id != NO_ID):
+            parts.add(_by_id(service, each.topic_id, asked.header.api_version))
+        else:
+            _add_by_name(service, each.name, request.allow_auto_topic_creation, parts)
+    node = service.settings.node_id
+    wants_allowed = request.include_topic_authorized_operations
+    parts.then(
+        lambda topics: reply(
+            MetadataResponse(
+                brokers=(MetadataBroker(node, service.host, service.port),),
+                cluster_id=service.cluster_id,
+                controller_id=node,
+                topics=_with_allowed(topics) if wants_allowed else topics,
+                cluster_authorized_operations=on_cluster(
+                    request.include_cluster_authorized_operations
+                ),
+            )
+        )
+    )
+
+
+def _with_allowed(topics: list[MetadataTopic]) -> list[MetadataTopic]:
+    return [replace(each, topic_authorized_operations=ON_TOPIC) for each in topics]
+
+
+def _add_by_name(service: Service, name: str, create: bool, parts: Parts[MetadataTopic]) -> None:
+    def refused(error: MainstemError) -> MetadataTopic:
+        return MetadataTopic(code_of(error), name)
+
+    try:
+        check_topic(name, internal=True)
+        topic, durable = find_or_create(service, name, create=create)
+        parts.add_later(durable, _shown(service, topic), refused)
+    except MainstemError as error:
+        parts.add(refused(error))
+
+
+def _by_id(service: Service, topic_id: bytes, version: int) -> MetadataTopic:
+    if version < _IDS_SINCE:
+        # A null can be asked for, and not be answered.
+        return MetadataTopic(Code.INVALID_REQUEST, "", topic_id)
+    topic = service.broker.topic_by_id(topic_id.hex())
+    if topic is None:
+        return MetadataTopic(Code.UNKNOWN_TOPIC_ID, None, topic_id)
+    return _shown(service, topic)
+
+
+def _shown(service: Service, topic: Topic) -> MetadataTopic:
+    node = (service.settings.node_id,)
+    partitions = tuple(
+        MetadataPartition(
+            0, number, node[0], service.broker.bounds(topic.name, number).epoch, node, node
+        )
+        for number in range(len(topic.partitions))
+    )
+    return MetadataTopic(0, topic.name, id_of(topic), topic.internal, partitions)

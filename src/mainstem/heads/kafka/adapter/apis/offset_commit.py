@@ -1,0 +1,84 @@
+"""OffsetCommit, versions 2 to 10: committed offsets are our cursors; answered when durable."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from mainstem.broker.door import Membership
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.committed_offsets import (
+    group_error_code,
+    is_missing,
+    requested_cursors,
+)
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.adapter.topic_ids import name_of
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.commits import (
+    OFFSET_COMMIT,
+    CommittedPartition,
+    CommittedTopic,
+    CommitTopic,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+)
+
+_OF_EPOCHS = 9
+"""Since when members of consumer groups can commit: before, epochs meant something else."""
+_BY_ID = 10
+
+
+@serves(OFFSET_COMMIT, 2, 10)
+def answer(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
+    """Store how far a group has got; answered when it is durable."""
+    service = asked.service
+    topics: Sequence[CommitTopic] = request.topics
+    if asked.header.api_version >= _BY_ID:
+        topics = [replace(each, name=name_of(service, each.topic_id) or "") for each in topics]
+    cursors, unfit = requested_cursors(topics, service.now_ms())
+    who = Membership(
+        request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
+    )
+    is_member = service.broker.consumers.speaks_newer(request.group_id, request.member_id)
+    if is_member and asked.header.api_version < _OF_EPOCHS:
+        reply(_commit_answer(topics, {}, Code.UNSUPPORTED_VERSION))
+        return
+    try:
+        committed = service.broker.classic.commit(request.group_id, who, cursors)
+    except MainstemError as error:
+        reply(_commit_answer(topics, {}, group_error_code(asked, request.group_id, error)))
+        return
+    service.look_at_deadlines()
+    refused = unfit | {place: code_in(asked.header, it) for place, it in committed.refused.items()}
+
+    def settled(error: MainstemError | None) -> None:
+        code = Code.NONE if error is None else code_in(asked.header, error)
+        body = _commit_answer(topics, refused, code)
+        service.on_loop(lambda: reply(body))
+
+    committed.durable.then(settled)
+
+
+def _commit_answer(
+    topics: Iterable[CommitTopic], refused: dict[tuple[str, int], Code], code: Code
+) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=tuple(
+            CommittedTopic(
+                topic.topic_id,
+                topic.name,
+                tuple(
+                    CommittedPartition(
+                        each.partition_index,
+                        Code.UNKNOWN_TOPIC_ID
+                        if is_missing(topic.topic_id, topic.name)
+                        else refused.get((topic.name, each.partition_index), code),
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in topics
+        )
+    )

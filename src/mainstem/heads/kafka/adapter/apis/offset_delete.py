@@ -1,0 +1,97 @@
+"""OffsetDelete, version 0: forget committed offsets of topics that no member reads."""
+
+from mainstem.broker.door import GroupDescription, Phase
+from mainstem.core.errors import GroupIsLive, MainstemError
+from mainstem.heads.conversation import ProtocolError
+from mainstem.heads.kafka.adapter.committed_offsets import Place, group_error_code
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.kafka_protocol.codec import MAX_ELEMENTS, decode_beginning
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.commits import (
+    OFFSET_DELETE,
+    DeletedOffset,
+    DeletedOffsetsTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from mainstem.kafka_protocol.messages.consumer_protocol import SubscribedTopics
+
+_CONSUMERS = "consumer"
+"""The protocol of groups whose members tell in a known form what they read."""
+_ALIKE = 16
+"""So many different subscriptions of members are known again: most groups have one."""
+
+
+@serves(OFFSET_DELETE, 0, 0)
+def answer(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
+    """Forget how far a group has got in some partitions, in topics that its members do not read."""
+    classic, consumers = asked.service.broker.classic, asked.service.broker.consumers
+    refused: dict[Place, Code] = {}
+    try:
+        reads = read_by(classic.describe(request.group_id))
+        if reads is not None:
+            reads |= consumers.reads(request.group_id)
+        places = [
+            (topic.name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+        refused = {
+            place: Code.GROUP_SUBSCRIBED_TO_TOPIC
+            for place in places
+            if reads is None or place[0] in reads
+        }
+        left = [place for place in places if place not in refused]
+        result = classic.delete_cursors(request.group_id, left)
+    except MainstemError as error:
+        reply(OffsetDeleteResponse(error_code=group_error_code(asked, request.group_id, error)))
+        return
+    refused |= {place: code_in(asked.header, error) for place, error in result.refused.items()}
+    topics = tuple(
+        DeletedOffsetsTopic(
+            topic.name,
+            tuple(
+                DeletedOffset(
+                    each.partition_index, refused.get((topic.name, each.partition_index), Code.NONE)
+                )
+                for each in topic.partitions
+            ),
+        )
+        for topic in request.topics
+    )
+
+    def settled(error: MainstemError | None) -> None:
+        body = OffsetDeleteResponse(topics=topics)
+        if error is not None:
+            body = OffsetDeleteResponse(error_code=code_in(asked.header, error))
+        asked.service.on_loop(lambda: reply(body))
+
+    result.durable.then(settled)
+
+
+def read_by(group: GroupDescription, most: int = MAX_ELEMENTS) -> set[str] | None:
+    """Return the topics that the members of a group read; None if that cannot be told.
+
+    Nor is it told if that takes more names than one request may have.
+    """
+    if group.phase in (Phase.EMPTY, Phase.DEAD):
+        return set()
+    if group.protocol_type != _CONSUMERS:
+        raise GroupIsLive(group.name, f"{len(group.members)} members", "changed from outside")
+    if group.phase is not Phase.STABLE:
+        return None
+    reads: set[str] = set()
+    known: tuple[bytes, ...] = ()
+    for member in group.members:
+        if member.metadata.startswith(known):
+            continue
+        try:
+            found, end = decode_beginning(SubscribedTopics, member.metadata, most)
+        except ProtocolError:
+            return None
+        reads.update(found.topics)
+        most -= len(found.topics)
+        known = (*known[1 - _ALIKE :], member.metadata[:end])
+    return reads

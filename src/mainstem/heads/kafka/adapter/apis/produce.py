@@ -1,0 +1,275 @@
+"""Produce, versions 3 to 13: batches are checked, appended, and acknowledged when durable."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from mainstem.broker.door import AT_ONCE, Arrived, Durable, Held
+from mainstem.core.errors import InvalidBatch, InvalidEvent, MainstemError, Overloaded
+from mainstem.heads.conversation import ProtocolError
+from mainstem.heads.kafka.adapter.auto_create import find_or_create
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
+from mainstem.heads.kafka.adapter.topic_ids import name_of
+from mainstem.heads.kafka.counts import Counts
+from mainstem.heads.parked import Over
+from mainstem.kafka_protocol.codec import RequestHeader
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.produce import (
+    PRODUCE,
+    ProducedPartition,
+    ProducedTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    RecordError,
+)
+
+THROTTLE_MS = 200
+"""How long a producer is asked to wait before it tries a topic again that is full."""
+BY_ID = 13
+"""Since this version topics are named by their ids."""
+_JOINS = 12
+"""Since this version a batch joins its partition to the transaction [KIP-890]."""
+
+
+@serves(PRODUCE, 3, 13)
+def answer(asked: Asked, request: ProduceRequest, reply: Reply, held: Held | None = None) -> None:
+    """Append what can be appended; answer when all of it is as durable as promised.
+
+    ``held``: that has been tried already with the only batch, which waits for room since.
+    """
+    if request.acks not in (-1, 0, 1):
+        reply(_refused(request, Code.INVALID_REQUIRED_ACKS))
+        return
+    if asked.service.draining and request.acks:
+        reply(_refused(request, Code.NOT_LEADER_OR_FOLLOWER))
+        return
+    _Production(asked, request, reply).run(request, held)
+
+
+def joins(header: RequestHeader) -> bool:
+    """Tell whether a batch joins its partition to the transaction."""
+    return header.api_version >= _JOINS
+
+
+def count(counts: Counts, events: int, size: int) -> None:
+    """Count a batch that was appended."""
+    counts.produced_batches += 1
+    counts.produced_events += events
+    counts.produced_bytes += size
+
+
+def refused(header: RequestHeader, partition: int, error: MainstemError) -> ProducedPartition:
+    """Return why nothing was appended to a partition."""
+    which = error.which if isinstance(error, InvalidEvent) else ()
+    events = [RecordError(place) for place in which]
+    return ProducedPartition(partition, code_in(header, error), -1, -1, -1, events, str(error))
+
+
+def unheard(results: Iterable[ProducedPartition]) -> ProtocolError | None:
+    """Return why to close on a producer that wants no answers, and would not learn of a refusal.
+
+    As Apache Kafka does, so that the producer looks again at what there is; but not because a
+    topic is full, which is no reason to come back at once.
+    """
+    for each in results:
+        if each.error_code not in (Code.NONE, Code.REQUEST_TIMED_OUT):
+            why = each.error_message or Code(each.error_code).name
+            return ProtocolError(f"its batch is refused, and it wants no answers (acks 0): {why}")
+    return None
+
+
+class _Production:
+    """One request on its way: some of its batches may be held, or wait for the disk.
+
+    It keeps nothing of the frame, which may be large, but what is held is copied.
+    """
+
+    def __init__(self, asked: Asked, request: ProduceRequest, reply: Reply) -> None:
+        self._service: Service = asked.service
+        self._header = asked.header
+        self._later = asked.later
+        self._gone = asked.waiting
+        self._acks, self._timeout_ms = request.acks, request.timeout_ms
+        self._topics = [(it.topic_id, it.name, len(it.partition_data)) for it in request.topic_data]
+        self._reply = reply
+        self._results: list[ProducedPartition] = []
+        """In the order of the request, which may name a partition twice."""
+        self._waiting = 1
+        self._throttle_ms = 0
+
+    def run(self, request: ProduceRequest, held: Held | None) -> None:
+        for topic in request.topic_data:
+            name: str | None = topic.name
+            if self._header.api_version >= BY_ID:
+                name = name_of(self._service, topic.topic_id)
+            if name is None:
+                self._results += [
+                    ProducedPartition(partition.index, Code.UNKNOWN_TOPIC_ID, -1)
+                    for partition in topic.partition_data
+                ]
+                continue
+            first = len(self._results)
+            self._results += [_UNDECIDED] * len(topic.partition_data)
+            if not self._append_at_once(name, topic.partition_data, first):
+                for slot, partition in enumerate(topic.partition_data, first):
+                    self._start(_Place(name, partition.index, slot), partition, held)
+        self._done()
+
+    def _append_at_once(
+        self, topic: str, partitions: Sequence[ProducePartition], first: int
+    ) -> bool:
+        """Append what goes to several partitions in one go; False if nothing was done.
+
+        That is only for topics that take everything, at once and as it is.
+        """
+        batches = [(each.index, each.records) for each in partitions]
+        given = [(number, batch) for number, batch in batches if isinstance(batch, memoryview)]
+        if len(given) < max(2, len(batches)):
+            return False
+        try:
+            find_or_create(self._service, topic, create=True)
+            broker = self._service.broker
+            outcomes = broker.append_arrived(topic, given, joins=joins(self._header))
+        except MainstemError:
+            # Each partition is told, on its way.
+            return False
+        if outcomes is None:
+            return False
+        waiting: dict[Durable, list[_Place]] = {}
+        for slot, ((number, batch), outcome) in enumerate(zip(given, outcomes, strict=True), first):
+            place = _Place(topic, number, slot)
+            if not isinstance(outcome, Arrived):
+                self._fail(place, outcome)
+                continue
+            count(self._service.counts, outcome.events, len(batch))
+            self._results[slot] = ProducedPartition(number, 0, outcome.offset, -1, outcome.start)
+            waiting.setdefault(outcome.durable, []).append(place)
+        for durable, places in waiting.items():
+            self._await(places, durable)
+        return True
+
+    def _start(self, place: "_Place", partition: ProducePartition, held: Held | None) -> None:
+        try:
+            records = partition.records
+            if not isinstance(records, memoryview) or not len(records):
+                raise InvalidBatch("a produce request without records")
+            find_or_create(self._service, place.topic, create=True)
+            self._append(place, records, held)
+        except MainstemError as error:
+            self._fail(place, error)
+
+    def _append(self, place: "_Place", batch: memoryview | bytearray, held: Held | None) -> None:
+        broker = self._service.broker
+        published = broker.append_batch(
+            place.topic, place.number, batch, held, joins=joins(self._header)
+        )
+        if isinstance(published, Held):
+            self._hold(place, batch, published)
+            return
+        count(self._service.counts, published.count, len(batch))
+        start = broker.bounds(place.topic, place.number).start
+        self._results[place.slot] = ProducedPartition(
+            place.number, 0, published.offsets[0], published.appended_ms, start
+        )
+        self._await((place,), published.durable)
+
+    def _await(self, places: Sequence["_Place"], durable: Durable) -> None:
+        if durable is AT_ONCE:
+            return
+        self._waiting += 1
+
+        def settled(error: MainstemError | None) -> None:
+            self._service.on_loop(lambda: self._settled(places, error))
+
+        durable.then(settled)
+
+    def _settled(self, places: Sequence["_Place"], error: MainstemError | None) -> None:
+        if error is not None:
+            for place in places:
+                self._fail(place, error)
+        self._done()
+
+    def _hold(self, place: "_Place", batch: memoryview | bytearray, held: Held) -> None:
+        """Wait for room in a topic that is full, but no longer than topic and client say."""
+        self._waiting += 1
+        # What comes behind a held batch would be out of order, and is not read until then.
+        self._later.hold()
+        # A client that has given up sends everything again.
+        patience_ms = self._timeout_ms // 2
+        held = held._replace(until_ms=min(held.until_ms, held.since_ms + patience_ms))
+        # A view is of the frame, of which nothing is there when this returns.
+        kept = bytearray(batch) if isinstance(batch, memoryview) else batch
+
+        def again(held: Held = held) -> None:
+            parked.end()
+            try:
+                self._append(place, kept, held)
+            except MainstemError as error:
+                self._fail(place, error)
+            self._done()
+
+        def over(why: Over) -> None:
+            if why is Over.DRAINING:
+                stopped = ProducedPartition(place.number, Code.NOT_LEADER_OR_FOLLOWER, -1)
+                self._results[place.slot] = stopped
+                self._done()
+            else:
+                # A peer that has gone is tried for once more, and waits no longer.
+                again(held._replace(until_ms=0) if why is Over.PEER else held)
+
+        delay_ms = max(0, held.until_ms - self._service.now_ms())
+        parked = self._service.park(self._gone, delay_ms, over, again)
+        held.room.then(lambda _: parked.wake())
+
+    def _fail(self, place: "_Place", error: MainstemError) -> None:
+        if isinstance(error, Overloaded):
+            self._throttle_ms = THROTTLE_MS
+        self._results[place.slot] = refused(self._header, place.number, error)
+
+    def _done(self) -> None:
+        self._waiting -= 1
+        if self._waiting:
+            return
+        if self._acks == 0:
+            reason = unheard(self._results)
+            if reason is None:
+                self._reply(None)
+            else:
+                self._later.fail(reason)
+            return
+        self._reply(ProduceResponse(tuple(self._answers()), self._throttle_ms))
+
+    def _answers(self) -> Iterator[ProducedTopic]:
+        at = 0
+        for topic_id, name, count in self._topics:
+            yield ProducedTopic(topic_id, name, tuple(self._results[at : at + count]))
+            at += count
+
+
+class _Place(NamedTuple):
+    """A partition that a request names, and where its result goes."""
+
+    topic: str
+    number: int
+    slot: int
+
+
+_UNDECIDED = ProducedPartition(error_code=Code.UNKNOWN_SERVER_ERROR)
+
+
+def _refused(request: ProduceRequest, code: Code) -> ProduceResponse:
+    return ProduceResponse(
+        tuple(
+            ProducedTopic(
+                topic.topic_id,
+                topic.name,
+                tuple(
+                    ProducedPartition(partition.index, code, -1)
+                    for partition in topic.partition_data
+                ),
+            )
+            for topic in request.topic_data
+        )
+    )

@@ -1,0 +1,276 @@
+"""ShareFetch, versions 1 to 2: acquire records of a share group, and settle earlier ones.
+
+How a fetch waits: as a consumer of each of its topics' queues, until it is its turn there and it
+takes something; it is answered then, and its next request waits behind all others.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from mainstem.broker.door import ACQUIRE, STRICTLY
+from mainstem.core.errors import MainstemError
+from mainstem.core.names import MAX_GROUP_LENGTH
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.group_types import MAX_ID_LENGTH
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.adapter.share_acks import (
+    Acked,
+    Refusal,
+    acknowledge,
+    denied,
+    lock_ms_of,
+    results_by_topic,
+)
+from mainstem.heads.kafka.adapter.share_sessions import BEGIN, END, Place, ShareSession
+from mainstem.heads.kafka.adapter.topic_ids import name_of
+from mainstem.heads.kafka.adapter.when_all import when_all
+from mainstem.heads.parked import Over, Parked
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.share_fetch import (
+    SHARE_FETCH,
+    AcquiredRecords,
+    SharedPartition,
+    SharedTopic,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+_WHOLE_BATCHES, _STRICTLY = 0, 1
+"""The acquire modes: the number of records is no strict limit, or it is."""
+_MOST_EVENTS = 100_000
+
+
+@serves(SHARE_FETCH, 1, 2)
+def answer(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
+    """Settle what was taken before, and take more, at once or as soon as there is any."""
+    session = denied(asked, request.group_id) or _session_to_fetch(asked, request)
+    if isinstance(session, Refusal):
+        reply(ShareFetchResponse(error_code=session.code, error_message=session.message))
+        return
+    acked = acknowledge(asked, session, request.topics, renews=request.is_renew_ack)
+    fetching = _ShareFetch(asked, request, session, acked, reply)
+    if request.share_session_epoch == END:
+        asked.service.share_sessions.close(session.group, session.member)
+        fetching.end()
+    elif request.max_records <= 0:
+        fetching.end()
+    else:
+        # Whoever is content with nothing does not wait; all others with the first event there is.
+        fetching.begin(waits=request.max_wait_ms > 0 and request.min_bytes > 0)
+
+
+def _session_to_fetch(asked: Asked, request: ShareFetchRequest) -> ShareSession | Refusal:
+    sessions = asked.service.share_sessions
+    group, member = request.group_id or "", request.member_id or ""
+    epoch = request.share_session_epoch
+    places = [
+        (topic.topic_id, each.partition_index)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    most = asked.service.settings.max_fetch_partitions
+    if not _is_named(group, member) or len(places) > most:
+        return Refusal(Code.INVALID_REQUEST, "name a group, a member, and not too many partitions")
+    if request.share_acquire_mode not in (_WHOLE_BATCHES, _STRICTLY):
+        return Refusal(Code.INVALID_REQUEST, f"no acquire mode {request.share_acquire_mode}")
+    wanted = (request.max_records, request.max_bytes, request.min_bytes, request.max_wait_ms)
+    if request.is_renew_ack and max(wanted) > 0:
+        return Refusal(Code.INVALID_REQUEST, "a fetch that renews asks for no records")
+    if epoch == BEGIN:
+        if any(each.acknowledgement_batches for it in request.topics for each in it.partitions):
+            return Refusal(Code.INVALID_REQUEST, "a new session has nothing to acknowledge")
+        found = sessions.open(group, member, places, asked.waiting)
+    else:
+        forgotten = [
+            (it.topic_id, each) for it in request.forgotten_topics_data for each in it.partitions
+        ]
+        found = sessions.resume(group, member, epoch, asked.waiting, places, forgotten)
+    return Refusal(found) if isinstance(found, Code) else found
+
+
+def _is_named(group: str, member: str) -> bool:
+    """Tell whether there can be such a group and member: sessions keep what they are called."""
+    return 0 < len(group) <= MAX_GROUP_LENGTH and 0 < len(member) <= MAX_ID_LENGTH
+
+
+class _ShareFetch:
+    """One request on its way: it takes once, as soon as it is its turn and there is something."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        request: ShareFetchRequest,
+        session: ShareSession,
+        acked: Acked,
+        reply: Reply,
+    ) -> None:
+        self._asked = asked
+        self._service = asked.service
+        self._request = request
+        self._session = session
+        self._acked = acked
+        self._reply = reply
+        # One batch at least, or nobody could go on; only who wants 0 bytes gets nothing.
+        most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
+        self._max_bytes = max(1, most) if most else 0
+        self._found: dict[Place, SharedPartition] = {}
+        self._count = 0
+        self._parked: Parked | None = None
+
+    def begin(self, *, waits: bool) -> None:
+        """Take what those leave who wait already; wait for more if there is nothing."""
+        if self._service.draining:
+            self.end()
+            return
+        go_first, group = self._service.dispatcher.go_first, self._session.group
+        names = [name_of(self._service, topic_id) or "" for topic_id in self._session.by_topic()]
+        are_content = [go_first(name, group) for name in names]
+        if (all(are_content) or not waits) and not self._look():
+            return
+        if self._found or not waits:
+            self.end()
+        else:
+            self._wait()
+
+    def end(self) -> None:
+        """Answer with what was taken, once what was settled is durable."""
+        self._stop_waiting()
+        self._service.look_at_deadlines()
+        lock_ms = lock_ms_of(self._asked, self._session)
+
+        def settled(error: MainstemError | None) -> None:
+            body = ShareFetchResponse(
+                acquisition_lock_timeout_ms=lock_ms, responses=self._responses(error)
+            )
+            self._service.on_loop(lambda: self._reply(body))
+
+        if self._acked.settled:
+            when_all((each.durable for each in self._acked.settled), settled)
+        else:
+            self._reply(
+                ShareFetchResponse(
+                    acquisition_lock_timeout_ms=lock_ms, responses=self._responses(None)
+                )
+            )
+
+    def _wait(self) -> None:
+        wait_ms = min(self._request.max_wait_ms, self._service.settings.max_wait_ms)
+        self._parked = self._service.park(self._asked.waiting, wait_ms, self._over)
+        self._session.waiting.add(self.end)
+        if not self._max_bytes:
+            return
+        for topic_id, numbers in self._session.by_topic().items():
+            consumer = self._service.dispatcher.consume(
+                name_of(self._service, topic_id) or "",
+                self._session.group,
+                self._take_in_turn,
+                gone=self._gone,
+                credit=None,
+                partitions=numbers,
+            )
+            self._parked.watches[topic_id] = consumer.close
+
+    def _take_in_turn(self, _limit: int) -> int:
+        """Take as much as was asked for: all of that is one answer, and comes in one turn."""
+        if self._look() and self._found:
+            self.end()
+        return self._count
+
+    def _gone(self, _: MainstemError) -> None:
+        """Be told that a queue has ended: the answer says why, as nothing can be taken there."""
+        if self._look():
+            self.end()
+
+    def _over(self, why: Over) -> None:
+        self._stop_waiting()
+        if why is Over.PEER:
+            self._reply(None)
+        elif why is Over.DRAINING or self._look():
+            self.end()
+
+    def _look(self) -> bool:
+        """Take what there is, unless the session has ended: then that is answered."""
+        if self._service.share_sessions.is_open(self._session):
+            self._take()
+            return True
+        self._stop_waiting()
+        self._reply(ShareFetchResponse(error_code=Code.SHARE_SESSION_NOT_FOUND))
+        return False
+
+    def _take(self) -> None:
+        left = min(self._request.max_records, _MOST_EVENTS)
+        room = self._max_bytes
+        # Members that come together share what is there: the first does not take it all.
+        is_first = self._request.share_session_epoch == BEGIN
+        queues, session = self._service.broker.queues, self._session
+        is_strict = (
+            self._request.share_acquire_mode == _STRICTLY
+            or self._service.broker.group_configs.text(session.group, ACQUIRE) == STRICTLY
+        )
+        for topic_id, numbers in session.by_topic().items():
+            name = name_of(self._service, topic_id)
+            if name is None:
+                self._refuse(topic_id, numbers, Refusal(Code.UNKNOWN_TOPIC_ID))
+                continue
+            if left <= 0 or room <= 0 or (is_first and room < self._max_bytes):
+                return
+            try:
+                known = len(self._service.broker.topic(name).partitions)
+                lent = queues.lend(
+                    name,
+                    session.group,
+                    session.member,
+                    numbers,
+                    max_events=left,
+                    max_bytes=room,
+                    whole=not is_strict,
+                    least=room == self._max_bytes,
+                    single=is_first,
+                )
+            except MainstemError as error:
+                self._refuse(topic_id, numbers, Refusal(code_of(error), str(error)))
+                continue
+            unknown = [number for number in numbers if not 0 <= number < known]
+            self._refuse(topic_id, unknown, Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION))
+            if lent:
+                session.lent.add(topic_id)
+            for each in lent:
+                records = each.batches[0] if len(each.batches) == 1 else b"".join(each.batches)
+                runs = [AcquiredRecords(*run) for run in each.runs]
+                self._found[topic_id, each.partition] = SharedPartition(
+                    each.partition, records=records, acquired_records=runs
+                )
+                room -= len(records)
+                count = sum(run.last - run.first + 1 for run in each.runs)
+                left -= count
+                self._count += count
+                self._service.counts.fetched_bytes += len(records)
+
+    def _refuse(self, topic_id: bytes, numbers: Iterable[int], why: Refusal) -> None:
+        for number in numbers:
+            self._found[topic_id, number] = SharedPartition(
+                number, error_code=why.code, error_message=why.message
+            )
+
+    def _responses(self, error: MainstemError | None) -> list[SharedTopic]:
+        """Return what was taken and what became of what was settled, by topic."""
+        found = dict(self._found)
+        for topic_id, numbers in results_by_topic(self._acked, error).items():
+            for number, refusal in numbers.items():
+                was = found.get((topic_id, number), SharedPartition(number))
+                found[topic_id, number] = replace(
+                    was,
+                    acknowledge_error_code=refusal.code,
+                    acknowledge_error_message=refusal.message,
+                )
+        topics: dict[bytes, list[SharedPartition]] = {}
+        for (topic_id, _), each in found.items():
+            topics.setdefault(topic_id, []).append(each)
+        return [SharedTopic(topic_id, partitions) for topic_id, partitions in topics.items()]
+
+    def _stop_waiting(self) -> None:
+        if self._parked is not None:
+            self._parked.end()
+            self._session.waiting.discard(self.end)

@@ -1,0 +1,93 @@
+"""ShareGroupHeartbeat, version 1: join, stay in or leave a share group [KIP-932]."""
+
+from mainstem.broker.door import Places, ShareBeat
+from mainstem.core.errors import GroupIsLive, MainstemError
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.group_types import MAX_ID_LENGTH
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.adapter.stopping import STOPPING
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.share_groups import (
+    SHARE_GROUP_HEARTBEAT,
+    ShareAssignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    SharePartitions,
+)
+
+_LEAVE = -1
+
+
+@serves(SHARE_GROUP_HEARTBEAT, 1, 1)
+def answer(asked: Asked, request: ShareGroupHeartbeatRequest, reply: Reply) -> None:
+    """Join, stay or leave; answered when what the member begins to share is written down."""
+    service = asked.service
+    epoch, topics = request.member_epoch, request.subscribed_topic_names
+    wrong = _wrong(request)
+    if wrong is not None:
+        reply(ShareGroupHeartbeatResponse(error_code=Code.INVALID_REQUEST, error_message=wrong))
+        return
+    try:
+        if epoch == _LEAVE:
+            service.broker.share.leave(request.group_id, request.member_id)
+            service.share_sessions.left(request.group_id, request.member_id)
+            reply(ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=_LEAVE))
+            return
+        if service.draining:
+            raise STOPPING
+        told = service.broker.share.heartbeat(
+            ShareBeat(
+                group=request.group_id,
+                member_id=request.member_id,
+                epoch=epoch,
+                topics=None if topics is None else tuple(topics),
+                client_id=asked.header.client_id or "",
+                host=f"/{asked.peer.rpartition(':')[0]}",
+                rack=request.rack_id,
+            )
+        )
+    except MainstemError as error:
+        reply(_refused(asked, error))
+        return
+    service.look_at_deadlines()
+    places = told.places
+    body = ShareGroupHeartbeatResponse(
+        member_id=request.member_id,
+        member_epoch=told.epoch,
+        heartbeat_interval_ms=told.heartbeat_ms,
+        assignment=None if places is None else ShareAssignment(_assigned(places)),
+    )
+
+    def settled(error: MainstemError | None) -> None:
+        response = body if error is None else _refused(asked, error)
+        service.on_loop(lambda: reply(response))
+
+    told.durable.then(settled)
+
+
+def _wrong(request: ShareGroupHeartbeatRequest) -> str | None:
+    """Return what is wrong with a heartbeat, whatever the group."""
+    if not request.group_id.strip() or not request.member_id.strip():
+        return "a heartbeat names its group and its member"
+    if len(request.member_id) > MAX_ID_LENGTH:
+        return f"the id of a member has at most {MAX_ID_LENGTH} characters"
+    if request.rack_id is not None and not request.rack_id.strip():
+        return "a rack is empty"
+    if request.member_epoch < _LEAVE:
+        return f"epoch {request.member_epoch}: there are 0 to join, -1 to leave, and those given"
+    if request.member_epoch == 0 and not request.subscribed_topic_names:
+        return "a member that joins names the topics that it wants"
+    return None
+
+
+def _refused(asked: Asked, error: MainstemError) -> ShareGroupHeartbeatResponse:
+    code = code_in(asked.header, error)
+    if isinstance(error, GroupIsLive):
+        # What it is asked for is a share group of that name, and there is none.
+        code = Code.GROUP_ID_NOT_FOUND
+    return ShareGroupHeartbeatResponse(error_code=code, error_message=str(error))
+
+
+def _assigned(places: Places) -> list[SharePartitions]:
+    return [SharePartitions(bytes.fromhex(topic_id), range(count)) for _, topic_id, count in places]

@@ -1,0 +1,51 @@
+"""SyncGroup, versions 0 to 5: the leader brings the assignments, every member gets its own."""
+
+from mainstem.broker.door import Sync, Synced
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.heads.kafka.adapter.stopping import STOPPING
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.membership import (
+    SYNC_GROUP,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+_NAMES_PROTOCOL = 5
+"""Since this version a member says for which protocol it wants its assignment."""
+
+
+@serves(SYNC_GROUP, 0, 5)
+def answer(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
+    """Get one's assignment; the leader brings everybody's."""
+    service = asked.service
+    wish = Sync(
+        group=request.group_id,
+        member_id=request.member_id,
+        generation=request.generation_id,
+        instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments={each.member_id: each.assignment for each in request.assignments},
+    )
+
+    def respond(synced: Synced | MainstemError) -> None:
+        waited()
+        body = (
+            SyncGroupResponse(error_code=code_in(asked.header, synced))
+            if isinstance(synced, MainstemError)
+            else SyncGroupResponse(0, 0, synced.protocol_type, synced.protocol, synced.assignment)
+        )
+        service.on_loop(lambda: reply(body))
+
+    if asked.header.api_version >= _NAMES_PROTOCOL and None in (wish.protocol_type, wish.protocol):
+        reply(SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL))
+        return
+    if service.draining:
+        reply(SyncGroupResponse(error_code=code_in(asked.header, STOPPING)))
+        return
+    waited = service.wait_with(lambda: respond(STOPPING))
+    service.broker.classic.sync(wish, respond)
+    service.look_at_deadlines()

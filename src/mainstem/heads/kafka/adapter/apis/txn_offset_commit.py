@@ -1,0 +1,71 @@
+"""TxnOffsetCommit, versions 0 to 5: offsets that are committed with the transaction.
+
+Since version 5 the group joins the transaction by this request [KIP-890].
+"""
+
+from collections.abc import Iterable
+
+from mainstem.broker.door import Membership, Speaker
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.committed_offsets import Place, requested_cursors
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
+from mainstem.heads.kafka.adapter.service import Asked, Reply
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.transactions import (
+    TXN_OFFSET_COMMIT,
+    TxnCommittedPartition,
+    TxnCommittedTopic,
+    TxnCommitTopic,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+
+_JOINS = 5
+"""The first version of TxnOffsetCommit that does."""
+
+
+@serves(TXN_OFFSET_COMMIT, 0, 5)
+def answer(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
+    """Move cursors of a group when the transaction commits."""
+    service = asked.service
+    cursors, unfit = requested_cursors(request.topics, service.now_ms())
+    try:
+        moved = service.broker.transactions.commit_cursors(
+            request.transactional_id,
+            Speaker(request.producer_id, request.producer_epoch),
+            request.group_id,
+            Membership(request.member_id, request.generation_id, request.group_instance_id),
+            cursors,
+            joins=asked.header.api_version >= _JOINS,
+        )
+    except MainstemError as error:
+        reply(_committed(request.topics, {}, code_in(asked.header, error)))
+        return
+    refused = unfit | {place: code_in(asked.header, it) for place, it in moved.refused.items()}
+    reply_when_durable(
+        asked,
+        moved.durable.then,
+        lambda code: reply(_committed(request.topics, refused, code)),
+    )
+
+
+def _committed(
+    topics: Iterable[TxnCommitTopic], refused: dict[Place, Code], code: Code
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnCommittedTopic(
+                topic.name,
+                tuple(
+                    TxnCommittedPartition(
+                        each.partition_index,
+                        refused.get((topic.name, each.partition_index), code),
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in topics
+        )
+    )

@@ -1,0 +1,54 @@
+"""Committed offsets in requests: what OffsetCommit, OffsetFetch and TxnOffsetCommit share."""
+
+from collections.abc import Sequence
+
+from mainstem.broker.door import Cursor
+from mainstem.core.errors import GroupIsLive, MainstemError
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.service import Asked
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import NO_ID
+from mainstem.kafka_protocol.messages.commits import (
+    CommitPartition,
+    CommitTopic,
+)
+from mainstem.kafka_protocol.messages.transactions import TxnCommitPartition, TxnCommitTopic
+
+Place = tuple[str, int]
+_MAX_METADATA = 4096
+"""What Kafka allows beside a committed offset, in bytes."""
+
+
+def group_error_code(asked: Asked, group: str, error: MainstemError) -> Code:
+    """Return the code for a group whose offsets cannot be changed."""
+    if isinstance(error, GroupIsLive) and asked.service.broker.share.has_members(group):
+        # Share groups have no cursors: there is no group of that name that has any.
+        return Code.GROUP_ID_NOT_FOUND
+    return code_in(asked.header, error)
+
+
+def requested_cursors(
+    topics: Sequence[CommitTopic] | Sequence[TxnCommitTopic], now_ms: int
+) -> tuple[dict[Place, Cursor], dict[Place, Code]]:
+    """Return the cursors that a request is to move, and those that cannot be stored as they are."""
+    cursors: dict[Place, Cursor] = {}
+    unfit: dict[Place, Code] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            place = (topic.name, each.partition_index)
+            if _is_too_large(each):
+                unfit[place] = Code.OFFSET_METADATA_TOO_LARGE
+                continue
+            metadata, epoch = each.committed_metadata or "", each.committed_leader_epoch
+            cursors[place] = Cursor(each.committed_offset, now_ms, metadata, epoch)
+    return cursors, unfit
+
+
+def _is_too_large(asked: CommitPartition | TxnCommitPartition) -> bool:
+    text = asked.committed_metadata
+    return text is not None and len(text.encode()) > _MAX_METADATA
+
+
+def is_missing(topic_id: bytes, name: str) -> bool:
+    """Tell whether a topic was named by an id that no topic has."""
+    return topic_id != NO_ID and not name

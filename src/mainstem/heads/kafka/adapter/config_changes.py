@@ -1,0 +1,84 @@
+"""Changes of configs: what AlterConfigs and IncrementalAlterConfigs share."""
+
+from collections.abc import Iterable, Sequence
+
+from mainstem.broker.door import AT_ONCE, Durable
+from mainstem.core.errors import InvalidName, InvalidSetting
+from mainstem.core.names import check_topic
+from mainstem.core.topic_settings import TopicSettings
+from mainstem.heads.kafka.adapter import topic_configs
+from mainstem.heads.kafka.adapter.config_resources import BROKER, GROUP, TOPIC, WITHOUT_CONFIGS
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.parts import Parts
+from mainstem.heads.kafka.adapter.service import Service
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.configs import AlteredConfigs
+
+
+def attempt_change(
+    parts: Parts[AlteredConfigs],
+    service: Service,
+    resource: tuple[int, str],
+    names: Sequence[str],
+    named: Iterable[tuple[str, str | None]],
+    *,
+    fresh: bool,
+    validate_only: bool,
+) -> None:
+    """Change settings of a topic or group, and say how that went."""
+    wrong = _wrong(resource, names)
+    if wrong is not None:
+        parts.add(AlteredConfigs(Code.INVALID_REQUEST, wrong, *resource))
+        return
+    parts.attempt(
+        lambda: _alter(service, resource, named, fresh=fresh, validate_only=validate_only),
+        AlteredConfigs(0, None, *resource),
+        lambda error: AlteredConfigs(code_of(error), str(error), *resource),
+    )
+
+
+def _wrong(resource: tuple[int, str], names: Sequence[str]) -> str | None:
+    """Return what is wrong with a change of these settings, whatever they are."""
+    if resource == (GROUP, ""):
+        return "settings of all groups are set at the start of the server: name a group"
+    if resource == (TOPIC, ""):
+        return "a topic has a name"
+    if len(set(names)) < len(names):
+        return "a setting is named twice"
+    return None
+
+
+def _alter(
+    service: Service,
+    resource: tuple[int, str],
+    named: Iterable[tuple[str, str | None]],
+    *,
+    fresh: bool,
+    validate_only: bool,
+) -> Durable:
+    """Change settings, or only see whether that could be done; return when it is durable."""
+    kind, name = resource
+    if kind == GROUP:
+        alter_group = service.broker.group_configs.alter
+        return alter_group(name, dict(named), fresh=fresh, validate_only=validate_only)
+    if kind not in (TOPIC, BROKER, *WITHOUT_CONFIGS):
+        raise InvalidName("resource", name, f"what is of type {kind} has no settings here")
+    if kind != TOPIC:
+        raise InvalidSetting("only settings of topics and groups can be changed while it runs")
+    check_topic(name, internal=True)
+    settings = service.broker.topic(name).settings
+    changes = topic_configs.changes(named, {} if fresh else settings.kept)
+    if fresh:
+        changes = _all_defaults() | changes
+    settings.altered(**changes)
+    return AT_ONCE if validate_only else service.broker.alter_topic(name, **changes).durable
+
+
+def _all_defaults() -> dict[str, object]:
+    defaults = TopicSettings()
+    return {
+        name: getattr(defaults, name)
+        for name in TopicSettings.__struct_fields__
+        # How many partitions there are, and where they are kept, is not a config of Kafka's.
+        if name not in ("partitions", "durability")
+    }

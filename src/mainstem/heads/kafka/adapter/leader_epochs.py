@@ -1,0 +1,35 @@
+"""Leader epochs: compared with ours, and where they ended.
+
+How this works: every stored batch carries the epoch it was written in, and epochs only grow. So
+the first batch of a later epoch is found by halving, one batch header at a time.
+"""
+
+from mainstem.broker.door import Door
+from mainstem.core.batch import BatchHeader, read_header
+from mainstem.kafka_protocol.error_codes import Code
+
+
+def compare(asked: int, epoch: int) -> Code:
+    """Tell a peer whether the epoch that it knows is the current one; below 0 it knows none."""
+    if asked < 0 or asked == epoch:
+        return Code.NONE
+    return Code.FENCED_LEADER_EPOCH if asked < epoch else Code.UNKNOWN_LEADER_EPOCH
+
+
+def end_of(broker: Door, topic: str, number: int, epoch: int) -> tuple[int, int]:
+    """Return the last epoch up to the one given, and the offset at which a later one began."""
+    bounds = broker.bounds(topic, number)
+    low, high = bounds.start, bounds.tail
+    found = epoch
+    while low < high:
+        header = _header(broker, topic, number, (low + high) // 2)
+        if header is None or header.epoch > epoch:
+            high = (low + high) // 2
+        else:
+            found, low = header.epoch, header.last_offset + 1
+    return found, low
+
+
+def _header(broker: Door, topic: str, number: int, offset: int) -> BatchHeader | None:
+    data = broker.read(topic, number, offset, 1)
+    return read_header(data.tobytes()) if data.length else None

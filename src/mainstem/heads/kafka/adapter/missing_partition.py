@@ -1,0 +1,14 @@
+"""Whether a partition exists, as an error code."""
+
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_of
+from mainstem.heads.kafka.adapter.service import Service
+
+
+def missing_partition(service: Service, topic: str, number: int) -> int:
+    """Return 0 for a partition that is here, else the code that says it is not."""
+    try:
+        service.broker.bounds(topic, number)
+    except MainstemError as error:
+        return code_of(error)
+    return 0

@@ -1,0 +1,365 @@
+"""Produce requests like the one before them, which is what a busy producer sends.
+
+How this works: a producer's requests for one topic differ in nothing but their correlation id, the
+partition and the records, and so do the answers. Once two requests in a row were for the same topic
+and for one partition, the bytes in between are remembered. A request that has the same bytes there
+is not decoded, and its answer is not encoded: the rest of both is known. Those that came in one
+read are carried out together, so that the log writes once for each partition, and their answers
+leave together. Everything else (another topic, several partitions, a transaction) takes the long
+way, through ``produce``.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+
+from mainstem.broker.door import AppendOutcome, Arrived, Durable, Held
+from mainstem.core.errors import MainstemError, UnknownTopic
+from mainstem.heads.conversation import Answer, Later, ProtocolError
+from mainstem.heads.kafka.adapter.apis import produce
+from mainstem.heads.kafka.adapter.service import Service
+from mainstem.heads.kafka.adapter.topic_ids import name_of
+from mainstem.kafka_protocol.codec import RequestHeader, encode_response
+from mainstem.kafka_protocol.messages.produce import (
+    PRODUCE,
+    ProducedPartition,
+    ProducedTopic,
+    ProduceRequest,
+    ProduceResponse,
+)
+from mainstem.kafka_protocol.primitives import read_uvarint
+
+MOST_TOGETHER = 128
+"""Others have their turn after so many."""
+_FIRST = 5
+"""The first version that tells where the log starts."""
+_INT16, _INT32 = Struct(">h"), Struct(">i")
+_PRODUCED = Struct(">ihqqq")
+"""Partition, error code, base offset, append time, start of the log."""
+_NO_TAGS = b"\0\0\0"
+"""Of the partition, the topic and the request."""
+_MARK = (-2, 0, -2, -1, -2)
+_UVARINT_BYTES = 5
+
+_Asked = tuple[int, int]
+"""Correlation id and partition."""
+_Batch = tuple[int, memoryview]
+"""Partition and records."""
+
+
+class _Shape:
+    """What requests for one topic have in common, and their answers."""
+
+    __slots__ = (
+        "_after",
+        "_answer",
+        "_answer_size",
+        "_before",
+        "_flexible",
+        "_head",
+        "_key",
+        "_max_bytes",
+        "_prefix",
+        "header",
+        "is_answered",
+        "joins",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, header: RequestHeader, request: ProduceRequest, max_bytes: int) -> None:
+        self.header = header
+        self.is_answered = request.acks != 0
+        self.joins = produce.joins(header)
+        self._max_bytes = max_bytes
+        self._key = _INT16.pack(header.api_key) + _INT16.pack(header.api_version)
+        self.topic = request.topic_data[0].name
+        """Empty if it is named by its id."""
+        self.topic_id = request.topic_data[0].topic_id
+        self._flexible = PRODUCE.flexible(header.api_version)
+        self._prefix = _prefix(header, request, self._flexible)
+        self._head = Struct(f">i4si{len(self._prefix)}si")
+        marked = ProducedPartition(*_MARK)
+        whole = _encoded(header, 0, self.body(marked))
+        before, _, self._after = whole.partition(_PRODUCED.pack(*_MARK))
+        self._before = before[2 * _INT32.size :]
+        self._answer_size = len(whole) - _INT32.size
+        self._answer = Struct(f">ii{len(self._before)}sihqqq{len(self._after)}s")
+
+    def body(self, partition: ProducedPartition) -> ProduceResponse:
+        """Return the answer to a request, before it is encoded."""
+        return ProduceResponse((ProducedTopic(self.topic_id, self.topic, (partition,)),))
+
+    def request_at(self, view: memoryview, at: int) -> tuple[int, int, memoryview, int] | None:
+        """Return correlation id, partition, records and end of a request of this shape."""
+        head = self._head
+        begin = at + head.size
+        if begin + _UVARINT_BYTES > len(view):
+            return None
+        length, key, correlation_id, prefix, partition = head.unpack_from(view, at)
+        end = at + _INT32.size + length
+        if (
+            prefix != self._prefix
+            or key != self._key
+            or end > len(view)
+            or length > self._max_bytes
+        ):
+            return None
+        stop = end
+        if self._flexible:
+            try:
+                size, begin = read_uvarint(view, begin)
+            except ValueError:
+                return None
+            size -= 1
+            stop -= len(_NO_TAGS)
+            if view[stop:end] != _NO_TAGS:
+                return None
+        else:
+            (size,) = _INT32.unpack_from(view, begin)
+            begin += _INT32.size
+        if size <= 0 or begin + size != stop:
+            return None
+        return correlation_id, partition, view[begin:stop], end
+
+    def answer(self, asked: _Asked, arrived: Arrived) -> bytes:
+        """Return the answer to a request that was carried out."""
+        return self._answer.pack(
+            self._answer_size,
+            asked[0],
+            self._before,
+            asked[1],
+            0,
+            arrived.offset,
+            arrived.appended_ms,
+            arrived.start,
+            self._after,
+        )
+
+
+class _Pending:
+    """Requests that are answered together, once everything they appended is durable."""
+
+    __slots__ = ("asked", "later", "outcomes", "shape")
+
+    def __init__(
+        self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[AppendOutcome]
+    ) -> None:
+        self.later = Later()
+        self.shape = shape
+        self.asked = asked
+        self.outcomes = outcomes
+
+
+class ProduceFastPath:
+    """What is known of the produce requests of one conversation."""
+
+    __slots__ = ("_durable", "_gathered", "_last", "_service", "_shape")
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._last: tuple[int, str | None, str, bytes] | None = None
+        self._shape: _Shape | None = None
+        self._durable: Durable | None = None
+        self._gathered: list[_Pending] | None = None
+        """What is looked at when that is decided."""
+
+    def learn(self, header: RequestHeader, request: ProduceRequest) -> None:
+        """Look at a request that took the long way."""
+        topics = request.topic_data
+        self._shape = None
+        if len(topics) != 1 or len(topics[0].partition_data) != 1:
+            return
+        seen = header.api_version, header.client_id, topics[0].name, topics[0].topic_id
+        alike, self._last = seen == self._last, seen
+        if (
+            alike
+            and header.api_version >= _FIRST
+            and request.acks in (-1, 0, 1)
+            and request.transactional_id is None
+        ):
+            self._shape = _Shape(header, request, self._service.settings.max_frame_bytes)
+
+    def take(self, view: memoryview) -> tuple[Answer | Later, int] | None:
+        """Carry out the requests at the beginning that are like the last one; None if not several.
+
+        Nor if one of them may have to wait for room, or is stored in another way than it comes.
+        """
+        shape = self._shape
+        if shape is None:
+            return None
+        asked: list[_Asked] = []
+        batches: list[_Batch] = []
+        at = 0
+        while len(asked) < MOST_TOGETHER and (found := shape.request_at(view, at)) is not None:
+            correlation_id, partition, records, at = found
+            asked.append((correlation_id, partition))
+            batches.append((partition, records))
+        done = None if len(asked) < 2 else self._carry_out(shape, asked, batches)
+        return None if done is None else (done, at)
+
+    def answer(self, frame: memoryview) -> Answer | Later | Held | None:
+        """Carry out a request that is like the last one; None if it is not.
+
+        Held if it has to wait for room: nothing was appended, and the long way goes on from there.
+        """
+        shape = self._shape
+        found = None if shape is None else shape.request_at(frame, 0)
+        if shape is None or found is None or found[3] != len(frame):
+            return None
+        correlation_id, partition, records, _ = found
+        asked = ((correlation_id, partition),)
+        batches = ((partition, records),)
+        done = self._carry_out(shape, asked, batches)
+        return self._carry_out_in_turn(shape, asked, batches) if done is None else done
+
+    def _carry_out(
+        self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
+    ) -> Answer | Later | None:
+        """Append to a topic that takes everything at once; None if there is no such topic."""
+        try:
+            topic = shape.topic or self._name(shape.topic_id)
+            outcomes = self._service.broker.append_arrived(topic, batches, joins=shape.joins)
+        except UnknownTopic:
+            return None
+        if outcomes is None:
+            return None
+        return self._answered(shape, asked, batches, outcomes)
+
+    def _carry_out_in_turn(
+        self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
+    ) -> Answer | Later | Held | None:
+        """Append one batch to a topic that may have no room, or stores it in another way."""
+        broker, (partition, records) = self._service.broker, batches[0]
+        outcome: AppendOutcome
+        try:
+            topic = shape.topic or self._name(shape.topic_id)
+            published = broker.append_batch(topic, partition, records, joins=shape.joins)
+            if isinstance(published, Held):
+                return published
+            start = broker.bounds(topic, partition).start
+            offset, durable = published.offsets[0], published.durable
+            appended_ms = published.appended_ms
+            outcome = Arrived(offset, durable, published.count, start, appended_ms)
+        except UnknownTopic:
+            return None
+        except MainstemError as error:
+            outcome = error
+        return self._answered(shape, asked, batches, (outcome,))
+
+    def _name(self, topic_id: bytes) -> str:
+        found = name_of(self._service, topic_id)
+        if found is None:
+            raise UnknownTopic(topic_id.hex())
+        return found
+
+    def _answered(
+        self,
+        shape: _Shape,
+        asked: Sequence[_Asked],
+        batches: Sequence[_Batch],
+        outcomes: Sequence[AppendOutcome],
+    ) -> Answer | Later:
+        """Answer when everything is durable, with all others that become so at the same time."""
+        counts = self._service.counts
+        counts.requests[PRODUCE.key] += len(asked)
+        waits = None
+        for (_, records), outcome in zip(batches, outcomes, strict=True):
+            if isinstance(outcome, Arrived):
+                counts.produced_batches += 1
+                counts.produced_events += outcome.events
+                counts.produced_bytes += len(records)
+                if waits is None and not outcome.durable.done:
+                    waits = outcome.durable
+        if waits is None:
+            try:
+                return self._encoded(shape, asked, outcomes)
+            except ProtocolError as error:
+                later = Later()
+                later.fail(error)
+                return later
+        pending = _Pending(shape, asked, outcomes)
+        self._await(waits, pending)
+        return pending.later
+
+    def _gather(self, pending: _Pending) -> bool:
+        """Wait for what is not decided yet, if there is anything."""
+        for outcome in pending.outcomes:
+            if isinstance(outcome, Arrived) and not outcome.durable.done:
+                self._await(outcome.durable, pending)
+                return True
+        return False
+
+    def _await(self, durable: Durable, pending: _Pending) -> None:
+        gathered = self._gathered
+        if gathered is not None and durable is self._durable:
+            gathered.append(pending)
+            return
+        gathered = self._gathered = [pending]
+        self._durable = durable
+
+        def decided(_: MainstemError | None) -> None:
+            self._service.on_loop(lambda: self._settle(gathered))
+
+        durable.then(decided)
+
+    def _settle(self, gathered: list[_Pending]) -> None:
+        if gathered is self._gathered:
+            self._gathered = self._durable = None
+        for pending in gathered:
+            if not self._gather(pending):
+                try:
+                    answer = self._encoded(pending.shape, pending.asked, pending.outcomes)
+                except ProtocolError as error:
+                    pending.later.fail(error)
+                else:
+                    pending.later.settle(answer)
+
+    def _encoded(
+        self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[AppendOutcome]
+    ) -> Answer:
+        """Return the answers; raises ProtocolError if none is wanted, and there is a refusal."""
+        answers: list[bytes] = []
+        for each, outcome in zip(asked, outcomes, strict=True):
+            try:
+                if not isinstance(outcome, Arrived):
+                    raise outcome
+                outcome.durable.wait(0)
+                if shape.is_answered:
+                    answers.append(shape.answer(each, outcome))
+            except MainstemError as error:
+                answers.append(self._refused(shape, each, error))
+        return (b"".join(answers),) if shape.is_answered else ()
+
+    def _refused(self, shape: _Shape, asked: _Asked, error: MainstemError) -> bytes:
+        header = shape.header
+        refused = produce.refused(header, asked[1], error)
+        if not shape.is_answered:
+            reason = produce.unheard((refused,))
+            if reason is not None:
+                raise reason
+            return b""
+        body = shape.body(refused)
+        self._service.counts.answered(header.api_key, header.api_version, body)
+        return _encoded(header, asked[0], body)
+
+
+def _encoded(header: RequestHeader, correlation_id: int, body: ProduceResponse) -> bytes:
+    answer = encode_response(header.api_key, header.api_version, correlation_id, body)
+    return b"".join(piece for piece in answer if isinstance(piece, bytes))
+
+
+def _prefix(header: RequestHeader, request: ProduceRequest, flexible: bool) -> bytes:
+    """Return the bytes between correlation id and partition, as most clients write them."""
+    client = b"" if header.client_id is None else header.client_id.encode()
+    name = request.topic_data[0].name.encode()
+    head = _INT16.pack(-1 if header.client_id is None else len(client)) + client
+    acks, timeout = _INT16.pack(request.acks), _INT32.pack(request.timeout_ms)
+    if not flexible:
+        named = _INT16.pack(len(name)) + name
+        return head + _INT16.pack(-1) + acks + timeout + _INT32.pack(1) + named + _INT32.pack(1)
+    # No tags, no transactional id; counts and lengths are one more than what they count.
+    # A name that needs two bytes for its length gets no prefix that would ever be met.
+    named = bytes([len(name) + 1 & 0x7F]) + name
+    if header.api_version >= produce.BY_ID:
+        named = request.topic_data[0].topic_id
+    return head + b"\0\0" + acks + timeout + b"\2" + named + b"\2"

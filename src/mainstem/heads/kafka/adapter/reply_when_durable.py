@@ -1,0 +1,22 @@
+"""Answers of the transaction APIs, given when what they say is durable."""
+
+from collections.abc import Callable
+
+from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.errors import code_in
+from mainstem.heads.kafka.adapter.service import Asked
+from mainstem.kafka_protocol.error_codes import Code
+
+Then = Callable[[Callable[[MainstemError | None], None]], None]
+
+
+def reply_when_durable(asked: Asked, then: Then, answer: Callable[[Code], None]) -> None:
+    """Answer, in the loop's thread, when something is durable, or why it will never be."""
+    service = asked.service
+    service.look_at_deadlines()
+
+    def settled(error: MainstemError | None) -> None:
+        code = Code.NONE if error is None else code_in(asked.header, error)
+        service.on_loop(lambda: answer(code))
+
+    then(settled)

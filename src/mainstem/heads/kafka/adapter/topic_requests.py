@@ -1,0 +1,27 @@
+"""What CreateTopics, DeleteTopics and CreatePartitions share."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from mainstem.kafka_protocol.error_codes import Code
+
+NAMED_TWICE = "it is named more than once"
+T = TypeVar("T")
+K = TypeVar("K")
+Wrong = tuple[Code, str] | None
+"""Why something cannot be done, if it cannot."""
+
+
+def named_once(asked: Sequence[T], name: Callable[[T], K]) -> tuple[list[T], list[K]]:
+    """Return what is named once, and the names of what is named more than once."""
+    counts = Counter(map(name, asked))
+    return [it for it in asked if counts[name(it)] == 1], [it for it in counts if counts[it] > 1]
+
+
+def misplaced(places: Iterable[Sequence[int]]) -> Wrong:
+    """Return what is wrong with the brokers that partitions are assigned to."""
+    # Whatever its number: there is one broker, and a script need not know what it is called.
+    if any(len(each) != 1 or min(each) < 0 for each in places):
+        return Code.INVALID_REPLICA_ASSIGNMENT, "every partition has one copy, on one broker"
+    return None
