@@ -17,7 +17,7 @@ from tests.processes import MARK, PATIENCE_S, OnTerminal, wait_until, wait_until
 
 from mainstem.cli.demo.events import TOPICS, sample_events
 from mainstem.cli.demo.live import introduction, rows_for
-from mainstem.pipelines.state.table_state import standings
+from mainstem.pipelines.state.table_state import table_statuses
 
 NOW = datetime(2026, 11, 15, 8, tzinfo=UTC)
 
@@ -84,7 +84,7 @@ class Place:
 
     def _events(self) -> int:
         states = self.scratch.glob("mainstem-sample-*/mainstem-pipelines")
-        found = [standing for state in states for _, _, standing in standings(state)]
+        found = [status for state in states for _, _, status in table_statuses(state)]
         return min((each.events for each in found), default=0) if len(found) == 3 else 0
 
     def assert_nothing_is_left(self) -> None:

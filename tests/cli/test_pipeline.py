@@ -10,7 +10,7 @@ from tests.cli.conftest import Run
 
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import DamagedState
-from mainstem.pipelines.state.table_state import Failure, Place, Standing
+from mainstem.pipelines.state.table_state import Failure, StateDirectory, TableStatus
 
 SHOP = """
 from mainstem import pipelines as p
@@ -88,8 +88,10 @@ def test_nothing_ran_yet(run: Run) -> None:
 
 def test_how_a_table_stands_is_listed_with_its_last_error(run: Run) -> None:
     failure = Failure("not JSON", 1_794_729_600_000, "topic orders, partition 0, offset 7")
-    Place(Path("mainstem-pipelines/shop/orders")).keep(
-        Standing("failed", batch=3, events=40, bad=1, failure=failure, sink="SQLite table orders")
+    StateDirectory(Path("mainstem-pipelines/shop/orders")).save_status(
+        TableStatus(
+            "failed", batch=3, events=40, bad=1, failure=failure, sink="SQLite table orders"
+        )
     )
 
     (row,) = map(json.loads, run("pipeline", "ls").lines)
@@ -101,7 +103,9 @@ def test_how_a_table_stands_is_listed_with_its_last_error(run: Run) -> None:
 
 
 def test_a_run_whose_process_is_gone_has_failed(run: Run) -> None:
-    Place(Path("mainstem-pipelines/shop/orders")).keep(Standing("running", pid=2**22 + 1))
+    StateDirectory(Path("mainstem-pipelines/shop/orders")).save_status(
+        TableStatus("running", pid=2**22 + 1)
+    )
 
     (row,) = map(json.loads, run("pipeline", "ls").lines)
 
@@ -129,8 +133,12 @@ DAMAGED = Path("mainstem-pipelines/shop/refunds/standing.json")
 
 @pytest.fixture
 def one_is_damaged() -> None:
-    Place(Path("mainstem-pipelines/shop/orders")).keep(Standing("stopped", events=40))
-    Place(Path("mainstem-pipelines/shop/refunds")).keep(Standing("stopped", events=7))
+    StateDirectory(Path("mainstem-pipelines/shop/orders")).save_status(
+        TableStatus("stopped", events=40)
+    )
+    StateDirectory(Path("mainstem-pipelines/shop/refunds")).save_status(
+        TableStatus("stopped", events=7)
+    )
     DAMAGED.write_bytes(DAMAGED.read_bytes()[:20])
 
 
@@ -160,16 +168,16 @@ def test_a_damaged_state_file_is_shown_with_the_other_tables_of_its_pipeline(run
 @pytest.mark.parametrize(
     ("file", "content", "read"),
     [
-        ("standing.json", b"\0" * 300, Place.standing),
-        ("standing.json", b'{"state": "asleep"}', Place.standing),
-        ("schemas.json", b'{"orders": ', Place.schemas),
-        ("identity", b"", Place.identity),
+        ("standing.json", b"\0" * 300, StateDirectory.status),
+        ("standing.json", b'{"state": "asleep"}', StateDirectory.status),
+        ("schemas.json", b'{"orders": ', StateDirectory.schemas),
+        ("identity", b"", StateDirectory.identity),
     ],
 )
 def test_a_run_refuses_damaged_state_names_the_file_and_says_what_to_do(
-    file: str, content: bytes, read: Callable[[Place], object]
+    file: str, content: bytes, read: Callable[[StateDirectory], object]
 ) -> None:
-    place = Place(Path("mainstem-pipelines/shop/orders"))
+    place = StateDirectory(Path("mainstem-pipelines/shop/orders"))
     place.directory.mkdir(parents=True)
     (place.directory / file).write_bytes(content)
 

@@ -15,7 +15,7 @@ from mainstem.pipelines.definitions.table import Pipeline
 from mainstem.pipelines.planning.planner import Bounds
 from mainstem.pipelines.running.pipeline_run import run
 from mainstem.pipelines.running.table_run import Report, Request
-from mainstem.pipelines.state.table_state import Standing
+from mainstem.pipelines.state.table_state import TableStatus
 
 BEGIN_MS = 1_794_729_600_000
 HOUR_MS = 3_600_000
@@ -140,7 +140,7 @@ def create_topics(address: str) -> None:
 
 def bounded(
     spark: SparkSession, pipeline: Pipeline, address: str, **how: object
-) -> dict[str, Standing]:
+) -> dict[str, TableStatus]:
     """Run up to where the topics end, or to ``to_ms``."""
     into, complete = how.get("into"), bool(how.get("complete"))
     to_ms, max_rows = how.get("to_ms"), how.get("max_rows")
@@ -163,15 +163,15 @@ def ignore(report: Report) -> None:
 @contextmanager
 def streaming(
     spark: SparkSession, pipeline: Pipeline, address: str, max_rows: int
-) -> Iterator[Callable[[Callable[[dict[str, Standing]], bool]], None]]:
+) -> Iterator[Callable[[Callable[[dict[str, TableStatus]], bool]], None]]:
     """Run continuously in a thread; gives a function that waits for a state of the tables."""
     stop, changed = threading.Event(), threading.Condition()
-    known: dict[str, Standing] = {}
+    known: dict[str, TableStatus] = {}
     failures: list[BaseException] = []
 
     def tell(report: Report) -> None:
         with changed:
-            known[report.table] = report.standing
+            known[report.table] = report.status
             changed.notify_all()
 
     def work() -> None:
@@ -182,7 +182,7 @@ def streaming(
         except mainstem.MainstemError as error:
             failures.append(error)
 
-    def wait(reached: Callable[[dict[str, Standing]], bool]) -> None:
+    def wait(reached: Callable[[dict[str, TableStatus]], bool]) -> None:
         with changed:
             assert changed.wait_for(lambda: reached(known) or bool(failures), PATIENCE_S)
         assert not failures, failures

@@ -8,23 +8,23 @@ from mainstem.cli.progress import Step
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mainstem.pipelines.spark.active_batches import Pending
+    from mainstem.pipelines.spark.active_batches import ActiveBatch
 
 
 def steps_of(spark: "SparkSession") -> Callable[[], list[Step] | None]:
     """Return a function that tells the steps of all queries; None before the first."""
-    from mainstem.pipelines.spark.active_batches import Queries  # noqa: PLC0415 - needs Spark
+    from mainstem.pipelines.spark.active_batches import ActiveQueries  # noqa: PLC0415 - needs Spark
 
-    queries = Queries(spark)
+    queries = ActiveQueries(spark)
 
     def look() -> list[Step] | None:
-        pending = queries.look()
+        pending = queries.active_batches()
         return None if pending is None else [_step(each) for each in pending]
 
     return look
 
 
-def _step(pending: "Pending") -> Step:
+def _step(pending: "ActiveBatch") -> Step:
     what = "starting" if pending.starting else "this batch"
     done = f", {pending.tasks_done} of {pending.tasks} tasks done" if pending.tasks else ""
     return Step(f"table {pending.table}: {what}", pending.seconds, done)

@@ -20,7 +20,7 @@ from mainstem import pipelines as p
 from mainstem.pipelines.errors import PipelineFailed, RunRefused
 from mainstem.pipelines.running.pipeline_run import run
 from mainstem.pipelines.running.table_run import Request
-from mainstem.pipelines.state.table_state import Place, Standing
+from mainstem.pipelines.state.table_state import StateDirectory, TableStatus
 
 SHOP = """
     from pyspark.sql import functions as F
@@ -66,8 +66,8 @@ def shop(bad: str = "", text: str = SHOP) -> p.Pipeline:
     return p.load(Path("shop.py"))
 
 
-def standing(table: str) -> Standing:
-    found = Place(Path("state/shop") / table).standing()
+def status(table: str) -> TableStatus:
+    found = StateDirectory(Path("state/shop") / table).status()
     assert found is not None
     return found
 
@@ -99,13 +99,13 @@ def test_a_table_that_fails_stops_alone_and_those_below_it_wait(
         )
 
     assert ids(pipeline, "sturdy") == ["o0", "o1", "o2"]
-    assert standing("sturdy").state == "stopped"
-    failed = standing("fragile")
+    assert status("sturdy").state == "stopped"
+    failed = status("fragile")
     assert failed.state == "failed"
     assert failed.failure is not None
     assert failed.failure.event == "topic orders, partition 0, offset 1"
     assert "by zero" in failed.failure.reason
-    waiting = standing("below")
+    waiting = status("below")
     assert waiting.state == "stopped"
     assert waiting.failure is not None
     assert waiting.failure.reason == "waits for table 'fragile', which failed"
@@ -127,15 +127,15 @@ def test_a_stream_goes_on_with_the_tables_that_did_not_fail(
         wait(lambda known: known["sturdy"].events == 4)
 
     assert ids(pipeline, "sturdy") == ["o0", "o1", "o2", "o3"]
-    assert standing("sturdy").state == "stopped"
-    assert (standing("fragile").state, standing("below").state) == ("failed", "stopped")
-    assert standing("below").failure is not None
+    assert status("sturdy").state == "stopped"
+    assert (status("fragile").state, status("below").state) == ("failed", "stopped")
+    assert status("below").failure is not None
 
 
 def wait_for_failure(table: str) -> None:
     gone = threading.Event()
     for _ in range(6000):
-        if standing(table).state == "failed":
+        if status(table).state == "failed":
             return
         gone.wait(0.1)
     raise AssertionError(f"{table} does not fail")
@@ -147,7 +147,7 @@ def test_only_the_tables_asked_for_are_run_if_what_they_read_stands(
     pipeline = shop()
     publish(address, 1)
 
-    def only(*names: str, complete: bool = False) -> dict[str, Standing]:
+    def only(*names: str, complete: bool = False) -> dict[str, TableStatus]:
         request = Request(address, Path("state"), only=names, complete=complete)
         return run(spark, pipeline, request, ignore, threading.Event())
 
@@ -261,7 +261,7 @@ def test_no_event_is_buried_for_a_failure_that_is_not_the_functions(
     assert cause in str(failed.value)
     assert "topic orders, partition 0, offsets 0 to 2" in str(failed.value)
     assert ids(pipeline, "faulty") == []
-    assert not Place(Path("state/shop/faulty")).skips()
+    assert not StateDirectory(Path("state/shop/faulty")).skipped_events()
     with mainstem.connect(address) as stem:
         assert "shop.dead" not in [each.name for each in stem.topics.list()]
 
@@ -312,7 +312,7 @@ def test_a_run_that_is_killed_after_events_were_found_buries_them_once_when_it_r
 
     assert ids(pipeline, "mortal") == ["o0", "o2", "o4"]
     assert [each[:2] for each in letters(address)] == [("mortal", 1), ("mortal", 3)]
-    found = Place(Path("mainstem-pipelines/shop/mortal")).standing()
+    found = StateDirectory(Path("mainstem-pipelines/shop/mortal")).status()
     assert found is not None
     assert (found.bad, found.events) == (2, 5)
 

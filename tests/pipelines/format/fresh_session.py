@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.session import spark_session
-from mainstem.pipelines.spark.retry import may_pass, patiently
+from mainstem.pipelines.spark.retry import is_transient, with_retries
 
 STREAMS = 6
 
@@ -44,7 +44,7 @@ def main() -> None:
 
     def run(number: int) -> None:
         stream = spark.readStream.format("mainstem").option("address", address)
-        frame = patiently(lambda: stream.load(topic))
+        frame = with_retries(lambda: stream.load(topic))
         writer = frame.writeStream.format("noop").trigger(availableNow=True)
         writer = writer.option("checkpointLocation", str(Path(directory, f"checkpoint{number}")))
         together.wait()
@@ -54,7 +54,7 @@ def main() -> None:
                 query.awaitTermination()
             except StreamingQueryException as error:
                 # Spark gives a new process ten seconds, which a busy machine may not.
-                if not may_pass(str(error)):
+                if not is_transient(str(error)):
                     raise
             else:
                 return

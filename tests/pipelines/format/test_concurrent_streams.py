@@ -19,7 +19,7 @@ from mainstem.pipelines.format import register
 from mainstem.pipelines.format.registration import register_source
 from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.planning.table_source import TableSource
-from mainstem.pipelines.spark.connect import SentSources
+from mainstem.pipelines.spark.connect import RemoteSources
 
 SESSIONS = int(os.environ.get("MAINSTEM_FRESH_SESSIONS", "200" if LONG else "12"))
 SAFE = "java.util.concurrent.ConcurrentHashMap"
@@ -54,7 +54,7 @@ def test_a_stream_puts_its_variables_into_the_map_of_the_registered_source(
 def test_each_stream_over_spark_connect_has_a_source_of_its_own(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    sent = SentSources(spark, tmp_path / "package.zip")
+    sent = RemoteSources(spark, tmp_path / "package.zip")
 
     first, second = sent.format_of(MainstemSource), sent.format_of(MainstemSource)
 

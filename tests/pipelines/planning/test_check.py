@@ -15,11 +15,11 @@ from tests.pipelines.sample_events import bounded, ignore
 import mainstem
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
-from mainstem.pipelines.planning.check import Checked, checked
-from mainstem.pipelines.planning.offline import Given, Offline
+from mainstem.pipelines.planning.check import TableCheck, check_table
+from mainstem.pipelines.planning.offline import EventValue, OfflinePlanner
 from mainstem.pipelines.running.pipeline_run import run
 from mainstem.pipelines.running.table_run import Request
-from mainstem.pipelines.state.table_state import Place
+from mainstem.pipelines.state.table_state import StateDirectory
 
 SHOP = """
     from pyspark.sql import functions as F
@@ -57,9 +57,11 @@ def shop(text: str = SHOP) -> p.Pipeline:
     return p.load(Path("shop.py"))
 
 
-def looked_at(spark: SparkSession, pipeline: p.Pipeline) -> dict[str, Checked]:
+def looked_at(spark: SparkSession, pipeline: p.Pipeline) -> dict[str, TableCheck]:
     return {
-        each.name: checked(spark, pipeline, each, Place(Path("state/shop") / each.name))
+        each.name: check_table(
+            spark, pipeline, each, StateDirectory(Path("state/shop") / each.name)
+        )
         for each in pipeline.tables
     }
 
@@ -122,19 +124,19 @@ def test_a_table_is_tried_with_a_few_events(spark: SparkSession) -> None:
     pipeline = shop()
     large, minutes, users = pipeline.tables
     at = datetime(2026, 11, 15, 8, tzinfo=UTC)
-    events: list[Given] = [
+    events: list[EventValue] = [
         {"id": "a", "amount": Decimal("12.50"), "at": at},
         '{"id": "b", "amount": 1}',
     ]
 
-    kept = Offline(spark, pipeline).batch(large, {"orders": events})
-    counted = Offline(spark, pipeline).batch(minutes, {"orders": events[:1]})
-    summed = Offline(spark, pipeline).batch(users, {"large": [{"id": "a", "user": "ann"}]})
+    kept = OfflinePlanner(spark, pipeline).batch(large, {"orders": events})
+    counted = OfflinePlanner(spark, pipeline).batch(minutes, {"orders": events[:1]})
+    summed = OfflinePlanner(spark, pipeline).batch(users, {"large": [{"id": "a", "user": "ann"}]})
 
     assert kept == [{"id": "a", "user": None, "amount": Decimal("12.50"), "at": at}]
     assert [(row["minute"]["start"], row["count"]) for row in counted] == [(at, 1)]  # type: ignore[index]
     assert summed == [{"user": "ann", "orders": 1}]
     with pytest.raises(PipelineFailed, match="no value for id"):
-        Offline(spark, pipeline).batch(large, {"orders": ["{}"]})
+        OfflinePlanner(spark, pipeline).batch(large, {"orders": ["{}"]})
     with pytest.raises(InvalidDefinition, match="has no source 'order'; it has orders"):
-        Offline(spark, pipeline).batch(large, {"order": []})
+        OfflinePlanner(spark, pipeline).batch(large, {"order": []})

@@ -34,10 +34,10 @@ from mainstem import pipelines as p
 from mainstem.pipelines.definitions.table import Pipeline
 from mainstem.pipelines.format.options import source_options
 from mainstem.pipelines.format.stream_reader import StreamReader
-from mainstem.pipelines.state.table_state import Standing
+from mainstem.pipelines.state.table_state import TableStatus
 
 DOZEN = Path(__file__).with_name("twelve_tables.py")
-Standings = dict[str, Standing]
+Statuses = dict[str, TableStatus]
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def one_task(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set("spark.sql.shuffle.partitions", str(before))
 
 
-def by_stream(spark: SparkSession, pipeline: Pipeline, address: str, world: World) -> Standings:
+def by_stream(spark: SparkSession, pipeline: Pipeline, address: str, world: World) -> Statuses:
     wanted = {"orders": len(world.orders), "payments": len(world.payments)}
     reading = [
         (table.name, source.name)
@@ -58,7 +58,7 @@ def by_stream(spark: SparkSession, pipeline: Pipeline, address: str, world: Worl
         if wanted.get(source.name)
     ]
 
-    def caught_up(known: Standings) -> bool:
+    def caught_up(known: Statuses) -> bool:
         return all(
             table in known and sum(known[table].offsets.get(topic, {}).values()) == wanted[topic]
             for table, topic in reading
@@ -69,7 +69,7 @@ def by_stream(spark: SparkSession, pipeline: Pipeline, address: str, world: Worl
     return bounded(spark, pipeline, address, complete=True)
 
 
-def by_hours(spark: SparkSession, pipeline: Pipeline, address: str, hours: int) -> Standings:
+def by_hours(spark: SparkSession, pipeline: Pipeline, address: str, hours: int) -> Statuses:
     for hour in range(1, hours):
         bounded(spark, pipeline, address, to_ms=BEGIN_MS + hour * HOUR_MS)
     return bounded(spark, pipeline, address, complete=True)
@@ -90,17 +90,15 @@ def shown_equal(
             (directory / way).mkdir()
         patch.chdir(directory / "stream")
         bounded(spark, users, address)
-        standings = [by_stream(spark, pipeline, address, world)]
+        statuses = [by_stream(spark, pipeline, address, world)]
         streamed = rows_of(pipeline)
         patch.chdir(directory / "hours")
-        standings.append(by_hours(spark, pipeline, address, 2))
+        statuses.append(by_hours(spark, pipeline, address, 2))
         hourly = rows_of(pipeline)
-        standings.append(
-            bounded(spark, pipeline, address, into="again", complete=True, max_rows=40)
-        )
+        statuses.append(bounded(spark, pipeline, address, into="again", complete=True, max_rows=40))
         replayed = rows_of(pipeline, "again")
 
-    for found in standings:
+    for found in statuses:
         assert {each.state for each in found.values()} == {"complete"}
         assert {name for name, each in found.items() if not each.exact} == set(), found
     for name, rows in streamed.items():

@@ -22,7 +22,7 @@ from tests.pipelines.sample_events import World, create_topics, publish, some_wo
 from tests.processes import MARK, marked, wait_until, wait_until_none_is_left
 
 from mainstem import pipelines as p
-from mainstem.pipelines.state.table_state import DEFAULT_STATE, Place
+from mainstem.pipelines.state.table_state import DEFAULT_STATE, StateDirectory
 
 THREE = Path(__file__).with_name("three_tables.py")
 TABLES = ("windows", "once", "paid")
@@ -82,22 +82,22 @@ class Runs:
 
     def batch(self, table: str) -> int:
         """Return the number of a table's last batch; -1 before the first."""
-        found = self._place(table).standing()
+        found = self._place(table).status()
         return found.batch if found is not None else -1
 
     def read(self, table: str, topic: str) -> int:
         """Return how many events a table has read of a topic."""
-        found = self._place(table).standing()
+        found = self._place(table).status()
         return sum(found.offsets.get(topic, {}).values()) if found is not None else 0
 
     def are_exact(self, into: str | None = None) -> bool:
         """Tell whether no event came too late for any table."""
-        found = [self._place(table, into).standing() for table in TABLES]
+        found = [self._place(table, into).status() for table in TABLES]
         return all(each is not None and each.exact and each.state == "complete" for each in found)
 
-    def _place(self, table: str, into: str | None = None) -> Place:
+    def _place(self, table: str, into: str | None = None) -> StateDirectory:
         pipeline = f"{THREE.stem}@{into}" if into else THREE.stem
-        return Place(self._directory / DEFAULT_STATE / pipeline / table)
+        return StateDirectory(self._directory / DEFAULT_STATE / pipeline / table)
 
     def rows(self, into: str | None = None) -> Rows:
         """Return what the tables hold."""

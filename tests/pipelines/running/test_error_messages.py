@@ -15,7 +15,7 @@ from tests.pipelines.sample_events import bounded
 import mainstem
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
-from mainstem.pipelines.state.table_state import Place
+from mainstem.pipelines.state.table_state import StateDirectory
 
 SCREEN = 24 * 80
 """Characters of one screen."""
@@ -77,11 +77,11 @@ def test_a_function_that_fails_is_told_on_one_screen_with_all_of_it_in_a_file(
     file = Path("state/shop/numbers/error.txt").resolve()
     assert str(file) in told
     assert "Traceback" in file.read_text() or "org.apache.spark" in file.read_text()
-    standing = Place(file.parent).standing()
-    assert standing is not None
-    assert standing.failure is not None
-    assert standing.failure.reason.startswith(cause)
-    assert "topic numbers, partition 0, offset" in standing.failure.reason
+    status = StateDirectory(file.parent).status()
+    assert status is not None
+    assert status.failure is not None
+    assert status.failure.reason.startswith(cause)
+    assert "topic numbers, partition 0, offset" in status.failure.reason
 
 
 @pytest.mark.parametrize("sink", SINKS.values(), ids=SINKS)

@@ -17,8 +17,8 @@ from mainstem.pipelines.planning.planner import Bounds
 from mainstem.pipelines.running.pipeline_run import run
 from mainstem.pipelines.running.replay import swap
 from mainstem.pipelines.running.table_run import Request
-from mainstem.pipelines.state.copy_range import Range, claim, range_of
-from mainstem.pipelines.state.table_state import Place, Standing
+from mainstem.pipelines.state.copy_range import CopyRange, claim_range, range_of
+from mainstem.pipelines.state.table_state import StateDirectory, TableStatus
 
 SHOP = """
     from mainstem import pipelines as p
@@ -85,26 +85,26 @@ def test_only_the_range_is_read_and_only_its_copy_written(
 
 
 def test_a_range_that_was_interrupted_is_gone_on_with(tmp_path: Path) -> None:
-    wanted = Range({"startingTimestamp": "1"}, {"endingTimestamp": "2"})
-    claim(tmp_path, wanted)
-    Place(tmp_path / "orders").keep(Standing("stopped"))
+    wanted = CopyRange({"startingTimestamp": "1"}, {"endingTimestamp": "2"})
+    claim_range(tmp_path, wanted)
+    StateDirectory(tmp_path / "orders").save_status(TableStatus("stopped"))
 
-    claim(tmp_path, wanted)
+    claim_range(tmp_path, wanted)
 
     assert range_of(tmp_path) == wanted
 
 
 def test_a_replay_becomes_no_range_and_a_range_no_replay(tmp_path: Path) -> None:
-    wanted = Range({"startingTimestamp": "1"}, {})
+    wanted = CopyRange({"startingTimestamp": "1"}, {})
     replay, ranged = tmp_path / "replay", tmp_path / "ranged"
-    Place(replay / "orders").keep(Standing("stopped"))
+    StateDirectory(replay / "orders").save_status(TableStatus("stopped"))
     ranged.mkdir()
-    claim(ranged, wanted)
+    claim_range(ranged, wanted)
 
     with pytest.raises(RunRefused, match="is a replay from the first event"):
-        claim(replay, wanted)
+        claim_range(replay, wanted)
     with pytest.raises(RunRefused, match="choose another name"):
-        claim(ranged, Range({}, {}))
-    claim(replay, Range({}, {"endingTimestamp": "2"}))
+        claim_range(ranged, CopyRange({}, {}))
+    claim_range(replay, CopyRange({}, {"endingTimestamp": "2"}))
 
     assert range_of(replay) is None

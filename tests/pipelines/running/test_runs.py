@@ -18,7 +18,7 @@ from mainstem.pipelines.running.lag import lag_of
 from mainstem.pipelines.running.pipeline_run import run
 from mainstem.pipelines.running.replay import compare, swap
 from mainstem.pipelines.running.table_run import Request
-from mainstem.pipelines.state.table_state import held, standings
+from mainstem.pipelines.state.table_state import run_lock, table_statuses
 
 SHOP = """
     from pyspark.sql import functions as F
@@ -87,7 +87,9 @@ def test_bad_events_are_buried_with_their_bytes_and_late_ones_counted(
         assert headers["mainstem-offset"] == b"1"
         assert stem.groups.show("shop.minutes").lag == 0
     assert lag_of(found) is not None
-    assert [(name, table) for name, table, _ in standings(Path("state"))] == [("shop", "minutes")]
+    assert [(name, table) for name, table, _ in table_statuses(Path("state"))] == [
+        ("shop", "minutes")
+    ]
 
 
 def test_a_completed_input_closes_windows_and_is_not_read_on(
@@ -146,10 +148,10 @@ def test_an_event_that_stops_the_table_is_named(
     with pytest.raises(PipelineFailed, match="not JSON"):
         bounded(spark, pipeline, address)
 
-    ((_, _, standing),) = standings(Path("state"), "shop")
-    assert standing.state == "failed"
-    assert standing.failure is not None
-    assert standing.failure.event == "topic orders, partition 0, offset 1"
+    ((_, _, status),) = table_statuses(Path("state"), "shop")
+    assert status.state == "failed"
+    assert status.failure is not None
+    assert status.failure.event == "topic orders, partition 0, offset 1"
 
 
 @pytest.mark.parametrize(
@@ -183,5 +185,5 @@ def test_a_definition_that_cannot_work_is_refused_before_any_batch(
 def test_two_runs_of_one_pipeline_are_refused(spark: SparkSession, address: str) -> None:
     pipeline = shop()
 
-    with held(Path("state/shop")), pytest.raises(RunRefused, match="is being run by process"):
+    with run_lock(Path("state/shop")), pytest.raises(RunRefused, match="is being run by process"):
         run(spark, pipeline, Request(address, Path("state")), ignore, threading.Event())

@@ -15,10 +15,10 @@ from tests.pipelines.spark.shop_pipeline import clean_environment, python_withou
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import PipelineFailed, RunRefused
 from mainstem.pipelines.format.source import MainstemSource
-from mainstem.pipelines.running.batch_writer import STOPPED, Writing
+from mainstem.pipelines.running.batch_writer import STOPPED, BatchWriter
 from mainstem.pipelines.running.pipeline_run import run
 from mainstem.pipelines.running.table_run import Request
-from mainstem.pipelines.spark.connect import sent_source, sent_writer
+from mainstem.pipelines.spark.connect import remote_source, remote_writer
 from mainstem.pipelines.spark.executor_package import pack
 
 PLANNING = """
@@ -56,7 +56,7 @@ def ran(python: Path, directory: Path, script: str) -> str:
 def test_a_source_is_planned_and_read_where_our_package_is_only_a_file(tmp_path: Path) -> None:
     python = python_without_us(tmp_path)
     pack(tmp_path / "package.zip")
-    sent = sent_source(MainstemSource, tmp_path / "package.zip")
+    sent = remote_source(MainstemSource, tmp_path / "package.zip")
     (tmp_path / "sent").write_bytes(cloudpickle.dumps(sent))  # type: ignore[no-untyped-call]
 
     ran(python, tmp_path, PLANNING)
@@ -70,8 +70,8 @@ def test_batches_are_turned_away_where_they_are_written(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     pack(tmp_path / "package.zip")
-    writing = Writing(p.sqlite("base.db", "orders"), "shop.orders.1", tmp_path / "stopping")
-    write = sent_writer(writing, tmp_path / "package.zip")
+    writing = BatchWriter(p.sqlite("base.db", "orders"), "shop.orders.1", tmp_path / "stopping")
+    write = remote_writer(writing, tmp_path / "package.zip")
     (tmp_path / "stopping").touch()
 
     with pytest.raises(PipelineFailed, match=STOPPED):

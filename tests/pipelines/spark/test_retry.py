@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import PySparkException
 
-from mainstem.pipelines.spark.retry import may_pass, patiently
+from mainstem.pipelines.spark.retry import is_transient, with_retries
 
 BUSY = PySparkException("[X] Python worker failed to connect back.")
 WRONG = PySparkException("[TABLE_OR_VIEW_NOT_FOUND] no such view")
@@ -17,7 +17,7 @@ def asked(*failures: PySparkException) -> tuple[str, list[float]]:
             raise left.pop(0)
         return "answer"
 
-    return patiently(ask, waited.append), waited
+    return with_retries(ask, waited.append), waited
 
 
 def test_python_that_did_not_come_up_in_time_is_waited_for_ever_longer() -> None:
@@ -33,5 +33,5 @@ def test_patience_has_an_end() -> None:
 def test_what_is_wrong_is_told_at_once() -> None:
     with pytest.raises(PySparkException, match="no such view"):
         asked(WRONG)
-    assert not may_pass(str(WRONG))
-    assert may_pass(str(BUSY))
+    assert not is_transient(str(WRONG))
+    assert is_transient(str(BUSY))

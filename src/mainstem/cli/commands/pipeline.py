@@ -25,7 +25,7 @@ from mainstem.cli.signals import leave_closed_terminal, stop_signals
 from mainstem.cli.spark_session import start_spark
 from mainstem.cli.table_output import Format, Row, chosen, format_option, print_json, print_rows
 from mainstem.cli.units import parse_ms
-from mainstem.pipelines.state.table_state import Standing, pipeline_directory, standings
+from mainstem.pipelines.state.table_state import TableStatus, pipeline_directory, table_statuses
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -253,56 +253,54 @@ def _check_answers(address: str) -> None:
 
 
 def _tell(report: "Report") -> None:
-    standing, batch = report.standing, report.batch
+    status, batch = report.status, report.batch
     row = {
         "table": report.table,
         "batch": batch.number,
         "events": batch.events,
-        "events_total": standing.events,
+        "events_total": status.events,
         "events_per_second": round(batch.rows_per_second),
         "duration_ms": batch.duration_ms,
-        "watermark": standing.watermark,
-        "state_rows": standing.state_rows,
-        "bad": standing.bad,
-        "late": standing.late,
+        "watermark": status.watermark,
+        "state_rows": status.state_rows,
+        "bad": status.bad,
+        "late": status.late,
     }
     if chosen(None) != "table":
         print_json(row)
         return
-    wrong = f", {standing.bad} bad" * bool(standing.bad) + f", {standing.late} late" * bool(
-        standing.late
-    )
+    wrong = f", {status.bad} bad" * bool(status.bad) + f", {status.late} late" * bool(status.late)
     click.echo(
         f"{report.table:<24} batch {batch.number:>5}  {batch.events:>9,} events in "
         f"{batch.duration_ms / 1000:6.1f} s  {batch.rows_per_second:>9,.0f}/s  "
-        f"total {standing.events:,}{wrong}"
+        f"total {status.events:,}{wrong}"
     )
 
 
-def _summary(found: dict[str, Standing]) -> None:
-    for name, standing in found.items():
-        if not standing.exact:
+def _summary(found: dict[str, TableStatus]) -> None:
+    for name, status in found.items():
+        if not status.exact:
             say(
-                f"table {name}: {standing.late} events came later than the watermark "
-                f"({standing.dropped_rows} rows dropped), so that another way to run would give "
+                f"table {name}: {status.late} events came later than the watermark "
+                f"({status.dropped_rows} rows dropped), so that another way to run would give "
                 "another table; equality is not claimed"
             )
-        if standing.bad:
-            say(f"table {name}: {standing.bad} bad events, kept in the dead letters")
+        if status.bad:
+            say(f"table {name}: {status.bad} bad events, kept in the dead letters")
     if chosen(None) == "table":
         print_rows([_row(name, each) for name, each in found.items()], None)
 
 
-def _row(table: str, standing: Standing) -> Row:
+def _row(table: str, status: TableStatus) -> Row:
     return {
         "table": table,
-        "state": standing.state,
-        "batch": standing.batch,
-        "events": standing.events,
-        "bad": standing.bad,
-        "late": standing.late,
-        "watermark": standing.watermark,
-        "sink": standing.sink,
+        "state": status.state,
+        "batch": status.batch,
+        "events": status.events,
+        "bad": status.bad,
+        "late": status.late,
+        "watermark": status.watermark,
+        "sink": status.sink,
     }
 
 
@@ -311,10 +309,10 @@ def _row(table: str, standing: Standing) -> Row:
 @format_option
 def list_pipelines(state: Path, form: Format | None) -> None:
     """List the tables of all pipelines that ran: state, lag, watermark, what was bad or late."""
-    found = standings(state)
+    found = table_statuses(state)
     rows = [
-        {"pipeline": name, **_row(table, standing), **_lag(standing), **_failure(standing)}
-        for name, table, standing in found
+        {"pipeline": name, **_row(table, status), **_lag(status), **_failure(status)}
+        for name, table, status in found
     ]
     _tell_damaged(found)
     print_rows(rows, form, empty="nothing ran here; mainstem pipeline run FILE --stream")
@@ -327,10 +325,10 @@ def list_pipelines(state: Path, form: Format | None) -> None:
 def show(name: str, state: Path, form: Format | None) -> None:
     """Show the tables of a pipeline: offsets, state size, the last error and its event."""
     documents: list[Row] = []
-    found = standings(state, name)
+    found = table_statuses(state, name)
     _tell_damaged(found)
-    for _, table, standing in found:
-        document = {"table": table, **msgspec.to_builtins(standing), **_lag(standing)}
+    for _, table, status in found:
+        document = {"table": table, **msgspec.to_builtins(status), **_lag(status)}
         documents.append(document)
     if chosen(form) != "table":
         print_rows(documents, form)
@@ -341,10 +339,10 @@ def show(name: str, state: Path, form: Format | None) -> None:
         click.echo()
 
 
-def _tell_damaged(found: list[tuple[str, str, Standing]]) -> None:
-    for name, table, standing in found:
-        if standing.state == "damaged" and standing.failure is not None:
-            say(f"table {table} of {name}: {standing.failure.reason}")
+def _tell_damaged(found: list[tuple[str, str, TableStatus]]) -> None:
+    for name, table, status in found:
+        if status.state == "damaged" and status.failure is not None:
+            say(f"table {table} of {name}: {status.failure.reason}")
 
 
 def _shown(value: object) -> str:
@@ -353,19 +351,19 @@ def _shown(value: object) -> str:
     return json.dumps(value) if isinstance(value, (dict, list)) else str(value)
 
 
-def _lag(standing: Standing) -> dict[str, object]:
+def _lag(status: TableStatus) -> dict[str, object]:
     from mainstem.pipelines.running.lag import lag_of  # noqa: PLC0415 - librdkafka is slow to load
 
-    lag = lag_of(standing) if standing.offsets else None
+    lag = lag_of(status) if status.offsets else None
     return {
         "lag": lag.events if lag else None,
         "lag_ms": lag.age_ms if lag else None,
-        "seen": _moment(standing.updated_ms) if standing.updated_ms else None,
+        "seen": _moment(status.updated_ms) if status.updated_ms else None,
     }
 
 
-def _failure(standing: Standing) -> dict[str, object]:
-    return {"failure": standing.failure.reason if standing.failure else None}
+def _failure(status: TableStatus) -> dict[str, object]:
+    return {"failure": status.failure.reason if status.failure else None}
 
 
 def _moment(milliseconds: int) -> str:

@@ -11,7 +11,7 @@ from mainstem.cli.pipeline_options import file_argument, name_option, state_opti
 from mainstem.cli.spark_session import start_spark
 from mainstem.cli.table_output import Format, Row, chosen, format_option, print_rows
 from mainstem.pipelines.spark.requirements import MissingJava, MissingSpark, find_java, find_spark
-from mainstem.pipelines.state.table_state import Place, pipeline_directory
+from mainstem.pipelines.state.table_state import StateDirectory, pipeline_directory
 
 
 @click.command(
@@ -72,12 +72,14 @@ def check(
         from mainstem.pipelines.session import end_session  # noqa: PLC0415
 
         spark = start_spark("local[1]")
-        from mainstem.pipelines.planning.check import checked  # noqa: PLC0415 - needs Spark
+        from mainstem.pipelines.planning.check import check_table  # noqa: PLC0415 - needs Spark
 
         directory = pipeline_directory(state, loaded.name)
         try:
             rows = [
-                msgspec.to_builtins(checked(spark, loaded, each, Place(directory / each.name)))
+                msgspec.to_builtins(
+                    check_table(spark, loaded, each, StateDirectory(directory / each.name))
+                )
                 for each in loaded.tables
             ]
         finally:

@@ -30,7 +30,7 @@ from mainstem.cli.table_output import table
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.pipelines.definitions.table import Pipeline, load
 from mainstem.pipelines.spark.requirements import MissingJava, MissingSpark, find_java, find_spark
-from mainstem.pipelines.state.table_state import Standing, standings
+from mainstem.pipelines.state.table_state import TableStatus, table_statuses
 
 _TABLES = Path(__file__).with_name("pipeline") / "tables.py"
 _CHILD = [sys.executable, "-m", "mainstem.cli.child_process"]
@@ -252,19 +252,19 @@ def _behind(generator: Generator, pipeline: Pipeline) -> bool:
     )
 
 
-def _known() -> dict[str, Standing]:
-    return {name: standing for _, name, standing in standings(Path("mainstem-pipelines"))}
+def _known() -> dict[str, TableStatus]:
+    return {name: status for _, name, status in table_statuses(Path("mainstem-pipelines"))}
 
 
 def _picture(generator: Generator, pipeline: Pipeline, rows: int) -> str:
     known = _known()
     lines = []
     for each in pipeline.tables:
-        standing = known.get(each.name, Standing("stopped"))
+        status = known.get(each.name, TableStatus("stopped"))
         published = generator.counts[each.sources[0].name]
         lines.append(
-            f"{each.name}: {published:,} published, {standing.events:,} in the table, "
-            f"{standing.late} late, {standing.bad} bad, batch {standing.batch}, {standing.state}"
+            f"{each.name}: {published:,} published, {status.events:,} in the table, "
+            f"{status.late} late, {status.bad} bad, batch {status.batch}, {status.state}"
         )
         found = each.sink.read()
         newest = found.sort_by([(found.column_names[0], "descending")]) if found else None

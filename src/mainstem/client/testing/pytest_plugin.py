@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mainstem.client.testing.local_broker import LocalBroker, LocalServer
-    from mainstem.pipelines.planning.offline import Given
+    from mainstem.pipelines.planning.offline import EventValue
 
 
 class _Servers:
@@ -93,7 +93,9 @@ def mainstem_table(request: pytest.FixtureRequest) -> Callable[..., list[dict[st
     """
     from mainstem.pipelines.definitions.table import load  # noqa: PLC0415
 
-    def run(file: str | Path, table: str, **events: "Sequence[Given]") -> list[dict[str, object]]:
+    def run(
+        file: str | Path, table: str, **events: "Sequence[EventValue]"
+    ) -> list[dict[str, object]]:
         from mainstem.pipelines.errors import InvalidDefinition  # noqa: PLC0415
 
         pipeline = load(Path(file))
@@ -102,8 +104,8 @@ def mainstem_table(request: pytest.FixtureRequest) -> Callable[..., list[dict[st
             names = ", ".join(each.name for each in pipeline.tables)
             raise InvalidDefinition(f"{file} has no table {table!r}; it has {names}")
         spark = request.getfixturevalue("mainstem_spark")
-        from mainstem.pipelines.planning.offline import Offline  # noqa: PLC0415 - needs Spark
+        from mainstem.pipelines.planning.offline import OfflinePlanner  # noqa: PLC0415 - needs Spark
 
-        return Offline(spark, pipeline).batch(found, events)
+        return OfflinePlanner(spark, pipeline).batch(found, events)
 
     return run

@@ -19,16 +19,16 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-from mainstem.pipelines.bad_events.dead_letters import Burial
+from mainstem.pipelines.bad_events.dead_letters import DeadLetterWriter
 from mainstem.pipelines.definitions.table import INFER, Source, Table
 from mainstem.pipelines.planning.decoding import BAD, EVENT, decoded, decoded_once, with_skipped
 from mainstem.pipelines.planning.planner import observation
 from mainstem.pipelines.spark.progress import Batch, Offsets, has_ended, topic_offsets
-from mainstem.pipelines.spark.retry import patiently
-from mainstem.pipelines.state.table_state import Place, Standing
+from mainstem.pipelines.spark.retry import with_retries
+from mainstem.pipelines.state.table_state import StateDirectory, TableStatus
 
 
-class Found(msgspec.Struct, frozen=True):
+class BatchCounts(msgspec.Struct, frozen=True):
     """What was wrong with the events of a batch."""
 
     bad: int = 0
@@ -45,90 +45,95 @@ class Audit:
         address: str,
         mark: str,
         dead_topic: str,
-        place: Place,
+        state_dir: StateDirectory,
     ) -> None:
         self._spark = spark
         self._table = table
         self._address = address
-        self._burial = Burial(address, dead_topic, table.name, f"{mark}.dead")
-        self._place = place
+        self._dead_letters = DeadLetterWriter(address, dead_topic, table.name, f"{mark}.dead")
+        self._state_dir = state_dir
 
-    def counted(self, standing: Standing, batch: Batch) -> Standing:
-        """Return the standing with a batch added; its bad events are buried by then."""
-        found = Found()
-        if any(self._suspicious(batch, number) for number in range(len(self._table.sources))):
-            found = self._looked_at(batch.starts, batch.ends, batch.watermark_ms)
+    def with_batch(self, status: TableStatus, batch: Batch) -> TableStatus:
+        """Return the status with a batch added; its bad events are in the dead letters by then."""
+        found = BatchCounts()
+        if any(self._needs_audit(batch, number) for number in range(len(self._table.sources))):
+            found = self._count(batch.starts, batch.ends, batch.watermark_ms)
         return msgspec.structs.replace(
-            standing,
+            status,
             batch=batch.number,
-            events=standing.events + batch.events,
+            events=status.events + batch.events,
             rows_per_second=batch.rows_per_second,
             watermark=_time(batch.watermark_ms),
             state_rows=batch.state_rows,
             state_bytes=batch.state_bytes,
-            bad=standing.bad + found.bad,
-            late=standing.late + found.late,
-            dropped_rows=standing.dropped_rows + batch.dropped_rows,
+            bad=status.bad + found.bad,
+            late=status.late + found.late,
+            dropped_rows=status.dropped_rows + batch.dropped_rows,
             audited=batch.number,
-            offsets=standing.offsets | batch.ends,
-            ended=standing.ended or batch.ended,
+            offsets=status.offsets | batch.ends,
+            ended=status.ended or batch.ended,
         )
 
-    def recovered(self, standing: Standing) -> Standing:
-        """Return the standing with those batches added that a crash left uncounted."""
-        offsets, commits = self._place.checkpoint / "offsets", self._place.checkpoint / "commits"
+    def with_missed_batches(self, status: TableStatus) -> TableStatus:
+        """Return the status with those batches added that a crash left uncounted."""
+        offsets, commits = (
+            self._state_dir.checkpoint / "offsets",
+            self._state_dir.checkpoint / "commits",
+        )
         if not commits.is_dir():
-            return standing
-        standing = msgspec.structs.replace(standing, ended=_has_ended(offsets))
+            return status
+        status = msgspec.structs.replace(status, ended=_last_batch_has_end(offsets))
         done = [int(file.name) for file in commits.iterdir() if file.name.isdigit()]
-        for number in range(standing.audited + 1, max(done, default=-1) + 1):
+        for number in range(status.audited + 1, max(done, default=-1) + 1):
             before, entry = offsets / str(number - 1), offsets / str(number)
             if not entry.exists():
                 continue
             starts = batch_entry(before.read_text())[1] if before.exists() else {}
             watermark_ms, ends = batch_entry(entry.read_text())
-            found = self._looked_at(starts, ends, watermark_ms)
+            found = self._count(starts, ends, watermark_ms)
             read = sum(
                 offset - starts.get(topic, {}).get(partition, 0)
                 for topic, places in ends.items()
                 for partition, offset in places.items()
             )
-            standing = msgspec.structs.replace(
-                standing,
+            status = msgspec.structs.replace(
+                status,
                 batch=number,
-                events=standing.events + read,
-                bad=standing.bad + found.bad,
-                late=standing.late + found.late,
+                events=status.events + read,
+                bad=status.bad + found.bad,
+                late=status.late + found.late,
                 audited=number,
-                offsets=standing.offsets | ends,
+                offsets=status.offsets | ends,
             )
-        return standing
+        return status
 
-    def _suspicious(self, batch: Batch, number: int) -> bool:
-        seen = batch.seen.get(observation(number))
+    def _needs_audit(self, batch: Batch, number: int) -> bool:
+        seen = batch.sources.get(observation(number))
         if seen is None:
             return False
         late = seen.earliest_ms is not None and seen.earliest_ms <= batch.watermark_ms
         return seen.bad > 0 or late
 
-    def _looked_at(self, starts: Offsets, ends: Offsets, watermark_ms: int) -> Found:
+    def _count(self, starts: Offsets, ends: Offsets, watermark_ms: int) -> BatchCounts:
         # Whatever was buried before it failed is known to be buried.
-        return patiently(lambda: self._look(starts, ends, watermark_ms))
+        return with_retries(lambda: self._read_again(starts, ends, watermark_ms))
 
-    def _look(self, starts: Offsets, ends: Offsets, watermark_ms: int) -> Found:
+    def _read_again(self, starts: Offsets, ends: Offsets, watermark_ms: int) -> BatchCounts:
         bad = late = 0
         for source in self._table.sources:
             if source.name not in ends:
                 continue
-            rows = decoded_once(decoded(self._events(source, starts, ends), self._known(source)))
-            rows = with_skipped(rows, self._place.skips().get(source.name, {}))
+            rows = decoded_once(
+                decoded(self._events(source, starts, ends), self._with_schema(source))
+            )
+            rows = with_skipped(rows, self._state_dir.skipped_events().get(source.name, {}))
             if self._table.bad == "dead":
                 wrong = rows.where(f"{BAD} is not null").select(f"{EVENT}.*", BAD)
-                bad += self._burial.bury(wrong, source.name, ends[source.name])
+                bad += self._dead_letters.write(wrong, source.name, ends[source.name])
             if source.watermark and watermark_ms:
                 at = F.unix_millis(F.col(f"`{source.watermark[0]}`"))
                 late += rows.where(f"{BAD} is null").where(at <= watermark_ms).count()
-        return Found(bad, late)
+        return BatchCounts(bad, late)
 
     def _events(self, source: Source, starts: Offsets, ends: Offsets) -> DataFrame:
         name = source.name
@@ -138,10 +143,10 @@ class Audit:
         options["endingOffsets"] = json.dumps({name: ends[name]})
         return self._spark.read.format("mainstem").options(**options).load()
 
-    def _known(self, source: Source) -> Source:
+    def _with_schema(self, source: Source) -> Source:
         if source.schema != INFER:
             return source
-        return msgspec.structs.replace(source, schema=self._place.schemas()[source.name])
+        return msgspec.structs.replace(source, schema=self._state_dir.schemas()[source.name])
 
 
 def batch_entry(text: str) -> tuple[int, Offsets]:
@@ -154,7 +159,7 @@ def batch_entry(text: str) -> tuple[int, Offsets]:
     return json.loads(metadata)["batchWatermarkMs"], offsets
 
 
-def _has_ended(offsets: Path) -> bool:
+def _last_batch_has_end(offsets: Path) -> bool:
     """Tell whether the last batch that was planned had the end of the input."""
     newest = max((int(file.name) for file in offsets.iterdir() if file.name.isdigit()), default=-1)
     if newest < 0:

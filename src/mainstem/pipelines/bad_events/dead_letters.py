@@ -22,7 +22,7 @@ from mainstem.remote.consumer_groups import ConsumerGroups
 PREFIX = "mainstem-"
 
 
-class Burial:
+class DeadLetterWriter:
     """Buries the bad events of one table."""
 
     def __init__(self, address: str, topic: str, table: str, group: str) -> None:
@@ -31,7 +31,7 @@ class Burial:
         self._table = table
         self._group = group
 
-    def bury(self, rows: DataFrame, source: str, ends: Mapping[str, int]) -> int:
+    def write(self, rows: DataFrame, source: str, ends: Mapping[str, int]) -> int:
         """Bury bad events of a topic up to some offsets; return how many there are of them.
 
         ``rows`` has the columns of an event and ``__bad``.
@@ -41,7 +41,7 @@ class Burial:
         if first is None:
             return 0
         administration = Admin(self._cluster)
-        if self._is_done(ConsumerGroups(administration), source, ends):
+        if self._is_written(ConsumerGroups(administration), source, ends):
             return rows.count()
         with suppress(TopicExists):
             settings = TopicSettings(partitions=1)
@@ -63,7 +63,7 @@ class Burial:
             consumer.close()
         return count
 
-    def _is_done(self, cursors: ConsumerGroups, source: str, ends: Mapping[str, int]) -> bool:
+    def _is_written(self, cursors: ConsumerGroups, source: str, ends: Mapping[str, int]) -> bool:
         try:
             known = cursors.state(self._group).cursors
         except UnknownGroup:

@@ -17,41 +17,41 @@ T = TypeVar("T")
 
 _TOP = "<module>"
 _OURS = "mainstem.pipelines"
-_noted: ContextVar[list[tuple[object, str]] | None] = ContextVar("noted", default=None)
+_recorded: ContextVar[list[tuple[object, str]] | None] = ContextVar("noted", default=None)
 
 
 class Definitions(Generic[T]):
     """What was defined while one file was loaded."""
 
     def __init__(self, noted: list[tuple[object, str]], kind: type[T]) -> None:
-        self._noted = noted
+        self._recorded = noted
         self._kind = kind
 
     def of(self, file: str) -> list[T]:
         """Return what a file defined itself, in order."""
-        return [each for each, by in self._noted if by == file and isinstance(each, self._kind)]
+        return [each for each, by in self._recorded if by == file and isinstance(each, self._kind)]
 
 
 @contextmanager
-def noting(kind: type[T]) -> Iterator[Definitions[T]]:
+def recording_definitions(kind: type[T]) -> Iterator[Definitions[T]]:
     """Note what is defined until this ends."""
     noted: list[tuple[object, str]] = []
-    token = _noted.set(noted)
+    token = _recorded.set(noted)
     try:
         yield Definitions(noted, kind)
     finally:
-        _noted.reset(token)
+        _recorded.reset(token)
 
 
-def note(made: object) -> None:
+def record_definition(made: object) -> None:
     """Note a definition, if a file is being loaded."""
-    noted = _noted.get()
+    noted = _recorded.get()
     if noted is not None:
         top = _frame(top=True)
         noted.append((made, top.f_code.co_filename if top else ""))
 
 
-def here() -> tuple[str, int]:
+def call_site() -> tuple[str, int]:
     """Return file and line of the user's code that defines something now."""
     frame = _frame(top=False)
     return (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)

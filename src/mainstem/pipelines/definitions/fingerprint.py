@@ -13,7 +13,7 @@ import msgspec
 from pyspark.sql import DataFrame, is_remote
 
 from mainstem.pipelines.definitions.table import Table
-from mainstem.pipelines.state.table_state import Place
+from mainstem.pipelines.state.table_state import StateDirectory
 
 _FILE = "definition.json"
 _STATEFUL = ("Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "Join")
@@ -89,26 +89,26 @@ def _with_columns(step: str, defined: Mapping[str, str]) -> Iterator[str]:
             waiting += _COLUMN.findall(defined[column])
 
 
-def kept(directory: Path) -> Fingerprint | None:
+def saved_fingerprint(directory: Path) -> Fingerprint | None:
     """Return the fingerprint of the definition that made a checkpoint; None if it is not known."""
     file = directory / _FILE
     return msgspec.json.decode(file.read_bytes(), type=Fingerprint) if file.exists() else None
 
 
-def keep(place: Place, wanted: Fingerprint) -> None:
+def save_fingerprint(state_dir: StateDirectory, wanted: Fingerprint) -> None:
     """Keep the fingerprint with a new checkpoint, or with one of earlier versions."""
-    file = place.directory / _FILE
-    if not file.exists() or not place.checkpoint.exists():
+    file = state_dir.directory / _FILE
+    if not file.exists() or not state_dir.checkpoint.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_name(f".{_FILE}")
         draft.write_bytes(msgspec.json.encode(wanted))
         draft.rename(file)
 
 
-def changed(place: Place, wanted: Fingerprint) -> str | None:
+def incompatible_change(state_dir: StateDirectory, wanted: Fingerprint) -> str | None:
     """Return why a checkpoint does not suit a definition; None if it does, or there is none."""
-    old = kept(place.directory)
-    if old is None or old == wanted or not place.checkpoint.exists():
+    old = saved_fingerprint(state_dir.directory)
+    if old is None or old == wanted or not state_dir.checkpoint.exists():
         return None
     if old.sources != wanted.sources:
         what = f"it read {', '.join(old.sources)}, and now reads {', '.join(wanted.sources)}"

@@ -19,7 +19,11 @@ import msgspec
 from mainstem.core.errors import InvalidName
 from mainstem.core.names import check_topic
 from mainstem.pipelines.definitions.conflicts import check_circles, check_dead_letters, check_sinks
-from mainstem.pipelines.definitions.discovery import here, note, noting
+from mainstem.pipelines.definitions.discovery import (
+    call_site,
+    record_definition,
+    recording_definitions,
+)
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.sinks.port import Sink
 
@@ -133,7 +137,7 @@ def table(
     if bare is not None:
         raise InvalidDefinition("write @p.table(source=..., sink=...): it needs both")
     plain = Source("", schema, format, watermark, registry, with_event, epoch)
-    place, line = here()
+    place, line = call_site()
 
     def made(query: Query) -> Table:
         if not callable(query):
@@ -152,7 +156,7 @@ def table(
             line=line,
             file=place,
         )
-        note(result)
+        record_definition(result)
         return result
 
     return made
@@ -175,7 +179,7 @@ def sql(
 ) -> Table:
     """Make a table of a SQL query; its name is the variable's unless ``name`` says another."""
     plain = Source("", schema, format, watermark, registry, with_event, epoch)
-    place, line = here()
+    place, line = call_site()
     kept = _checked_sink(name or "sql", sink)
     result = Table(
         name=name,
@@ -187,7 +191,7 @@ def sql(
         line=line,
         file=place,
     )
-    note(result)
+    record_definition(result)
     return result
 
 
@@ -201,7 +205,7 @@ def load(file: Path, name: str | None = None) -> Pipeline:
         raise InvalidDefinition(f"there is no pipeline file {file}; check the path")
     called = name or file.stem
     _check_name("pipeline", called, file)
-    with noting(Table) as definitions:
+    with recording_definitions(Table) as definitions:
         module = _executed(file)
     own = definitions.of(str(file.resolve()))
     tables: list[Table] = []

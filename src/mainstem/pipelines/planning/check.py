@@ -4,17 +4,17 @@ import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from mainstem.pipelines.definitions.fingerprint import changed, fingerprint
+from mainstem.pipelines.definitions.fingerprint import fingerprint, incompatible_change
 from mainstem.pipelines.definitions.table import Pipeline, Table
 from mainstem.pipelines.errors import InvalidDefinition
-from mainstem.pipelines.planning.offline import NotInferredYet, Offline
+from mainstem.pipelines.planning.offline import OfflinePlanner, SchemaNotInferred
 from mainstem.pipelines.spark.error_messages import cause_of
-from mainstem.pipelines.state.table_state import Place
+from mainstem.pipelines.state.table_state import StateDirectory
 
 _SQL = "org.apache.spark.sql"
 
 
-class Checked(msgspec.Struct, frozen=True):
+class TableCheck(msgspec.Struct, frozen=True):
     """What is known of a table before it runs."""
 
     table: str
@@ -27,11 +27,13 @@ class Checked(msgspec.Struct, frozen=True):
     warning: str | None = None
 
 
-def checked(spark: SparkSession, pipeline: Pipeline, table: Table, place: Place) -> Checked:
+def check_table(
+    spark: SparkSession, pipeline: Pipeline, table: Table, state_dir: StateDirectory
+) -> TableCheck:
     """Plan a table as a stream and have Spark judge it."""
-    plain = Checked(table.name, table.sink.place, table.output)
+    plain = TableCheck(table.name, table.sink.place, table.output)
     try:
-        frame = Offline(spark, pipeline).stream(table, place)
+        frame = OfflinePlanner(spark, pipeline).stream(table, state_dir)
         columns = frame.schema.simpleString()[7:-1]
         if not frame.isStreaming:
             raise InvalidDefinition(f"table {table.name!r} reads no stream, only snapshots")
@@ -47,8 +49,8 @@ def checked(spark: SparkSession, pipeline: Pipeline, table: Table, place: Place)
     except PySparkException as error:
         told = cause_of(error, pipeline.file)
         return msgspec.structs.replace(plain, error=f"table {table.name!r}: {told}")
-    except NotInferredYet as error:
+    except SchemaNotInferred as error:
         return msgspec.structs.replace(plain, warning=str(error))
     except InvalidDefinition as error:
         return msgspec.structs.replace(plain, error=str(error))
-    return msgspec.structs.replace(plain, warning=changed(place, found))
+    return msgspec.structs.replace(plain, warning=incompatible_change(state_dir, found))

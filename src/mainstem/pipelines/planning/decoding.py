@@ -16,13 +16,13 @@ from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.format.tasks import END_PARTITION
 from mainstem.pipelines.planning.avro_values import avro_columns, avro_schema, decoder
 from mainstem.pipelines.planning.json_values import (
-    Pair,
+    ReadValue,
     converted,
     is_absent,
-    misread,
+    parse_problem,
     parsed,
     value_of,
-    wrong_values,
+    value_problems,
 )
 from mainstem.pipelines.planning.schemas import json_columns
 
@@ -86,7 +86,7 @@ def good_rows(rows: DataFrame) -> DataFrame:
     return rows.where(f"{BAD} is null").drop(BAD, EVENT)
 
 
-def stopping_at_bad(rows: DataFrame) -> DataFrame:
+def failing_at_bad(rows: DataFrame) -> DataFrame:
     """Return the rows; reading a bad one raises an error that names the event."""
     told = F.raise_error(
         F.format_string(
@@ -104,7 +104,7 @@ def _from_json(event: DataFrame, source: Source) -> DataFrame:
     read = event.select(F.expr(f"string({EVENT}.value)").alias("__text"), EVENT)
     read = read.select("__text", parsed(F.col("__text"), columns).alias("__parsed"), EVENT)
     text, whole = F.col("__text"), F.col("__parsed")
-    value, unread = value_of(whole), misread(whole, text, columns)
+    value, unread = value_of(whole), parse_problem(whole, text, columns)
     # Converted in a step of their own, because the reasons look at the results, too.
     fields = {f"__{number}": each for number, each in enumerate(columns)}
     read = read.select(
@@ -122,8 +122,8 @@ def _from_json(event: DataFrame, source: Source) -> DataFrame:
         .when(unread.condition, unread.reason)
     )
     for name, each in fields.items():
-        pair = Pair(value.getField(each.name), F.col(name))
-        for wrong in wrong_values(pair, each.dataType, source.epoch, each.name):
+        pair = ReadValue(value.getField(each.name), F.col(name))
+        for wrong in value_problems(pair, each.dataType, source.epoch, each.name):
             bad = bad.when(wrong.condition, wrong.reason)
     bad = _missing(bad, columns, value, "")
     return read.select(

@@ -42,26 +42,26 @@ _NUMBER = r"^-?([0-9]{1,3}|[0-9]{7,18})$"
 _DAY = r"^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([T ]00:00(:00(\.0+)?)?Z?)?$"
 
 
-class Wrong(NamedTuple):
+class Problem(NamedTuple):
     """A way in which an event can be bad: how that is seen, and said."""
 
     condition: Column
     reason: Column
 
 
-class Pair(NamedTuple):
+class ReadValue(NamedTuple):
     """A value as it was read at first, and what it was converted to."""
 
     carrier: Column
     result: Column
 
-    def field(self, name: str) -> "Pair":
+    def field(self, name: str) -> "ReadValue":
         """Return the same of a field."""
-        return Pair(self.carrier.getField(name), self.result.getField(name))
+        return ReadValue(self.carrier.getField(name), self.result.getField(name))
 
 
 def parsed(text: Column, columns: StructType) -> Column:
-    """Return what JSON text says, for ``value_of`` and ``misread``."""
+    """Return what JSON text says, for ``value_of`` and ``parse_problem``."""
     kind = StructType(
         [
             StructField("v", t.ArrayType(_carrier(columns))),
@@ -77,7 +77,7 @@ def value_of(parsed_text: Column) -> Column:
     return F.get(parsed_text.getField("v"), F.lit(0))
 
 
-def misread(parsed_text: Column, text: Column, columns: StructType) -> Wrong:
+def parse_problem(parsed_text: Column, text: Column, columns: StructType) -> Problem:
     """Tell text that is not one JSON object, or has values of other kinds than the columns."""
     condition = (
         value_of(parsed_text).isNull()
@@ -92,7 +92,7 @@ def misread(parsed_text: Column, text: Column, columns: StructType) -> Wrong:
         .when(several, "more than one JSON value")
         .otherwise(f"does not fit the schema {columns.simpleString()[7:-1]}")
     )
-    return Wrong(condition, reason)
+    return Problem(condition, reason)
 
 
 def converted(carrier: Column, kind: DataType, epoch: Epoch) -> Column:
@@ -143,35 +143,41 @@ def _timestamp(carrier: Column, epoch: Epoch) -> Column:
     return F.when(carrier.rlike(_DATE), carrier.try_cast("timestamp")).when(is_time, moment)
 
 
-def wrong_values(pair: Pair, kind: DataType, epoch: Epoch, path: str) -> Iterator[Wrong]:
+def value_problems(pair: ReadValue, kind: DataType, epoch: Epoch, path: str) -> Iterator[Problem]:
     """Return for each place where a value can be wrong how that is seen, and said."""
     carrier = pair.carrier
     match kind:
         case t.StructType():
             for each in kind:
-                yield from wrong_values(
+                yield from value_problems(
                     pair.field(each.name), each.dataType, epoch, f"{path}.{each.name}"
                 )
         case t.ArrayType():
-            yield from _any_wrong(carrier, kind.elementType, epoch, f"{path}[]")
+            yield from _element_problems(carrier, kind.elementType, epoch, f"{path}[]")
         case t.MapType():
-            yield from _any_wrong(F.map_values(carrier), kind.valueType, epoch, f"{path}{{}}")
+            yield from _element_problems(
+                F.map_values(carrier), kind.valueType, epoch, f"{path}{{}}"
+            )
         case t.DoubleType() | t.FloatType():
             # NaN is not JSON, so what is infinite was too large.
             is_infinite = F.abs(carrier) == F.lit(float("inf"))
-            yield Wrong(is_infinite, F.lit(f"{path}: {_complaint(kind)}"))
+            yield Problem(is_infinite, F.lit(f"{path}: {_complaint(kind)}"))
         case _ if _is_carried(kind):
             lost = ~is_absent(carrier, kind) & pair.result.isNull()
             text = carrier.try_cast("string")
             if isinstance(kind, t.DecimalType) and _has_room(kind):
                 text = F.rtrim(F.rtrim(text, F.lit("0")), F.lit("."))
-            yield Wrong(lost, F.concat(F.lit(f"{path}: "), text, F.lit(f" is {_complaint(kind)}")))
+            yield Problem(
+                lost, F.concat(F.lit(f"{path}: "), text, F.lit(f" is {_complaint(kind)}"))
+            )
 
 
-def _any_wrong(carriers: Column, kind: DataType, epoch: Epoch, path: str) -> Iterator[Wrong]:
+def _element_problems(
+    carriers: Column, kind: DataType, epoch: Epoch, path: str
+) -> Iterator[Problem]:
     def found(each: Column) -> list[Column]:
-        pair = Pair(each, converted(each, kind, epoch))
-        return [wrong.condition for wrong in wrong_values(pair, kind, epoch, path)]
+        pair = ReadValue(each, converted(each, kind, epoch))
+        return [wrong.condition for wrong in value_problems(pair, kind, epoch, path)]
 
     # The conditions are made where the element is known, and whether there are any, is not before.
     if not found(F.lit(None)):
@@ -181,7 +187,7 @@ def _any_wrong(carriers: Column, kind: DataType, epoch: Epoch, path: str) -> Ite
         return F.coalesce(reduce(or_, found(each)), F.lit(False))
 
     leaf = not isinstance(kind, (t.StructType, t.ArrayType, t.MapType))
-    yield Wrong(
+    yield Problem(
         F.exists(carriers, is_wrong),
         F.lit(f"{path}: {_complaint(kind) if leaf else 'a value is changed by its type'}"),
     )

@@ -19,39 +19,39 @@ from mainstem.pipelines.definitions.table import INFER, Pipeline, Source, Table
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
 from mainstem.pipelines.format.schema import COLUMNS
 from mainstem.pipelines.planning.decoding import BAD, EVENT, decoded, good_rows
-from mainstem.pipelines.planning.planner import Bounds, Planning, observation
+from mainstem.pipelines.planning.planner import Bounds, Planner, observation
 from mainstem.pipelines.planning.schemas import inferred
 from mainstem.pipelines.spark.error_messages import cause_of
-from mainstem.pipelines.state.table_state import Place
+from mainstem.pipelines.state.table_state import StateDirectory
 
-Given = Mapping[str, object] | str | bytes
+EventValue = Mapping[str, object] | str | bytes
 """An event's value: a document, or the text or bytes of one; a row, if the source is a table."""
 
 
-class NotInferredYet(InvalidDefinition):
+class SchemaNotInferred(InvalidDefinition):
     """A table cannot be planned before its first run has inferred a schema."""
 
 
-class Offline:
+class OfflinePlanner:
     """Plans and runs the tables of a pipeline without reading any topic."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
         self._spark = spark
         self._pipeline = pipeline
-        self._planning = Planning(spark, pipeline, "", None, Bounds())
+        self._planner = Planner(spark, pipeline, "", None, Bounds())
 
-    def stream(self, table: Table, place: Place | None = None) -> DataFrame:
+    def stream(self, table: Table, state_dir: StateDirectory | None = None) -> DataFrame:
         """Return the plan of a table as a stream; raises InvalidDefinition."""
         inputs = []
         for number, source in enumerate(table.sources):
             above = self._pipeline.above(table, source.name)
             if above is None:
                 raw = self._empty_stream(_columns())
-                rows = good_rows(decoded(raw, self._known(source, place)))
+                rows = good_rows(decoded(raw, self._known(source, state_dir)))
             elif above.keeps_rows:
-                rows = self._empty_stream(self._stream_schema(above, place))
+                rows = self._empty_stream(self._stream_schema(above, state_dir))
             else:
-                rows = self._spark.createDataFrame([], self._stream_schema(above, place))
+                rows = self._spark.createDataFrame([], self._stream_schema(above, state_dir))
             if rows.isStreaming:
                 # As in a run, where it parts the decoder from the query.
                 rows = rows.observe(observation(number), F.count(F.lit(1)).alias("events"))
@@ -60,7 +60,9 @@ class Offline:
             inputs.append(rows)
         return self._applied(table, inputs)
 
-    def batch(self, table: Table, given: Mapping[str, Sequence[Given]]) -> list[dict[str, object]]:
+    def batch(
+        self, table: Table, given: Mapping[str, Sequence[EventValue]]
+    ) -> list[dict[str, object]]:
         """Return the rows that a table makes of events; raises PipelineFailed at a bad one."""
         unknown = set(given) - {source.name for source in table.sources}
         if unknown:
@@ -78,7 +80,7 @@ class Offline:
             raise PipelineFailed(f"table {table.name!r}: {cause}") from error
         return [{name: _aware(each) for name, each in row.asDict(True).items()} for row in found]
 
-    def _given(self, table: Table, source: Source, events: Sequence[Given]) -> DataFrame:
+    def _given(self, table: Table, source: Source, events: Sequence[EventValue]) -> DataFrame:
         above = self._pipeline.above(table, source.name)
         if above is not None:
             columns = self._stream_schema(above, None)
@@ -101,19 +103,19 @@ class Offline:
             )
         return good_rows(rows)
 
-    def _known(self, source: Source, place: Place | None) -> Source:
+    def _known(self, source: Source, state_dir: StateDirectory | None) -> Source:
         if source.schema != INFER:
             return source
-        kept = place.schemas() if place else {}
+        kept = state_dir.schemas() if state_dir else {}
         if source.name not in kept:
-            raise NotInferredYet(
+            raise SchemaNotInferred(
                 f"source {source.name!r}: its schema is inferred by the first run; the plan is "
                 "checked then"
             )
         return msgspec.structs.replace(source, schema=kept[source.name])
 
-    def _stream_schema(self, above: Table, place: Place | None) -> StructType:
-        beside = Place(place.directory.parent / above.name) if place else None
+    def _stream_schema(self, above: Table, state_dir: StateDirectory | None) -> StructType:
+        beside = StateDirectory(state_dir.directory.parent / above.name) if state_dir else None
         return self.stream(above, beside).schema
 
     def _empty_stream(self, columns: StructType) -> DataFrame:
@@ -125,7 +127,7 @@ class Offline:
 
     def _applied(self, table: Table, inputs: Sequence[DataFrame]) -> DataFrame:
         try:
-            result = self._planning.applied(table, inputs)
+            result = self._planner.apply_query(table, inputs)
         except PySparkException as error:
             cause = cause_of(error, self._pipeline.file)
             raise InvalidDefinition(f"table {table.name!r}: {cause}") from error
@@ -145,14 +147,14 @@ def _columns() -> StructType:
     return columns
 
 
-def _bytes(given: Given) -> bytes:
+def _bytes(given: EventValue) -> bytes:
     if isinstance(given, bytes):
         return given
     text = given if isinstance(given, str) else json.dumps(given, default=_plain)
     return text.encode()
 
 
-def _row(given: Given) -> dict[str, object]:
+def _row(given: EventValue) -> dict[str, object]:
     if not isinstance(given, Mapping):
         raise InvalidDefinition(f"rows of a table are dicts, and this is {given!r:.100}")
     return dict(given)

@@ -35,16 +35,16 @@ from mainstem.pipelines.planning.decoding import (
     END_OF_TIME,
     decoded,
     decoded_once,
+    failing_at_bad,
     good_rows,
-    stopping_at_bad,
     with_skipped,
 )
 from mainstem.pipelines.planning.schemas import SAMPLE_EVENTS, inferred
-from mainstem.pipelines.planning.table_source import TableSource, followed, snapshot
-from mainstem.pipelines.spark.error_messages import cause_of, keep_all
+from mainstem.pipelines.planning.table_source import TableSource, appended_rows, snapshot
+from mainstem.pipelines.spark.error_messages import cause_of, save_traceback
 from mainstem.pipelines.spark.progress import Offsets, topic_offsets
-from mainstem.pipelines.spark.retry import patiently
-from mainstem.pipelines.state.table_state import Place
+from mainstem.pipelines.spark.retry import with_retries
+from mainstem.pipelines.state.table_state import StateDirectory
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Bounds(msgspec.Struct, frozen=True):
     max_rows: int | None = None
 
 
-class Planning:
+class Planner:
     """Builds the plans of a pipeline's tables in one session."""
 
     def __init__(
@@ -77,7 +77,9 @@ class Planning:
         # Views have the names of sources, which several tables may share.
         self._views = threading.Lock()
 
-    def frame(self, table: Table, place: Place, *, complete: bool = False) -> DataFrame:
+    def frame(
+        self, table: Table, state_dir: StateDirectory, *, complete: bool = False
+    ) -> DataFrame:
         """Return the streaming DataFrame of a table; raises InvalidDefinition.
 
         With ``complete`` the end of what is read is the end of the input.
@@ -85,10 +87,10 @@ class Planning:
         spot = f"{Path(table.file).name}:{table.line}" if table.file else self._pipeline.file.name
         where = f"{spot}: table {table.name!r}"
         try:
-            result = patiently(lambda: self._built(table, place, complete=complete))
+            result = with_retries(lambda: self._built(table, state_dir, complete=complete))
         except PySparkException as error:
             cause = cause_of(error, self._pipeline.file)
-            kept = keep_all(error, cause, place)
+            kept = save_traceback(error, cause, state_dir)
             raise InvalidDefinition(f"{where}: {cause}; {kept}") from error
         except InvalidDefinition as error:
             raise InvalidDefinition(f"{where}: {error}") from None
@@ -120,19 +122,19 @@ class Planning:
                 f"{cause_of(error, self._pipeline.file)}; make room for it, or name another place"
             ) from error
 
-    def _built(self, table: Table, place: Place, *, complete: bool) -> object:
+    def _built(self, table: Table, state_dir: StateDirectory, *, complete: bool) -> object:
         inputs = [
-            self._input(table, source, number, place, complete=complete)
-            for number, source in enumerate(self._known(table, place))
+            self._input(table, source, number, state_dir, complete=complete)
+            for number, source in enumerate(self._known(table, state_dir))
         ]
         with self._views:
-            result = self.applied(table, inputs)
+            result = self.apply_query(table, inputs)
         if isinstance(result, DataFrame):
             # Over Spark Connect nothing is looked at, and so nothing wrong, before it is asked for.
             _ = result.schema
         return result
 
-    def applied(self, table: Table, inputs: Sequence[DataFrame]) -> object:
+    def apply_query(self, table: Table, inputs: Sequence[DataFrame]) -> object:
         """Return what a table's query makes of its sources."""
         if not isinstance(table.query, str):
             try:
@@ -146,15 +148,15 @@ class Planning:
             frame.createOrReplaceTempView(f"`{source.name}`")
         return self._spark.sql(table.query)
 
-    def _known(self, table: Table, place: Place) -> tuple[Source, ...]:
+    def _known(self, table: Table, state_dir: StateDirectory) -> tuple[Source, ...]:
         """Return the sources with schemas: those to infer as inferred once and for all."""
-        kept = place.schemas()
+        kept = state_dir.schemas()
         found = dict(kept)
         for source in table.sources:
             if source.schema == INFER and source.name not in found:
                 found[source.name] = inferred(self._sample(source), f"source {source.name!r}")
         if found != kept:
-            place.keep_schemas(found)
+            state_dir.save_schemas(found)
         return tuple(
             msgspec.structs.replace(each, schema=found[each.name]) if each.schema == INFER else each
             for each in table.sources
@@ -167,15 +169,23 @@ class Planning:
         return raw.load().limit(SAMPLE_EVENTS).select(F.expr("string(value)").alias("value"))
 
     def _input(
-        self, table: Table, source: Source, number: int, place: Place, *, complete: bool
+        self,
+        table: Table,
+        source: Source,
+        number: int,
+        state_dir: StateDirectory,
+        *,
+        complete: bool,
     ) -> DataFrame:
         above = self._pipeline.above(table, source.name)
         complete = complete and source.watermark is not None
         if above is None:
-            rows = self._topic(table, source, number, place, complete=complete)
+            rows = self._topic(table, source, number, state_dir, complete=complete)
         elif above.keeps_rows:
             end_in = source.watermark[0] if complete and source.watermark else None
-            rows = followed(self._spark, self._target(above), end_in, self._format_of(TableSource))
+            rows = appended_rows(
+                self._spark, self._target(above), end_in, self._format_of(TableSource)
+            )
             if source.watermark:
                 rows = rows.observe(observation(number), *_figures(rows, source, bad=False))
         else:
@@ -196,15 +206,21 @@ class Planning:
         return msgspec.structs.replace(table, sink=table.sink.beside(self._into))
 
     def _topic(
-        self, table: Table, source: Source, number: int, place: Place, *, complete: bool
+        self,
+        table: Table,
+        source: Source,
+        number: int,
+        state_dir: StateDirectory,
+        *,
+        complete: bool,
     ) -> DataFrame:
         options = self._options(table, source) | {"markEnd": str(complete).lower()}
         reader = self._spark.readStream.format(self._format_of(MainstemSource))
         rows = decoded(reader.options(**options).load(), source)
         if table.bad == "dead":
-            rows = with_skipped(rows, place.skips().get(source.name, {}))
+            rows = with_skipped(rows, state_dir.skipped_events().get(source.name, {}))
         rows = rows.observe(observation(number), *_figures(rows, source, bad=True))
-        return good_rows(stopping_at_bad(rows) if table.bad == "stop" else rows)
+        return good_rows(failing_at_bad(rows) if table.bad == "stop" else rows)
 
     def _options(self, table: Table, source: Source) -> dict[str, str]:
         options = {
@@ -234,17 +250,21 @@ class Planning:
                 reader.stop()
         return found
 
-    def bounded(self, table: Table, place: Place, ranges: Sequence[Range]) -> DataFrame:
+    def bounded(
+        self, table: Table, state_dir: StateDirectory, ranges: Sequence[Range]
+    ) -> DataFrame:
         """Return the rows that a table of one topic makes of some offsets."""
-        rows = self.decoded_range(table, place, ranges)
+        rows = self.decoded_range(table, state_dir, ranges)
         with self._views:
-            result = self.applied(table, [rows])
+            result = self.apply_query(table, [rows])
         assert isinstance(result, DataFrame)
         return result
 
-    def decoded_range(self, table: Table, place: Place, ranges: Sequence[Range]) -> DataFrame:
+    def decoded_range(
+        self, table: Table, state_dir: StateDirectory, ranges: Sequence[Range]
+    ) -> DataFrame:
         """Return the rows that the function of a table of one topic is given for some offsets."""
-        (source,) = self._known(table, place)
+        (source,) = self._known(table, state_dir)
         options = {
             "address": self._address,
             "subscribe": source.name,
@@ -256,7 +276,7 @@ class Planning:
         raw = raw.where(F.col("partition").isin([each.partition for each in ranges]))
         rows = decoded_once(decoded(raw, source))
         if table.bad == "dead":
-            rows = with_skipped(rows, place.skips().get(source.name, {}))
+            rows = with_skipped(rows, state_dir.skipped_events().get(source.name, {}))
         return good_rows(rows)
 
 

@@ -42,7 +42,7 @@ _END = ""
 """Instead of a file: the end of the input."""
 
 
-def followed(
+def appended_rows(
     spark: SparkSession, table: Table, end_in: str | None = None, called: str = FORMAT
 ) -> DataFrame:
     """Return the stream of rows that are added to a table.
@@ -90,7 +90,7 @@ def _columns(kind: str, path: str) -> pa.Schema:
     return pa.schema(DeltaTable(path).schema().to_arrow())
 
 
-class File(InputPartition):
+class FilePartition(InputPartition):
     """One Parquet file, for one task."""
 
     def __init__(self, path: str) -> None:
@@ -124,11 +124,11 @@ class SnapshotReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the files of the newest version."""
-        return [File(path) for path in DeltaTable(self._path).file_uris()]
+        return [FilePartition(path) for path in DeltaTable(self._path).file_uris()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a file."""
-        assert isinstance(partition, File)
+        assert isinstance(partition, FilePartition)
         return _rows(partition.path, _columns("delta", self._path))
 
 
@@ -164,11 +164,11 @@ class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         files = _delta_files if self._kind == "delta" else _parquet_files
         found = files(Path(self._path), start["next"], end["next"])
         end_mark = [_END] if end.get("ended") and not start.get("ended") else []
-        return [File(file) for file in [*found, *end_mark]]
+        return [FilePartition(file) for file in [*found, *end_mark]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a file."""
-        assert isinstance(partition, File)
+        assert isinstance(partition, FilePartition)
         columns = _columns(self._kind, self._path)
         if partition.path == _END:
             return iter([pa.RecordBatch.from_pylist([{self._end_in: LAST_TIME}], columns)])

@@ -15,17 +15,17 @@ from mainstem.pipelines.sinks.port import Mark, Sink
 STOPPED = "mainstem: stopped before this batch"
 
 
-class Writing(msgspec.Struct, frozen=True):
+class BatchWriter(msgspec.Struct, frozen=True):
     """Writes the batches of one table."""
 
     sink: Sink
     mark: str
-    gate: Path
+    stop_file: Path
     """A file that is there if no batch shall be written any more."""
 
     def __call__(self, rows: DataFrame, number: int) -> None:
-        """Write a batch, unless the gate is closed."""
-        if self.gate.exists():
+        """Write a batch, unless the run is stopping."""
+        if self.stop_file.exists():
             raise PipelineFailed(STOPPED)
         if not self.sink.write(rows, Mark(self.mark, number)):
             # A crash came before Spark had kept its state of that batch: now it does.

@@ -7,16 +7,16 @@ from mainstem.pipelines.definitions.table import Pipeline
 from mainstem.pipelines.errors import PipelineFailed
 from mainstem.pipelines.running.table_run import TableRun
 
-Note = Callable[[str], None]
+Notify = Callable[[str], None]
 """Takes one sentence for the person who runs the pipeline."""
 
 
 class Failures:
     """Collects what went wrong, so that the other tables of the run go on."""
 
-    def __init__(self, pipeline: Pipeline, note: Note) -> None:
+    def __init__(self, pipeline: Pipeline, notify: Notify) -> None:
         self._pipeline = pipeline
-        self._note = note
+        self._notify = notify
         self._errors: list[MainstemError] = []
         self._out: dict[str, str] = {}
         """Table → the failed table because of which it does not run; itself, if it failed."""
@@ -25,23 +25,23 @@ class Failures:
         """Note that a table failed."""
         self._errors.append(error)
         self._out[failed.table.name] = failed.table.name
-        self._note(f"{error}; tables that do not read it go on")
+        self._notify(f"{error}; tables that do not read it go on")
 
-    def concerns(self, run: TableRun) -> str | None:
+    def failed_upstream(self, run: TableRun) -> str | None:
         """Return the failed table that this one reads, directly or not; None if there is none."""
         for source in run.table.sources:
             if source.name in self._out and self._pipeline.above(run.table, source.name):
                 return self._out[source.name]
         return None
 
-    def hold(self, run: TableRun) -> bool:
+    def hold_back(self, run: TableRun) -> bool:
         """Do not run a table that reads a failed one; tells whether it is so."""
-        cause = self.concerns(run)
+        cause = self.failed_upstream(run)
         if cause is None:
             return False
         self._out[run.table.name] = cause
-        run.hold(f"waits for table {cause!r}, which failed")
-        self._note(f"table {run.table.name!r} waits: it reads table {cause!r}, which failed")
+        run.set_waiting(f"waits for table {cause!r}, which failed")
+        self._notify(f"table {run.table.name!r} waits: it reads table {cause!r}, which failed")
         return True
 
     def raise_all(self) -> None:

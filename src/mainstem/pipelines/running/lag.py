@@ -5,7 +5,7 @@ import time
 import msgspec
 
 from mainstem.core.errors import MainstemError
-from mainstem.pipelines.state.table_state import Standing
+from mainstem.pipelines.state.table_state import TableStatus
 from mainstem.remote.admin import Admin
 from mainstem.remote.cluster import Cluster
 from mainstem.remote.timestamps import times_at
@@ -19,14 +19,14 @@ class Lag(msgspec.Struct, frozen=True):
     """Of the oldest event that is not read; 0 if all are."""
 
 
-def lag_of(standing: Standing, timeout_s: float = 5.0) -> Lag | None:
+def lag_of(status: TableStatus, timeout_s: float = 5.0) -> Lag | None:
     """Return how far a table is behind; None if its server does not answer."""
     places = {
         (topic, int(number)): offset
-        for topic, offsets in standing.offsets.items()
+        for topic, offsets in status.offsets.items()
         for number, offset in offsets.items()
     }
-    cluster = Cluster(standing.address, timeout_s=timeout_s, settings={})
+    cluster = Cluster(status.address, timeout_s=timeout_s, settings={})
     try:
         cluster.knock()
         bounds = Admin(cluster).bounds(places)

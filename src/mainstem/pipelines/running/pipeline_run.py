@@ -24,16 +24,25 @@ from mainstem.core.errors import MainstemError
 from mainstem.pipelines.definitions.table import Pipeline, Table
 from mainstem.pipelines.errors import RunRefused
 from mainstem.pipelines.format.source import MainstemSource
-from mainstem.pipelines.planning.planner import Planning
+from mainstem.pipelines.planning.planner import Planner
 from mainstem.pipelines.planning.table_source import TableSource
-from mainstem.pipelines.running.failures import Failures, Note
-from mainstem.pipelines.running.table_run import LOOK_S, PACKAGE, Request, TableRun, Tell
+from mainstem.pipelines.running.failures import Failures, Notify
+from mainstem.pipelines.running.table_run import PACKAGE, POLL_S, OnReport, Request, TableRun
 from mainstem.pipelines.sinks.console import ConsoleSink
 from mainstem.pipelines.sinks.topic import TopicSink
-from mainstem.pipelines.spark.connect import SentSources, check_seen, send_by_value
+from mainstem.pipelines.spark.connect import (
+    RemoteSources,
+    check_shared_directory,
+    pickle_modules_by_value,
+)
 from mainstem.pipelines.spark.executor_package import modules_of, pack
-from mainstem.pipelines.state.copy_range import Range, claim
-from mainstem.pipelines.state.table_state import Place, Standing, held, pipeline_directory
+from mainstem.pipelines.state.copy_range import CopyRange, claim_range
+from mainstem.pipelines.state.table_state import (
+    StateDirectory,
+    TableStatus,
+    pipeline_directory,
+    run_lock,
+)
 
 _AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
 """Tables of a bounded run side by side."""
@@ -49,10 +58,10 @@ def run(
     spark: SparkSession,
     pipeline: Pipeline,
     request: Request,
-    tell: Tell,
+    on_report: OnReport,
     stop: threading.Event,
-    note: Note = lambda _: None,
-) -> dict[str, Standing]:
+    notify: Notify = lambda _: None,
+) -> dict[str, TableStatus]:
     """Run all tables of a pipeline as asked, until they are done or ``stop`` is set.
 
     Tables that an earlier run completed are skipped. A table that fails stops alone, with those
@@ -60,36 +69,36 @@ def run(
     table failed.
     """
     directory = pipeline_directory(request.state, pipeline.name, request.into)
-    with held(directory):
+    with run_lock(directory):
         if request.into and request.mode == "batch":
             _check_fresh(pipeline, request, directory)
-            claim(directory, Range(request.bounds.starting, request.bounds.ending))
-        send_by_value(modules_of(pipeline.file.parent))
+            claim_range(directory, CopyRange(request.bounds.starting, request.bounds.ending))
+        pickle_modules_by_value(modules_of(pipeline.file.parent))
         planned = (spark, pipeline, request.address, request.into, request.bounds)
         if is_remote():
-            planning = Planning(*planned, _prepare_remote(spark, pipeline, directory).format_of)
+            planner = Planner(*planned, _prepare_connect(spark, pipeline, directory).format_of)
         else:
-            planning = Planning(*planned)
+            planner = Planner(*planned)
         runs = [
-            TableRun(spark, pipeline, _targeted(table, request), request, planning, directory)
+            TableRun(spark, pipeline, _targeted(table, request), request, planner, directory)
             for table in _chosen(pipeline, request, directory)
         ]
-        unfinished = _unfinished(runs, note)
+        unfinished = _unfinished(runs, notify)
         for each in unfinished:
             each.prepare()
             if (change := each.definition_change()) is not None:
-                note(f"warning: table {each.table.name!r}: {change}")
-        failures = Failures(pipeline, note)
+                notify(f"warning: table {each.table.name!r}: {change}")
+        failures = Failures(pipeline, notify)
         if request.mode == "stream":
-            _together(unfinished, tell, stop, failures)
+            _run_stream(unfinished, on_report, stop, failures)
         else:
             for level in _levels(unfinished):
                 # A table must not take an interrupted table above it for a finished one.
                 if stop.is_set():
                     break
-                _each_until_done(level, tell, stop, failures)
+                _run_level(level, on_report, stop, failures)
         failures.raise_all()
-        return {each.table.name: each.standing for each in runs}
+        return {each.table.name: each.status for each in runs}
 
 
 def _chosen(pipeline: Pipeline, request: Request, directory: Path) -> list[Table]:
@@ -104,13 +113,13 @@ def _chosen(pipeline: Pipeline, request: Request, directory: Path) -> list[Table
             above = pipeline.above(each, source.name)
             if above is None or above in chosen:
                 continue
-            standing = Place(directory / above.name).standing()
-            if standing is None:
+            status = StateDirectory(directory / above.name).status()
+            if status is None:
                 raise RunRefused(
                     f"table {each.name!r} reads {above.name!r}, which never ran; run that, too: "
                     f"--only {above.name}"
                 )
-            if request.complete and standing.state != "complete":
+            if request.complete and status.state != "complete":
                 raise RunRefused(
                     f"table {each.name!r} reads {above.name!r}, which is not complete; run that, "
                     f"too: --only {above.name}"
@@ -118,7 +127,7 @@ def _chosen(pipeline: Pipeline, request: Request, directory: Path) -> list[Table
     return chosen
 
 
-def _unfinished(runs: Sequence[TableRun], note: Note) -> list[TableRun]:
+def _unfinished(runs: Sequence[TableRun], notify: Notify) -> list[TableRun]:
     """Return the tables that can read more; raises RunRefused if there are none."""
     complete = [each for each in runs if each.is_complete()]
     if len(complete) == len(runs):
@@ -127,11 +136,11 @@ def _unfinished(runs: Sequence[TableRun], note: Note) -> list[TableRun]:
             "are closed; replay into a new target to read more"
         )
     for each in complete:
-        note(f"table {each.table.name} is complete; skipped")
+        notify(f"table {each.table.name} is complete; skipped")
     return [each for each in runs if each not in complete]
 
 
-def _prepare_remote(spark: SparkSession, pipeline: Pipeline, directory: Path) -> SentSources:
+def _prepare_connect(spark: SparkSession, pipeline: Pipeline, directory: Path) -> RemoteSources:
     """Put our package where the server of Spark Connect, which writes the tables, finds it."""
     for table in pipeline.tables:
         if isinstance(table.sink, ConsoleSink):
@@ -139,11 +148,11 @@ def _prepare_remote(spark: SparkSession, pipeline: Pipeline, directory: Path) ->
                 f"table {table.name!r} is printed to the console, which over Spark Connect is that "
                 "of the server; give it another sink, or run it with --master"
             )
-    check_seen(spark, directory)
+    check_shared_directory(spark, directory)
     package = directory.resolve() / PACKAGE
     pack(package)
-    send_by_value(_AVRO_DECODER)
-    sources = SentSources(spark, package)
+    pickle_modules_by_value(_AVRO_DECODER)
+    sources = RemoteSources(spark, package)
     for source in (MainstemSource, TableSource):
         sources.register(source)
     return sources
@@ -183,13 +192,13 @@ def _levels(runs: Sequence[TableRun]) -> list[list[TableRun]]:
     return levels
 
 
-def _each_until_done(
-    runs: Sequence[TableRun], tell: Tell, stop: threading.Event, failures: Failures
+def _run_level(
+    runs: Sequence[TableRun], on_report: OnReport, stop: threading.Event, failures: Failures
 ) -> None:
     """Run tables that do not need one another to their ends, side by side."""
-    ready = [each for each in runs if not failures.hold(each)]
+    ready = [each for each in runs if not failures.hold_back(each)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        done = [pool.submit(each.until_done, tell, stop) for each in ready]
+        done = [pool.submit(each.run_to_end, on_report, stop) for each in ready]
     for each, future in zip(ready, done, strict=True):
         try:
             future.result()
@@ -197,8 +206,8 @@ def _each_until_done(
             failures.add(each, error)
 
 
-def _together(
-    runs: Sequence[TableRun], tell: Tell, stop: threading.Event, failures: Failures
+def _run_stream(
+    runs: Sequence[TableRun], on_report: OnReport, stop: threading.Event, failures: Failures
 ) -> None:
     """Run tables side by side until stopped; one that fails stops alone, with those below it."""
     started: list[TableRun] = []
@@ -210,19 +219,19 @@ def _together(
                     break
                 each.start()
                 started.append(each)
-                each.settle(tell)
-            _watched(started, pool, tell, stop, failures)
+                each.wait_for_first_batch(on_report)
+            _watch(started, pool, on_report, stop, failures)
         finally:
             for each in started:
-                each.turn_away()
+                each.refuse_new_batches()
             for each in started:
-                _end(each, tell, failures)
+                _finish(each, on_report, failures)
 
 
-def _watched(
+def _watch(
     started: list[TableRun],
     pool: ThreadPoolExecutor,
-    tell: Tell,
+    on_report: OnReport,
     stop: threading.Event,
     failures: Failures,
 ) -> None:
@@ -234,26 +243,26 @@ def _watched(
                 if not again[each].done() or again.pop(each).result():
                     continue
                 started.remove(each)
-                _end(each, tell, failures)
+                _finish(each, on_report, failures)
             elif each.active:
-                each.look(tell)
+                each.read_progress(on_report)
             else:
-                again[each] = pool.submit(each.start_again, tell, stop)
+                again[each] = pool.submit(each.restart, on_report, stop)
         for each in [each for each in started if each not in again]:
-            if failures.concerns(each):
+            if failures.failed_upstream(each):
                 started.remove(each)
-                each.turn_away()
-                if _end(each, tell, failures):
-                    failures.hold(each)
-        stop.wait(LOOK_S)
+                each.refuse_new_batches()
+                if _finish(each, on_report, failures):
+                    failures.hold_back(each)
+        stop.wait(POLL_S)
     # Nothing is started any more once this returns.
     for future in again.values():
         future.result()
 
 
-def _end(run: TableRun, tell: Tell, failures: Failures) -> bool:
+def _finish(run: TableRun, on_report: OnReport, failures: Failures) -> bool:
     """Let a table end; tells whether it did so without a failure."""
-    error = run.finish(tell)
+    error = run.finish(on_report)
     if error is not None:
         failures.add(run, error)
     return error is None

@@ -11,7 +11,7 @@ from mainstem.pipelines.errors import RunRefused, UnknownPipeline
 from mainstem.pipelines.sinks.statements import text_of
 from mainstem.pipelines.sinks.topic import TopicSink
 from mainstem.pipelines.state.copy_range import range_of
-from mainstem.pipelines.state.table_state import Place, held, pipeline_directory
+from mainstem.pipelines.state.table_state import StateDirectory, pipeline_directory, run_lock
 
 _SHOWN = 5
 
@@ -75,9 +75,9 @@ def swap(pipeline: Pipeline, into: str, state: Path) -> None:
         pipeline_directory(state, pipeline.name, into),
     )
     kept = state / f"{pipeline.name}@before-{into}"
-    with held(old):
+    with run_lock(old):
         _check(pipeline, into, old, new, kept)
-        with held(new):
+        with run_lock(new):
             for table in pipeline.tables:
                 table.sink.swap(into)
             if _has_run(old):
@@ -106,9 +106,9 @@ def _check(pipeline: Pipeline, into: str, old: Path, new: Path, kept: Path) -> N
     for table in pipeline.tables:
         if isinstance(table.sink, TopicSink):
             table.sink.swap(into)
-        standing = Place(new / table.name).standing()
-        if standing is None or standing.state not in ("stopped", "complete"):
-            state = "never ran" if standing is None else standing.state
+        status = StateDirectory(new / table.name).status()
+        if status is None or status.state not in ("stopped", "complete"):
+            state = "never ran" if status is None else status.state
             raise RunRefused(
                 f"table {table.name!r} of the run into {into!r} {state}; let it run to its end"
             )

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 _CLEANING = "No new data but cleaning up state"
 
 
-class Pending(msgspec.Struct, frozen=True):
+class ActiveBatch(msgspec.Struct, frozen=True):
     """A query that starts, or the batch that it is in."""
 
     table: str
@@ -25,7 +25,7 @@ class Pending(msgspec.Struct, frozen=True):
     tasks_done: int = 0
 
 
-class Queries:
+class ActiveQueries:
     """The queries of a session."""
 
     def __init__(self, spark: SparkSession, now: Callable[[], float] = time.monotonic) -> None:
@@ -35,7 +35,7 @@ class Queries:
         """Run of a query → what it was seen doing, since when."""
         self._seen = False
 
-    def look(self) -> list[Pending] | None:
+    def active_batches(self) -> list[ActiveBatch] | None:
         """Return what is being done; None before the first query."""
         active = self._spark.streams.active
         self._seen = self._seen or bool(active)
@@ -46,7 +46,7 @@ class Queries:
 
     def _pending(
         self, query: StreamingQuery, before: dict[str, tuple[object, float]]
-    ) -> Pending | None:
+    ) -> ActiveBatch | None:
         newest = query.lastProgress
         status = query.status
         busy = bool(status["isTriggerActive"]) and (
@@ -61,7 +61,7 @@ class Queries:
             since = self._now()
         self._since[run] = (doing, since)
         tasks, tasks_done = self._tasks(run) if busy else (0, 0)
-        return Pending(_table(query.name), self._now() - since, not busy, tasks, tasks_done)
+        return ActiveBatch(_table(query.name), self._now() - since, not busy, tasks, tasks_done)
 
     def _tasks(self, run: str) -> tuple[int, int]:
         """Count the tasks of the jobs of a query that run now, and those of them that are done."""

@@ -36,7 +36,7 @@ T = TypeVar("T")
 Write = Callable[[DataFrame, int], None]
 
 
-def sent_writer(write: Write, package: Path) -> Write:
+def remote_writer(write: Write, package: Path) -> Write:
     """Return a function that does in the server's Python what ``write`` does."""
     path, directory = str(package), str(Path.cwd())
     pickled = cloudpickle.dumps(write)  # type: ignore[no-untyped-call]
@@ -56,7 +56,7 @@ def sent_writer(write: Write, package: Path) -> Write:
     return written
 
 
-class SentSources:
+class RemoteSources:
     """Our data sources in a session of Spark Connect.
 
     Streams of one data source that start at once can break it (``format/registration.py``), and
@@ -70,16 +70,16 @@ class SentSources:
 
     def register(self, source: type[DataSource]) -> None:
         """Register a source under its own name, for what is no stream."""
-        self._spark.dataSource.register(sent_source(source, self._package))
+        self._spark.dataSource.register(remote_source(source, self._package))
 
     def format_of(self, source: type[DataSource]) -> str:
         """Register a source once more, for one stream; returns the word for ``format``."""
         called = f"{source.name()}-{next(self._numbers)}"
-        self._spark.dataSource.register(sent_source(source, self._package, called))
+        self._spark.dataSource.register(remote_source(source, self._package, called))
         return called
 
 
-def sent_source(
+def remote_source(
     source: type[DataSource], package: Path, called: str | None = None
 ) -> type[DataSource]:
     """Return a data source that in the server's Python becomes the one given."""
@@ -144,13 +144,13 @@ def _sender_on() -> Callable[[T, str], T]:
     return sent_on
 
 
-def send_by_value(modules: Iterable[ModuleType]) -> None:
+def pickle_modules_by_value(modules: Iterable[ModuleType]) -> None:
     """Let functions and classes of modules travel whole, as their modules are nowhere else."""
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def check_seen(spark: SparkSession, directory: Path) -> None:
+def check_shared_directory(spark: SparkSession, directory: Path) -> None:
     """Raise RunRefused if Spark's server does not see this directory, where its state is kept."""
     file = directory.resolve() / "seen"
     file.write_text("seen\n", encoding="ascii")

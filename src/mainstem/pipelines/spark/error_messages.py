@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 
 from mainstem.core.errors import MainstemError
 from mainstem.pipelines.format.loss import ADVICE
-from mainstem.pipelines.state.table_state import Place
+from mainstem.pipelines.state.table_state import StateDirectory
 
 _MOST_CHARACTERS = 1000
 CRASHED = "Python worker exited unexpectedly"
@@ -34,12 +34,12 @@ def cause_of(error: BaseException, file: Path) -> str:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 
-def keep_all(error: BaseException, cause: str, place: Place) -> str:
+def save_traceback(error: BaseException, cause: str, state_dir: StateDirectory) -> str:
     """Write all of an error to a file of the table; returns a sentence that names the file."""
     whole = "".join(traceback.format_exception(error))
-    place.directory.mkdir(parents=True, exist_ok=True)
-    place.error.write_text(f"{cause}\n\n{whole}", errors="backslashreplace")
-    return f"the whole error is in {place.error}"
+    state_dir.directory.mkdir(parents=True, exist_ok=True)
+    state_dir.error.write_text(f"{cause}\n\n{whole}", errors="backslashreplace")
+    return f"the whole error is in {state_dir.error}"
 
 
 def _spark_cause(text: str) -> str:

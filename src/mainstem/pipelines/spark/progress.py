@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-Figures = dict[str, Any]
+Json = dict[str, Any]
 """As JSON has them."""
 Offsets = dict[str, dict[str, int]]
 """Topic and partition → the next event to read."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SourceCounts(msgspec.Struct, frozen=True):
     """What a batch had from one source."""
 
     events: int
@@ -26,7 +26,7 @@ class Batch(msgspec.Struct, frozen=True):
     """One batch that was run to its end."""
 
     number: int
-    seen: dict[str, Seen]
+    sources: dict[str, SourceCounts]
     """By the name under which the source was observed."""
     starts: Offsets
     ends: Offsets
@@ -43,7 +43,7 @@ class Batch(msgspec.Struct, frozen=True):
     @property
     def events(self) -> int:
         """How many events were read, from all sources."""
-        return sum(each.events for each in self.seen.values())
+        return sum(each.events for each in self.sources.values())
 
 
 def batch_of(progress: StreamingQueryProgress) -> Batch | None:
@@ -59,8 +59,8 @@ def batch_of(progress: StreamingQueryProgress) -> Batch | None:
     states = report["stateOperators"]
     return Batch(
         number=report["batchId"],
-        seen={
-            name: Seen(each["events"], each.get("bad", 0), each.get("earliest_ms"))
+        sources={
+            name: SourceCounts(each["events"], each.get("bad", 0), each.get("earliest_ms"))
             for name, each in _observed(report.get("observedMetrics", {}))
             if "events" in each
         },
@@ -83,7 +83,7 @@ def has_ended(document: object) -> bool:
     return isinstance(document, dict) and bool(document.get("ended"))
 
 
-def _observed(metrics: dict[str, Figures]) -> Iterator[tuple[str, Figures]]:
+def _observed(metrics: dict[str, Json]) -> Iterator[tuple[str, Json]]:
     """Return what was observed by name; Spark Connect tells values and their names apart."""
     for name, each in metrics.items():
         if "schema" in each:

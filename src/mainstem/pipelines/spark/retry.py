@@ -17,12 +17,12 @@ _ATTEMPTS = 10
 _LONGEST_S = 8.0
 
 
-def may_pass(failure: str) -> bool:
+def is_transient(failure: str) -> bool:
     """Tell whether a query that failed so may go on when it is started again."""
     return _BUSY in failure or _AWAY in failure
 
 
-def patiently(ask: Callable[[], T], wait: Callable[[float], None] = time.sleep) -> T:
+def with_retries(ask: Callable[[], T], wait: Callable[[float], None] = time.sleep) -> T:
     """Ask Spark for something, and again if its Python did not come up in time."""
     for attempt in range(_ATTEMPTS):
         try:

@@ -11,7 +11,7 @@ from mainstem.pipelines.state.table_state import read_state
 _FILE = "range.json"
 
 
-class Range(msgspec.Struct, frozen=True):
+class CopyRange(msgspec.Struct, frozen=True):
     """Where a one-off run begins and ends, in the words of the source's options."""
 
     starting: dict[str, str]
@@ -21,7 +21,7 @@ class Range(msgspec.Struct, frozen=True):
         return f"from {_said(self.starting) or 'the first event'} to {_said(self.ending) or 'now'}"
 
 
-def claim(directory: Path, wanted: Range) -> None:
+def claim_range(directory: Path, wanted: CopyRange) -> None:
     """Keep the range for a new copy; raises RunRefused if the copy there was made of another.
 
     A copy without a start is a replay: it can be carried on to a later end. That of a range cannot,
@@ -45,10 +45,10 @@ def claim(directory: Path, wanted: Range) -> None:
     (directory / _FILE).write_bytes(msgspec.json.encode(wanted))
 
 
-def range_of(directory: Path) -> Range | None:
+def range_of(directory: Path) -> CopyRange | None:
     """Return the range that a copy was made of; None if it is a replay, or not there."""
     file = directory / _FILE
-    return read_state(file, Range) if file.exists() else None
+    return read_state(file, CopyRange) if file.exists() else None
 
 
 def _said(edge: dict[str, str]) -> str:

@@ -39,7 +39,7 @@ class Failure(msgspec.Struct, frozen=True):
     event: str | None = None
 
 
-class Standing(msgspec.Struct, frozen=True):
+class TableStatus(msgspec.Struct, frozen=True):
     """What is known of a table from its runs so far."""
 
     state: State
@@ -75,14 +75,14 @@ class Standing(msgspec.Struct, frozen=True):
         return not self.late and not self.dropped_rows
 
 
-class Place:
+class StateDirectory:
     """The directory of one table's state."""
 
     def __init__(self, directory: Path) -> None:
         # Spark's JVM has a working directory of its own.
         self.directory = directory.resolve()
         self.checkpoint = self.directory / "checkpoint"
-        self.gate = self.directory / "stopping"
+        self.stop_file = self.directory / "stopping"
         self.error = self.directory / "error.txt"
 
     def identity(self) -> str:
@@ -105,33 +105,33 @@ class Place:
         file = self.directory / "schemas.json"
         return read_state(file, dict[str, str]) if file.exists() else {}
 
-    def keep_schemas(self, schemas: dict[str, str]) -> None:
+    def save_schemas(self, schemas: dict[str, str]) -> None:
         """Keep what was inferred."""
         _write(self.directory / "schemas.json", msgspec.json.encode(schemas))
 
-    def skips(self) -> dict[str, dict[str, dict[str, str]]]:
+    def skipped_events(self) -> dict[str, dict[str, dict[str, str]]]:
         """Return events that are left out: topic → partition → offset → why."""
         file = self.directory / "skips.json"
         return read_state(file, dict[str, dict[str, dict[str, str]]]) if file.exists() else {}
 
-    def keep_skips(self, skips: dict[str, dict[str, dict[str, str]]]) -> None:
+    def save_skipped_events(self, skips: dict[str, dict[str, dict[str, str]]]) -> None:
         """Keep which events are left out."""
         _write(self.directory / "skips.json", msgspec.json.encode(skips))
 
-    def standing(self) -> Standing | None:
+    def status(self) -> TableStatus | None:
         """Return how the table stands; None if it never ran. Raises DamagedState."""
         file = self.directory / "standing.json"
         if not file.exists():
             return None
-        found = read_state(file, Standing)
+        found = read_state(file, TableStatus)
         if found.state == "running" and not _runs(found.pid):
             failure = found.failure or Failure("its process ended without a word", found.updated_ms)
             return msgspec.structs.replace(found, state="failed", failure=failure)
         return found
 
-    def keep(self, standing: Standing) -> None:
+    def save_status(self, status: TableStatus) -> None:
         """Keep how the table stands."""
-        _write(self.directory / "standing.json", msgspec.json.encode(standing))
+        _write(self.directory / "standing.json", msgspec.json.encode(status))
 
 
 def read_state(file: Path, kind: type[T]) -> T:
@@ -147,8 +147,8 @@ def pipeline_directory(state: Path, pipeline: str, into: str | None = None) -> P
     return state / (f"{pipeline}@{into}" if into else pipeline)
 
 
-def standings(state: Path, pipeline: str | None = None) -> list[tuple[str, str, Standing]]:
-    """Return pipeline, table and standing of everything that ever ran; raises UnknownPipeline.
+def table_statuses(state: Path, pipeline: str | None = None) -> list[tuple[str, str, TableStatus]]:
+    """Return pipeline, table and status of everything that ever ran; raises UnknownPipeline.
 
     A table whose file cannot be read stands as ``damaged``, and its failure says why.
     """
@@ -157,11 +157,11 @@ def standings(state: Path, pipeline: str | None = None) -> list[tuple[str, str, 
         table = directory.parent
         if pipeline is None or table.parent.name == pipeline:
             try:
-                standing = Place(table).standing()
+                status = StateDirectory(table).status()
             except DamagedState as damaged:
-                standing = Standing("damaged", failure=Failure(str(damaged), 0))
-            if standing is not None:
-                found.append((table.parent.name, table.name, standing))
+                status = TableStatus("damaged", failure=Failure(str(damaged), 0))
+            if status is not None:
+                found.append((table.parent.name, table.name, status))
     if pipeline is not None and not found:
         raise UnknownPipeline(
             f"no run of pipeline {pipeline!r} is known in {state}; mainstem pipeline ls lists them"
@@ -170,7 +170,7 @@ def standings(state: Path, pipeline: str | None = None) -> list[tuple[str, str, 
 
 
 @contextmanager
-def held(directory: Path) -> Iterator[None]:
+def run_lock(directory: Path) -> Iterator[None]:
     """Hold a pipeline's state for one run; raises RunRefused if another process does."""
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o640)
