@@ -3,8 +3,9 @@
 How this works: bytes are read into one buffer that all connections of the loop share. Of a frame
 that is not whole, a small part is put before the next read, which may bring many more frames. A
 large one, or one that is not whole after that read either, gets a buffer of its own, into which
-the rest is read in place. Nothing that came is copied again but when that buffer grows, and it at
-least doubles then; so a frame that comes byte by byte costs no more than one that comes at once.
+the rest is read in place. Nothing that came is copied again but when that buffer grows, and it
+grows by a quarter at least; so a frame that comes byte by byte costs little more than one that
+comes at once.
 """
 
 from collections.abc import Callable
@@ -124,7 +125,9 @@ class Receiver:
 def _room_for(came: int, wanted: int | None) -> int:
     """Return how large a buffer a frame gets of which so much came."""
     if wanted is None:
-        return max(2 * came, 2 * LEAST_READ_BYTES)
+        # Large ones grow by less: whoever never ends a frame makes this hold it twice.
+        more = min(came, max(AHEAD_BYTES, came // 4))
+        return came + max(more, LEAST_READ_BYTES)
     # A peer's word is not enough for more than twice what came; but a batch of the usual size
     # is given its place at once, as moving it costs more than all the rest of its way.
     ahead = AHEAD_BYTES if came >= KEPT_BYTES else READ_BYTES
