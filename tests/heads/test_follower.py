@@ -36,6 +36,7 @@ class Peer:
     def follow(self, *, credit: int | None = None, from_start: bool = False) -> Follower:
         return Follower(
             self.context,
+            self.broker,
             self,
             "news",
             lambda events: self.got.extend(event.text() for event in events),

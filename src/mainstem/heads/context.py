@@ -20,7 +20,7 @@ from mainstem.heads.listen import Address
 from mainstem.heads.parked import Over, Parked
 
 if TYPE_CHECKING:
-    from mainstem.broker.door import Door
+    from mainstem.broker.door import Door, Held
 
 DEFAULTS = TopicSettings()
 
@@ -124,6 +124,18 @@ class HeadContext:
     ) -> Parked:
         """Let a request wait: it looks when it is woken, until it ends that or it is over."""
         return Parked(self, peer, wait_ms, over, look or _nothing)
+
+    def when_room(self, peer: set[Call], held: "Held", again: Callable[["Held"], None]) -> None:
+        """Publish again once a full topic has room, and for the last time when the wait is over."""
+
+        def retry(held: "Held") -> None:
+            parked.end()
+            again(held)
+
+        last = held._replace(until_ms=0)
+        wait_ms = max(0, held.until_ms - self.now_ms())
+        parked = self.park(peer, wait_ms, lambda _: retry(last), lambda: retry(held))
+        held.room.then(lambda _: parked.wake())
 
     def after(self, delay_ms: int, call: Callable[[], None]) -> asyncio.TimerHandle:
         """Make a call after a while, unless it is cancelled."""

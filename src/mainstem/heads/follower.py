@@ -15,7 +15,7 @@ from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Outbox
 
 if TYPE_CHECKING:
-    from mainstem.broker.door import Feed
+    from mainstem.broker.door import Door, Feed
 
 PORTION_EVENTS = 256
 PORTION_BYTES = 256 * 1024
@@ -30,6 +30,7 @@ class Follower:
     def __init__(
         self,
         context: HeadContext,
+        door: "Door",
         outbox: Outbox,
         topic: str,
         send: Callable[[list[Event]], None],
@@ -40,6 +41,7 @@ class Follower:
     ) -> None:
         """``credit``: how many events may be sent; None is no limit. ``gone``: it is over, why."""
         self._context = context
+        self._door = door
         self._outbox = outbox
         self._topic = topic
         self._send = send
@@ -60,6 +62,14 @@ class Follower:
             self.credit += count
             self._soon()
 
+    def again(self, partition: int, offset: int) -> Event | None:
+        """Return an event that was sent before, None if retention has deleted it since."""
+        try:
+            found = self._door.follow(self._topic, partition, offset).take(1)
+        except OffsetOutOfRange:
+            return None
+        return found[0] if found and found[0].offset == offset else None
+
     def look(self) -> None:
         """Take in the partitions that the topic has got since, with all that is in them."""
         try:
@@ -76,11 +86,11 @@ class Follower:
         self._watches.clear()
 
     def _follow(self, *, from_start: bool) -> None:
-        broker = self._context.broker
-        for number in range(len(self._feeds), len(broker.topic(self._topic).partitions)):
-            bounds = broker.bounds(self._topic, number)
+        door = self._door
+        for number in range(len(self._feeds), len(door.topic(self._topic).partitions)):
+            bounds = door.bounds(self._topic, number)
             first = bounds.start if from_start else bounds.tail
-            self._feeds.append((number, broker.follow(self._topic, number, first)))
+            self._feeds.append((number, door.follow(self._topic, number, first)))
 
     def _soon(self) -> None:
         if not self._is_due and not self._is_closed:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from mainstem.heads.stomp.codec import Frame, FrameScanner, Limits, Version, decode
+from mainstem.heads.stomp.codec import Frame, FrameScanner, Version, decode
+from mainstem.heads.stomp.settings import StompSettings
 
 
 class Found(NamedTuple):
@@ -30,7 +31,7 @@ def frames_in(
     for piece in pieces:
         kept += piece
         while kept and (size := scanner.size(memoryview(kept))) is not None and size <= len(kept):
-            found = decode(memoryview(kept)[:size], Limits(), version)
+            found = decode(memoryview(kept)[:size], StompSettings(), version)
             scanner.forget()
             if found is not None:
                 frames.append(found)

@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 from tests.heads.contexts import context_on
 
+from mainstem.auth import Auth
 from mainstem.broker.broker import Broker
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Answer, Later, ProtocolError
 from mainstem.heads.stomp.adapter.conversation import StompConversation
 from mainstem.heads.stomp.adapter.service import Service
-from mainstem.heads.stomp.codec import Frame, FrameScanner, Limits, Version, decode, encode
+from mainstem.heads.stomp.codec import Frame, FrameScanner, Version, decode, encode
 from mainstem.heads.stomp.settings import StompSettings
 from mainstem.log.memory import MemoryLog
 
@@ -24,11 +25,14 @@ class World:
     """A broker and what its STOMP clients share, inside a running loop; time stands still."""
 
     def __init__(
-        self, settings: StompSettings = SETTINGS, defaults: TopicSettings = DEFAULTS
+        self,
+        settings: StompSettings = SETTINGS,
+        defaults: TopicSettings = DEFAULTS,
+        auth: Auth | None = None,
     ) -> None:
         self.now_ms = 1_000_000
         self.broker = Broker(MemoryLog(now_ms=self._now), self._now, monotonic_ms=self._now)
-        self.context = context_on(self.broker, self._now, defaults)
+        self.context = context_on(self.broker, self._now, defaults, auth)
         self.service = Service(self.context, settings, self._now)
 
     def _now(self) -> int:
@@ -46,7 +50,7 @@ class Box:
     """What was sent to a client."""
 
     def __init__(self, now_ms: int) -> None:
-        self.peer = "a test"
+        self.peer = "127.0.0.1:5"
         self.heard_ms = now_ms
         self.is_tls = False
         self.is_full = False
@@ -125,10 +129,10 @@ class Client:
 
     def told(self) -> list[Frame]:
         """Return the frames that have come since, heart-beats left out."""
-        scanner, found = FrameScanner(Limits()), list[Frame]()
+        scanner, found = FrameScanner(StompSettings()), list[Frame]()
         view = memoryview(self.box.said)
         while view and (size := scanner.size(view)) and size <= len(view):
-            frame = decode(view[:size], Limits(), self.version)
+            frame = decode(view[:size], StompSettings(), self.version)
             scanner.forget()
             view = view[size:]
             if frame is not None:

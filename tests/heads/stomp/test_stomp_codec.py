@@ -9,13 +9,13 @@ from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.stomp.codec import (
     Frame,
     FrameScanner,
-    Limits,
     Version,
     decode,
     encode,
 )
+from mainstem.heads.stomp.settings import StompSettings
 
-LIMITS = Limits(max_frame_bytes=4096, max_headers=20, max_header_bytes=1024)
+LIMITS = StompSettings(max_frame_bytes=4096, max_headers=20, max_header_bytes=1024)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 PLAIN = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=":\\"))
 HEADERS = st.dictionaries(TEXT.filter(lambda it: it != "content-length"), TEXT, max_size=8)
@@ -171,7 +171,7 @@ def test_a_whole_frame_that_breaks_a_rule_is_refused(data: bytes) -> None:
 
 
 def test_a_long_frame_that_comes_byte_by_byte_is_looked_at_once() -> None:
-    limits = Limits(max_frame_bytes=1 << 20)
+    limits = StompSettings(max_frame_bytes=1 << 20)
     data = b"SEND\ndestination:/queue/a\n\n" + b"x" * 60_000 + b"\0"
     scanner, view = FrameScanner(limits), memoryview(data)
     looked = 0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.heads.conversation import ProtocolError
-from mainstem.heads.stomp.codec import Frame, Limits, Version, decode, encode
+from mainstem.heads.stomp.codec import Frame, Version, decode, encode
 from mainstem.heads.stomp.session import (
     Abort,
     AckMode,
@@ -17,13 +17,13 @@ from mainstem.heads.stomp.session import (
     Request,
     Send,
     Session,
-    SessionLimits,
     Settle,
     Subscribe,
     Unsubscribe,
 )
+from mainstem.heads.stomp.settings import StompSettings
 
-LIMITS = SessionLimits(max_subscriptions=3, max_transactions=2, max_transaction_bytes=200)
+LIMITS = StompSettings(max_subscriptions=3, max_transactions=2, max_transaction_bytes=200)
 
 
 def say(session: Session, command: str, body: bytes = b"", /, **headers: str) -> Request | None:
@@ -42,7 +42,7 @@ def refusal(session: Session, command: str, body: bytes = b"", /, **headers: str
 
 
 def read(data: bytes, version: Version | None) -> Frame:
-    frame = decode(memoryview(data), Limits(), version)
+    frame = decode(memoryview(data), StompSettings(), version)
     assert frame is not None
     return frame
 

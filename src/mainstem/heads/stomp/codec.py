@@ -16,6 +16,7 @@ from enum import StrEnum
 import msgspec
 
 from mainstem.heads.conversation import ProtocolError
+from mainstem.heads.stomp.settings import StompSettings
 
 MAX_COMMAND_BYTES = 32
 HEART_BEAT = b"\n"
@@ -39,15 +40,6 @@ class Version(StrEnum):
     V1_2 = "1.2"
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What of a frame is too much."""
-
-    max_frame_bytes: int = 16 * 1024 * 1024
-    max_headers: int = 256
-    max_header_bytes: int = 64 * 1024
-    """Of the command and all headers."""
-
-
 class Frame(msgspec.Struct, frozen=True, gc=False):
     """A command, its headers and its body."""
 
@@ -59,7 +51,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 class FrameScanner:
     """Finds where a frame ends, asked again and again with what has come of it from its start."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: StompSettings) -> None:
         self._limits = limits
         self.forget()
 
@@ -111,7 +103,7 @@ class FrameScanner:
             self._size = found.end()
 
 
-def decode(frame: memoryview, limits: Limits, version: Version | None) -> Frame | None:
+def decode(frame: memoryview, limits: StompSettings, version: Version | None) -> Frame | None:
     """Return the frame, None if it is a heart-beat; raises ProtocolError.
 
     Before the version is agreed on (None) headers are not escaped: nor are those of CONNECT ever

@@ -17,27 +17,15 @@ from mainstem.heads.stomp.codec import (
     HEART_BEAT,
     Frame,
     FrameScanner,
-    Limits,
     Version,
     decode,
     encode,
 )
+from mainstem.heads.stomp.settings import StompSettings
 
 VERSIONS = ",".join(Version)
 _CONNECTING = frozenset(("CONNECT", "STOMP"))
 _MOST_BEAT_MS = 86_400_000
-
-
-class SessionLimits(msgspec.Struct, frozen=True):
-    """What one peer may ask for."""
-
-    frames: Limits = Limits()
-    login_ms: int = 10_000
-    """How long a peer may take to connect."""
-    min_heart_beat_ms: int = 100
-    max_subscriptions: int = 1_000
-    max_transactions: int = 64
-    max_transaction_bytes: int = 16 * 1024 * 1024
 
 
 class Refused(ProtocolError):
@@ -147,22 +135,23 @@ class Disconnect(msgspec.Struct, frozen=True):
 Request = Connect | Send | Subscribe | Unsubscribe | Settle | Begin | Commit | Abort | Disconnect
 
 
-class _Transaction:
-    def __init__(self) -> None:
-        self.requests: list[Send | Settle] = []
-        self.bytes = 0
+class _Transaction(msgspec.Struct):
+    requests: list[Send | Settle] = []
+    bytes: int = 0
 
 
 class Session:
     """Frames in, requests out; answers in, frames out."""
 
-    def __init__(self, limits: SessionLimits, now_ms: int) -> None:
-        self._limits = limits
-        self._scanner = FrameScanner(limits.frames)
+    def __init__(self, settings: StompSettings, now_ms: int) -> None:
+        self._settings = settings
+        self._scanner = FrameScanner(settings)
         self._receipt: str | None = None
         """Of the frame that is being handled."""
         self._subscriptions: dict[str, Subscribe] = {}
         self._transactions: dict[str, _Transaction] = {}
+        self._transaction_bytes = 0
+        """Of all together."""
         self.heard_ms = self.sent_ms = now_ms
         """When something last came from the peer, and was last sent to it."""
         self._send_every_ms = self._hear_every_ms = 0
@@ -183,7 +172,7 @@ class Session:
         self._receipt = None
         self._scanner.forget()
         try:
-            frame = decode(data, self._limits.frames, self.version)
+            frame = decode(data, self._settings, self.version)
         except ProtocolError as error:
             raise self.refused("Malformed frame", f"{error}\n") from None
         if frame is None:
@@ -230,7 +219,7 @@ class Session:
     def deadline(self) -> int | None:
         """Return when ``tick`` is to be called, None if never."""
         if self.version is None:
-            return self.sent_ms + self._limits.login_ms
+            return self.sent_ms + self._settings.connect_ms
         times = []
         if self._send_every_ms:
             # Earlier than promised, as it takes its time to get there.
@@ -242,7 +231,7 @@ class Session:
     def tick(self, now_ms: int) -> bytes:
         """Return a heart-beat if it is time for one; Refused if the peer is silent for too long."""
         if self.version is None:
-            if now_ms >= self.sent_ms + self._limits.login_ms:
+            if now_ms >= self.sent_ms + self._settings.connect_ms:
                 raise self.refused("Not connected", "no CONNECT came in time\n")
             return b""
         if self._hear_every_ms and now_ms >= self._silent_at():
@@ -270,7 +259,7 @@ class Session:
         if version is None:
             raise self.refused("Version mismatch", f"Supported versions are {VERSIONS}\n")
         can_send_ms, wants_ms = self._heart_beat(headers.get("heart-beat", "0,0"))
-        least_ms = self._limits.min_heart_beat_ms
+        least_ms = self._settings.min_heart_beat_ms
         self._send_every_ms = max(wants_ms, least_ms) if wants_ms else 0
         self._hear_every_ms = max(can_send_ms, least_ms) if can_send_ms else 0
         self.version = version
@@ -334,10 +323,10 @@ class Session:
                 "Duplicated subscription identifier",
                 f"A subscription identified by '{named or destination}' already exists.\n",
             )
-        if len(self._subscriptions) >= self._limits.max_subscriptions:
+        if len(self._subscriptions) >= self._settings.max_subscriptions:
             raise self.refused(
                 "Too many subscriptions",
-                f"{self._limits.max_subscriptions} is the limit (stomp.max_subscriptions)\n",
+                f"{self._settings.max_subscriptions} is the limit (stomp.max_subscriptions)\n",
             )
         try:
             ack = AckMode(headers.get("ack", "auto"))
@@ -369,14 +358,15 @@ class Session:
             text = f"'{frame.command}' must include a 'transaction' header\n"
             raise self.refused("Missing transaction", text)
         if frame.command != "BEGIN":
-            requests = tuple(self._transaction(name).requests)
+            ended = self._transaction(name)
             del self._transactions[name]
+            self._transaction_bytes -= ended.bytes
             made = Commit if frame.command == "COMMIT" else Abort
-            return made(requests, self._receipt)
+            return made(tuple(ended.requests), self._receipt)
         if name in self._transactions:
             raise self.refused("Bad transaction", f"{name!r:.100} has begun already\n")
-        if len(self._transactions) >= self._limits.max_transactions:
-            text = f"{self._limits.max_transactions} at once is the limit\n"
+        if len(self._transactions) >= self._settings.max_transactions:
+            text = f"{self._settings.max_transactions} at once is the limit\n"
             raise self.refused("Too many transactions", text)
         self._transactions[name] = _Transaction()
         return Begin(self._receipt)
@@ -388,11 +378,13 @@ class Session:
             return request
         found = self._transaction(name)
         found.requests.append(request)
-        found.bytes += len(frame.body) + sum(len(k) + len(v) + 8 for k, v in frame.headers.items())
-        if found.bytes > self._limits.max_transaction_bytes:
+        size = len(frame.body) + sum(len(k) + len(v) + 8 for k, v in frame.headers.items())
+        found.bytes += size
+        self._transaction_bytes += size
+        if self._transaction_bytes > self._settings.max_transaction_bytes:
             raise self.refused(
                 "Transaction too large",
-                f"{self._limits.max_transaction_bytes} bytes is the limit "
+                f"{self._settings.max_transaction_bytes} bytes is the limit "
                 "(stomp.max_transaction_bytes)\n",
             )
         return None

@@ -34,7 +34,7 @@ class StompSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         256
     )
     max_header_bytes: Annotated[
-        int, Meta(ge=1024, description="Bytes of a frame's headers; more is refused.")
+        int, Meta(ge=1024, description="Bytes of a frame's command and headers; more is refused.")
     ] = 64 * 1024
     max_connections: Annotated[
         int, Meta(ge=1, description="Connections; more are closed at once, and counted.")
@@ -46,7 +46,11 @@ class StompSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         int, Meta(ge=1, description="Transactions of one connection at once.")
     ] = 64
     max_transaction_bytes: Annotated[
-        int, Meta(ge=1024, description="Bytes that a transaction may hold before COMMIT.")
+        int,
+        Meta(
+            ge=1024,
+            description="Bytes that the open transactions of one connection may hold together.",
+        ),
     ] = 16 * 1024 * 1024
     connect_ms: Annotated[
         int, Meta(ge=10, description="Milliseconds that a client may take to send CONNECT.")

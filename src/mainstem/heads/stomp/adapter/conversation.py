@@ -8,18 +8,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from mainstem.auth import Credentials, Peer
 from mainstem.broker.door import Held, Outcome, QueueSettlements, Settlement
 from mainstem.core.errors import MainstemError, Unsupported
 from mainstem.core.event import Event
+from mainstem.heads.confirmations import Confirmations
 from mainstem.heads.conversation import Answer, Later, Outbox
-from mainstem.heads.parked import Parked
-from mainstem.heads.stomp.adapter.consumers import (
-    Consumer,
-    Deliveries,
-    Given,
-    QueueConsumer,
-    TopicConsumer,
-)
+from mainstem.heads.stomp.adapter.declarations import Declarations
 from mainstem.heads.stomp.adapter.destinations import (
     BadDestination,
     Destination,
@@ -30,9 +25,13 @@ from mainstem.heads.stomp.adapter.destinations import (
 )
 from mainstem.heads.stomp.adapter.errors import refusal
 from mainstem.heads.stomp.adapter.messages import event_of, unsupported
-from mainstem.heads.stomp.adapter.places import Places
-from mainstem.heads.stomp.adapter.receipts import Receipts
 from mainstem.heads.stomp.adapter.service import Service
+from mainstem.heads.stomp.adapter.subscriptions import (
+    Messages,
+    QueueSubscription,
+    Subscription,
+    TopicSubscription,
+)
 from mainstem.heads.stomp.session import (
     Abort,
     AckMode,
@@ -52,7 +51,7 @@ from mainstem.heads.stomp.session import (
 _logger = logging.getLogger("mainstem.heads.stomp")
 
 SERVER = "mainstem"
-LOOK_MS = 5_000
+UPKEEP_MS = 5_000
 """How often it is looked whether followed topics have got more partitions."""
 _PREFETCHES = ("prefetch-count", "activemq.prefetchSize")
 _PRIORITIES = ("x-priority", "activemq.priority")
@@ -67,28 +66,20 @@ class StompConversation:
     def __init__(self, service: Service, outbox: Outbox) -> None:
         self._service = service
         self._context = service.context
-        self._broker = service.context.broker
         self._counts = service.counts
         self._outbox = outbox
-        self._session = Session(service.limits, service.clock_ms())
+        self._session = Session(service.settings, service.clock_ms())
         self._session_id = service.new_session_id()
-        self._deliveries = Deliveries(
-            self._context, outbox, self._session, self._session_id, self._counts, service.clock_ms
-        )
-        self._receipts = Receipts(self._context, self._session, self._fail)
-        self._places = Places(
-            self._context,
-            self._session_id,
-            service.settings.max_subscriptions,
-            self._receipts.not_before,
-        )
+        self._messages = Messages(service, outbox, self._session, self._session_id)
+        self._confirmations = Confirmations(self._context, self._fail)
         self._client_id: str | None = None
-        self._consumers: dict[str, Consumer] = {}
-        self._former: list[QueueConsumer] = []
-        """Unsubscribed, with messages that the client may still settle."""
-        self._acks: dict[QueueConsumer, list[Settlement]] = {}
+        self._act_as(self._context.auth.peer(outbox.peer))
+        self._subscriptions: dict[str, Subscription] = {}
+        self._unsubscribed: list[QueueSubscription] = []
+        """With messages that the client may still settle."""
+        self._acks: dict[QueueSubscription, list[Settlement]] = {}
         self._waiting: set[Callable[[], None]] = set()
-        self._next_look_ms: int | None = None
+        self._next_upkeep_ms: int | None = None
         self._is_closed = False
 
     # Called by the transport
@@ -98,7 +89,7 @@ class StompConversation:
         try:
             return self._session.frame_size(view)
         except Refused as error:
-            raise self._told(error) from None
+            raise self._refusal(error) from None
 
     def handle(self, frame: memoryview) -> Answer | Later:
         """Carry out what a frame asks for."""
@@ -111,7 +102,7 @@ class StompConversation:
                 self._counts.frames[each.command] += 1
             answer = self._carry_out(request)
         except (Refused, BadDestination, MainstemError) as error:
-            raise self._told(error) from error
+            raise self._refusal(error) from error
         if answer and not isinstance(answer, Later):
             self._session.sent_ms = self._service.clock_ms()
         return answer
@@ -120,28 +111,28 @@ class StompConversation:
         """Return when something is due: heart-beats, or messages that are still worked on."""
         self._session.heard_ms = self._outbox.heard_ms
         due_ms = self._session.deadline()
-        if self._next_look_ms is None and self._consumers:
-            locks = [each.lock_ms() for each in self._queue_consumers()]
-            soonest = min([LOOK_MS, *(each // 3 for each in locks if each is not None)])
-            self._next_look_ms = self._service.clock_ms() + soonest
-        if due_ms is None or self._next_look_ms is None:
-            return self._next_look_ms if due_ms is None else due_ms
-        return min(due_ms, self._next_look_ms)
+        if self._next_upkeep_ms is None and self._subscriptions:
+            locks = [each.consumer.lock_ms() for each in self._with_unsettled()]
+            soonest = min([UPKEEP_MS, *(each // 3 for each in locks if each is not None)])
+            self._next_upkeep_ms = self._service.clock_ms() + soonest
+        return min(
+            (each for each in (due_ms, self._next_upkeep_ms) if each is not None), default=None
+        )
 
     def tick(self, now_ms: int) -> Answer:
         """Do what is due."""
         self._session.heard_ms = self._outbox.heard_ms
         try:
             beat = self._session.tick(now_ms)
-            if self._next_look_ms is not None and now_ms >= self._next_look_ms:
-                self._next_look_ms = None
-                for consumer in self._queue_consumers():
-                    consumer.renew()
-                for each in list(self._consumers.values()):
-                    if isinstance(each, TopicConsumer):
-                        each.look()
+            if self._next_upkeep_ms is not None and now_ms >= self._next_upkeep_ms:
+                self._next_upkeep_ms = None
+                for each in self._with_unsettled():
+                    each.renew()
+                for subscription in list(self._subscriptions.values()):
+                    if isinstance(subscription, TopicSubscription):
+                        subscription.look()
         except (Refused, MainstemError) as error:
-            raise self._told(error) from error
+            raise self._refusal(error) from error
         return (beat,) if beat else ()
 
     def drain(self) -> Answer:
@@ -158,21 +149,28 @@ class StompConversation:
         """Give back what the client has not settled, and forget what was its own."""
         self._is_closed = True
         self.stop_waiting()
-        self._counts.subscriptions -= len(self._consumers)
-        for consumer in self._consumers.values():
-            consumer.close()
+        self._counts.subscriptions -= len(self._subscriptions)
+        for subscription in self._subscriptions.values():
+            subscription.close()
         errors: list[MainstemError] = []
-        for call in (self._append_acks, *(each.leave for each in self._queue_consumers())):
+        queues = [each.consumer for each in self._queue_subscriptions()]
+        for call in (self._append_acks, *(each.leave for each in queues)):
             try:
                 call()
             except MainstemError as error:
                 errors.append(error)
-        for failed in (*errors, *self._places.forget()):
+        for failed in (*errors, *self._declarations.delete_temporary()):
             _logger.warning("after %s has gone: %s", self._outbox.peer, failed)
 
-    def _queue_consumers(self) -> list[QueueConsumer]:
-        found = [each for each in self._consumers.values() if isinstance(each, QueueConsumer)]
-        return [*found, *self._former]
+    def _queue_subscriptions(self) -> list[QueueSubscription]:
+        every = self._subscriptions.values()
+        return [
+            *(each for each in every if isinstance(each, QueueSubscription)),
+            *self._unsubscribed,
+        ]
+
+    def _with_unsettled(self) -> list[QueueSubscription]:
+        return [each for each in self._queue_subscriptions() if each.unsettled]
 
     # Requests
 
@@ -191,14 +189,48 @@ class StompConversation:
             case Abort():
                 # The receipts of what was not done are owed, too: it has been dealt with.
                 receipts = [each.receipt for each in request.requests]
-                return self._receipts.confirm([*receipts, request.receipt])
+                return self._confirm([*receipts, request.receipt])
             case Begin():
-                return self._receipts.confirm([request.receipt])
+                return self._confirm([request.receipt])
             case Connect():
-                self._client_id = request.client_id
-                return (self._session.connected(self._session_id, SERVER),)
+                return self._connect(request)
             case Disconnect():
                 return self._disconnect(request)
+
+    def _confirm(
+        self, receipts: Sequence[str | None], later: Later | None = None
+    ) -> Answer | Later:
+        """Answer with receipts once all is durable; ``later`` is what to answer with, if it is."""
+        frames = self._receipts(receipts)
+        if later is None and (self._confirmations.is_all_durable or not frames):
+            return frames
+        found = later or Later()
+        self._confirmations.when_durable(lambda: found.settle(frames))
+        return found
+
+    def _receipts(self, receipts: Sequence[str | None]) -> list[bytes]:
+        return [self._session.receipt(each) for each in receipts if each is not None]
+
+    # CONNECT and DISCONNECT
+
+    def _connect(self, request: Connect) -> Answer:
+        mechanism = "ANONYMOUS" if request.login is None else "PLAIN"
+        said = Credentials(request.login or "", (request.passcode or "").encode())
+        self._act_as(self._context.auth.authenticate(mechanism, said, self._peer))
+        self._client_id = request.client_id
+        return (self._session.connected(self._session_id, SERVER),)
+
+    def _act_as(self, peer: Peer) -> None:
+        """Use the broker with the rights of a peer."""
+        self._peer = peer
+        self._door = self._context.door(peer)
+        self._declarations = Declarations(
+            self._context,
+            self._door,
+            self._session_id,
+            self._service.settings.max_subscriptions,
+            self._confirmations.not_before,
+        )
 
     def _disconnect(self, request: Disconnect) -> Later:
         self._append_acks()
@@ -207,10 +239,10 @@ class StompConversation:
         later.hold()
 
         def end() -> None:
-            later.settle(self._receipts.frames([request.receipt]))
+            later.settle(self._receipts([request.receipt]))
             self._outbox.end()
 
-        self._receipts.when_durable(end)
+        self._confirmations.when_durable(end)
         return later
 
     # SEND and COMMIT
@@ -218,14 +250,14 @@ class StompConversation:
     def _entry(self, request: Send) -> Entry:
         if (header := unsupported("SEND", request.headers)) is not None:
             raise Unsupported(f"the header {header!r} asks for what is not done here")
-        topic = self._places.to_send(parse(request.destination))
+        topic = self._declarations.to_send(parse(request.destination))
         reply_to = request.headers.get("reply-to", "")
         if reply_to.startswith(f"/{Kind.TEMPORARY}/"):
             key = f"id {reply_to}"
-            if key not in self._consumers:
-                found = self._places.to_subscribe(parse(reply_to), "")
+            if key not in self._subscriptions:
+                found = self._declarations.to_subscribe(parse(reply_to), "")
                 self._consume(Subscribe(key, reply_to, reply_to, AckMode.AUTO, {}, None), found)
-            request.headers["reply-to"] = self._places.reply_queue(reply_to)
+            request.headers["reply-to"] = self._declarations.reply_queue(reply_to)
         return topic, (event_of(request),)
 
     def _commit(self, request: Commit) -> Answer | Later:
@@ -237,12 +269,12 @@ class StompConversation:
             if isinstance(each, Send):
                 entries.append(self._entry(each))
                 continue
-            consumer, given = self._taken_out(each)
-            if isinstance(consumer, QueueConsumer):
-                settled.append(consumer.settlements(given, self._outcome(each)))
-                after.append(partial(consumer.add_credit, len(given)))
+            subscription, unsettled = self._unsettled(each)
+            if isinstance(subscription, QueueSubscription):
+                settled.append(subscription.settlements(unsettled))
+                after.append(partial(subscription.add_credit, len(unsettled)))
             else:
-                after.append(partial(self._settle_followed, consumer, each, given))
+                after.append(partial(self._settle_followed, subscription, each, unsettled))
         receipts = [*(each.receipt for each in request.requests), request.receipt]
         return self._publish(entries, settled, receipts, after)
 
@@ -255,86 +287,74 @@ class StompConversation:
         held: Held | None = None,
         later: Later | None = None,
     ) -> Answer | Later:
-        found = self._broker.publish_all(entries, settled, held)
+        found = self._door.publish_all(entries, settled, held)
         if isinstance(found, Held):
             waits = later or Later()
             # What comes behind would overtake it.
             waits.hold()
-            again = partial(self._publish, entries, settled, receipts, after, later=waits)
-            self._wait_for_room(found, waits, again)
+
+            def again(held: Held) -> None:
+                try:
+                    self._publish(entries, settled, receipts, after, held, waits)
+                except MainstemError as error:
+                    waits.fail(self._refusal(error))
+
+            self._context.when_room(self._waiting, found, again)
             return waits
-        self._receipts.not_before(found.durable)
+        self._confirmations.not_before(found.durable)
         for call in after:
             call()
-        return self._receipts.confirm(receipts, later)
-
-    def _wait_for_room(
-        self, held: Held, later: Later, again: Callable[[Held], Answer | Later]
-    ) -> None:
-        """Try again once there is room, and for the last time when the wait is over."""
-
-        def retry(held: Held) -> None:
-            parked.end()
-            try:
-                again(held)
-            except MainstemError as error:
-                later.fail(self._told(error))
-
-        last = held._replace(until_ms=0)
-        wait_ms = max(0, held.until_ms - self._context.now_ms())
-        parked = Parked(
-            self._context, self._waiting, wait_ms, lambda _: retry(last), lambda: retry(held)
-        )
-        held.room.then(lambda _: parked.wake())
+        return self._confirm(receipts, later)
 
     # ACK and NACK
 
     def _settle(self, request: Settle) -> Answer | Later:
-        consumer, given = self._taken_out(request)
-        if isinstance(consumer, TopicConsumer):
-            self._settle_followed(consumer, request, given)
-            return self._receipts.confirm([request.receipt])
+        subscription, unsettled = self._unsettled(request)
+        if isinstance(subscription, TopicSubscription):
+            self._settle_followed(subscription, request, unsettled)
+            return self._confirm([request.receipt])
         if not self._acks:
             self._context.on_loop(self._append_acks_or_end)
-        said = consumer.settlements(given, self._outcome(request)).settlements
-        self._acks.setdefault(consumer, []).extend(said)
+        self._acks.setdefault(subscription, []).extend(unsettled)
         if request.receipt is not None:
             self._append_acks()
-        return self._receipts.confirm([request.receipt])
+        return self._confirm([request.receipt])
 
     def _settle_followed(
-        self, consumer: TopicConsumer, request: Settle, given: Sequence[Given]
+        self, subscription: TopicSubscription, request: Settle, unsettled: Sequence[Settlement]
     ) -> None:
-        if not request.accepted and self._requeues(request):
-            consumer.give_back(given)
+        if self._outcome(request) is Outcome.NACK:
+            subscription.send_again(unsettled)
         else:
-            consumer.add_credit(len(given))
+            subscription.add_credit(len(unsettled))
 
-    def _taken_out(self, request: Settle) -> tuple[Consumer, list[Given]]:
-        found = self._deliveries.settle(request.message_id)
+    def _unsettled(self, request: Settle) -> tuple[Subscription, list[Settlement]]:
+        """Take out what a request settles, with what it says of it."""
+        found = self._messages.settle(request.message_id)
         if found is None:
             text = f"no message {request.message_id!r:.200} is to be acknowledged by this session\n"
             raise self._session.refused("Message not found", text, request.receipt)
-        return found
-
-    def _requeues(self, request: Settle) -> bool:
-        return self._service.settings.nack_requeue if request.requeue is None else request.requeue
+        subscription, unsettled = found
+        outcome = self._outcome(request)
+        return subscription, [each._replace(outcome=outcome) for each in unsettled]
 
     def _outcome(self, request: Settle) -> Outcome:
         if request.accepted:
             return Outcome.ACK
-        return Outcome.NACK if self._requeues(request) else Outcome.REJECT
+        requeue = request.requeue
+        if requeue is None:
+            requeue = self._service.settings.nack_requeue
+        return Outcome.NACK if requeue else Outcome.REJECT
 
     def _append_acks(self) -> None:
         """Append what was acknowledged in this turn."""
         acks, self._acks = self._acks, {}
-        for consumer, said in acks.items():
-            asked = consumer.settlements((), Outcome.ACK)._replace(settlements=said)
-            found = self._broker.queues.settle(*asked)
-            self._receipts.not_before(found.durable)
+        for subscription, settled in acks.items():
+            found = subscription.consumer.settle(settled)
+            self._confirmations.not_before(found.durable)
             for error in found.refused.values():
                 raise error
-            consumer.add_credit(len(said))
+            subscription.add_credit(len(settled))
 
     def _append_acks_or_end(self) -> None:
         try:
@@ -355,12 +375,12 @@ class StompConversation:
 
     def _find(self, request: Subscribe, later: Later) -> None:
         durable = durable_name(request.headers, request.id, self._client_id)
-        destination = self._places.to_subscribe(parse(request.destination), durable)
+        destination = self._declarations.to_subscribe(parse(request.destination), durable)
         self._step(later, partial(self._begin, request, destination, later))
 
     def _begin(self, request: Subscribe, destination: Destination, later: Later) -> None:
         # Its receipt comes before its messages.
-        later.settle(self._receipts.frames([request.receipt]))
+        later.settle(self._receipts([request.receipt]))
         self._consume(request, destination)
 
     def _step(self, later: Later, call: Callable[[], None]) -> None:
@@ -371,57 +391,44 @@ class StompConversation:
                 if not self._is_closed:
                     call()
             except (BadDestination, MainstemError) as error:
-                later.fail(self._told(error))
+                later.fail(self._refusal(error))
 
-        self._receipts.when_durable(carry_out)
+        self._confirmations.when_durable(carry_out)
 
     def _consume(self, request: Subscribe, destination: Destination) -> None:
         prefetch = _number(request.headers, _PREFETCHES, self._service.settings.prefetch)
         # RabbitMQ's 0 is no limit; what a queue hands out at once is limited anyway.
         credit, priority = prefetch or _UNLIMITED, _number(request.headers, _PRIORITIES, 0)
-        consumer: Consumer
+        found: Subscription
+        asked = (self._messages, self._door, request, destination, self._cancelled)
         if destination.queue:
-            consumer = QueueConsumer(
-                self._deliveries,
-                request,
-                destination,
-                self._gone,
-                credit=credit,
-                priority=priority,
-            )
+            found = QueueSubscription(*asked, credit=credit, priority=priority)
         else:
-            consumer = TopicConsumer(
-                self._deliveries,
-                request,
-                destination,
-                self._gone,
-                credit=credit,
-                from_start=destination.kind is Kind.TEMPORARY,
-            )
+            found = TopicSubscription(*asked, credit=credit)
         self._counts.subscriptions += 1
-        self._consumers[request.key] = consumer
+        self._subscriptions[request.key] = found
 
     def _unsubscribe(self, request: Unsubscribe) -> Answer | Later:
         self._append_acks()
-        consumer = self._consumers.pop(request.subscription.key)
+        found = self._subscriptions.pop(request.subscription.key)
         self._counts.subscriptions -= 1
-        consumer.close()
-        if isinstance(consumer, QueueConsumer):
-            if consumer.destination.kind is Kind.TOPIC and is_durable(request.headers):
-                self._places.delete(consumer.destination)
-            elif consumer.unsettled:
-                self._former.append(consumer)
-        return self._receipts.confirm([request.receipt])
+        found.close()
+        if isinstance(found, QueueSubscription):
+            if found.destination.kind is Kind.TOPIC and is_durable(request.headers):
+                self._declarations.delete_queue(found.destination)
+            elif found.unsettled:
+                self._unsubscribed.append(found)
+        return self._confirm([request.receipt])
 
-    def _gone(self, consumer: Consumer, error: MainstemError) -> None:
+    def _cancelled(self, subscription: Subscription, error: MainstemError) -> None:
         """End, as a queue or topic was deleted, or cannot be read."""
-        shown: Destination = consumer.destination
-        text = f"no more messages of {shown.shown!r:.200}: {error}\n"
+        destination: Destination = subscription.destination
+        text = f"no more messages of {destination.shown!r:.200}: {error}\n"
         self._end(self._session.refused("Server cancelled subscription", text))
 
     # Refusals
 
-    def _told(self, error: Refused | BadDestination | MainstemError) -> Refused:
+    def _refusal(self, error: Refused | BadDestination | MainstemError) -> Refused:
         """Return what the client is told, and count it."""
         if isinstance(error, BadDestination):
             error = self._session.refused(error.summary, error.detail)
@@ -435,7 +442,7 @@ class StompConversation:
         self._end(refusal(self._session, error))
 
     def _end(self, error: Refused) -> None:
-        self._outbox.end((self._told(error).farewell,), str(error))
+        self._outbox.end((self._refusal(error).farewell,), str(error))
 
 
 def _number(headers: Mapping[str, str], names: Sequence[str], default: int) -> int:

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 
 from mainstem.heads.context import HeadContext
-from mainstem.heads.stomp.codec import Limits
 from mainstem.heads.stomp.metrics import Counts
-from mainstem.heads.stomp.session import SessionLimits
 from mainstem.heads.stomp.settings import StompSettings
 
 
@@ -20,14 +18,6 @@ class Service:
         self.clock_ms = clock_ms
         """Monotonic."""
         self.counts = Counts()
-        self.limits = SessionLimits(
-            Limits(settings.max_frame_bytes, settings.max_headers, settings.max_header_bytes),
-            settings.connect_ms,
-            settings.min_heart_beat_ms,
-            settings.max_subscriptions,
-            settings.max_transactions,
-            settings.max_transaction_bytes,
-        )
         self._sessions = 0
 
     def new_session_id(self) -> str:

@@ -1,8 +1,8 @@
-"""Topics and queues behind a client's destinations: found, or created if they may be."""
+"""Topics and queues behind a client's destinations: declared, which is found or created."""
 
 from collections.abc import Callable
 
-from mainstem.broker.door import Durable
+from mainstem.broker.door import Door, Durable
 from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
 from mainstem.core.names import check_group
 from mainstem.core.topic_settings import Durability
@@ -15,18 +15,19 @@ from mainstem.heads.stomp.adapter.destinations import (
 )
 
 
-class Places:
-    """What one client's destinations mean."""
+class Declarations:
+    """The topics and queues of one client."""
 
     def __init__(
         self,
         context: HeadContext,
+        door: Door,
         session_id: str,
         max_temporary: int,
         not_before: Callable[[Durable], None],
     ) -> None:
         self._context = context
-        self._broker = context.broker
+        self._door = door
         self._session_id = session_id
         self._max_temporary = max_temporary
         self._not_before = not_before
@@ -37,7 +38,7 @@ class Places:
     def to_send(self, destination: Destination) -> str:
         """Return the topic that a SEND is for."""
         if destination.kind is not Kind.TEMPORARY:
-            self._create(destination)
+            self._declare(destination)
             return destination.topic
         if destination.shown not in self.temporary:
             raise BadDestination(
@@ -59,60 +60,59 @@ class Places:
             case Kind.TEMPORARY:
                 topic = self._temporary_topic(destination.shown)
                 return Destination(Kind.TEMPORARY, destination.shown, topic)
-        self._create(destination)
+        self._declare(destination)
         if not durable or destination.kind is not Kind.TOPIC:
             return destination
         found = Destination(Kind.TOPIC, destination.shown, destination.topic, durable)
-        self._create_queue(found, at_end=True)
+        self._declare_queue(found, at_end=True)
         return found
 
     def reply_queue(self, name: str) -> str:
         """Return what others send replies to, of a temporary queue."""
         return f"/{Kind.REPLY}/{self._temporary_topic(name).removeprefix(TEMPORARY)}"
 
-    def delete(self, destination: Destination) -> None:
+    def delete_queue(self, destination: Destination) -> None:
         """Delete the queue of a durable subscription."""
-        subscriptions = self._broker.queues
-        self._not_before(subscriptions.delete(destination.topic, destination.queue))
+        self._not_before(self._door.queues.delete(destination.topic, destination.queue))
 
-    def forget(self) -> list[MainstemError]:
+    def delete_temporary(self) -> list[MainstemError]:
         """Delete the temporary queues; returns what went wrong."""
         errors: list[MainstemError] = []
         for topic in self.temporary.values():
             try:
-                self._broker.delete_topic(topic)
+                self._context.broker.delete_topic(topic)
             except MainstemError as error:
                 errors.append(error)
         return errors
 
-    def _create(self, destination: Destination) -> None:
+    def _declare(self, destination: Destination) -> None:
         try:
-            self._broker.topic(destination.topic)
+            self._door.topic(destination.topic)
         except UnknownTopic:
             may_create = destination.kind in (Kind.TOPIC, Kind.QUEUE)
             if not (may_create and self._context.auto_create):
                 raise
             try:
-                made = self._broker.create_topic(destination.topic, self._context.defaults)
+                made = self._door.create_topic(destination.topic, self._context.defaults)
                 self._not_before(made.durable)
             except TopicExists:
                 pass
         if destination.queue:
-            self._create_queue(destination)
+            self._declare_queue(destination)
 
-    def _create_queue(self, destination: Destination, *, at_end: bool = False) -> None:
+    def _declare_queue(self, destination: Destination, *, at_end: bool = False) -> None:
         topic, queue = destination.topic, destination.queue
-        if self._broker.queues.created_with(topic, queue) is not None:
+        if self._door.queues.created_with(topic, queue) is not None:
             return
         if destination.kind is Kind.EXISTING:
             # Says that there is none.
-            self._broker.queues.show(topic, queue)
+            self._door.queues.show(topic, queue)
         check_group(queue, "queue")
         starts = None
         if at_end:
-            partitions = range(len(self._broker.topic(topic).partitions))
-            starts = {number: self._broker.bounds(topic, number).tail for number in partitions}
-        self._not_before(self._broker.queues.create(topic, queue, starts=starts))
+            partitions = range(len(self._door.topic(topic).partitions))
+            starts = {number: self._door.bounds(topic, number).tail for number in partitions}
+        self._not_before(self._door.queues.create(topic, queue, starts=starts))
 
     def _temporary_topic(self, name: str) -> str:
         topic = self.temporary.get(name)
@@ -122,6 +122,6 @@ class Places:
                 raise BadDestination("Too many subscriptions", text)
             topic = f"{TEMPORARY}{self._session_id}-{len(self.temporary) + 1}"
             settings = self._context.defaults.altered(durability=Durability.MEMORY, partitions=1)
-            self._broker.create_topic(topic, settings)
+            self._door.create_topic(topic, settings)
             self.temporary[name] = topic
         return topic

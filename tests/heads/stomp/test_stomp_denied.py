@@ -1,0 +1,95 @@
+"""STOMP clients who may not log in, or may not do what they ask for, are told so."""
+
+import pytest
+from tests.heads.stomp.talking import Client, World
+
+from mainstem.auth import (
+    Action,
+    Auth,
+    Credentials,
+    Peer,
+    Principal,
+    Resource,
+    ResourceKind,
+    deny_all,
+)
+from mainstem.core.errors import Unauthenticated
+
+
+def only_ann(mechanism: str, credentials: Credentials, peer: Peer) -> Principal:
+    """Know one user with a password."""
+    if (mechanism, credentials.user, credentials.secret) != ("PLAIN", "ann", b"secret"):
+        raise Unauthenticated(peer.address, f"{credentials.user!r} is not known")
+    return Principal("ann")
+
+
+@pytest.mark.parametrize("said", [{}, {"login": "ann"}, {"login": "bob", "passcode": "secret"}])
+async def test_who_cannot_log_in_is_told_and_cut_off(said: dict[str, str]) -> None:
+    client = Client(World(auth=Auth(authenticate=only_ann)))
+
+    (error,) = await client.asks("CONNECT", accept_version="1.2", host="/", **said)
+
+    assert (error.command, error.headers["message"]) == ("ERROR", "Bad CONNECT")
+    assert b"secret" not in error.body
+    assert client.box.ended
+
+
+@pytest.mark.parametrize(
+    ("command", "headers"),
+    [
+        ("SEND", {"destination": "/queue/orders"}),
+        ("SEND", {"destination": "/topic/orders"}),
+        ("SEND", {"destination": "/queue/orders", "reply_to": "/temp-queue/mine"}),
+        ("SUBSCRIBE", {"id": "s", "destination": "/queue/orders"}),
+        ("SUBSCRIBE", {"id": "s", "destination": "/topic/orders"}),
+        ("SUBSCRIBE", {"id": "s", "destination": "/topic/orders", "durable": "true"}),
+        ("SUBSCRIBE", {"id": "s", "destination": "/temp-queue/mine"}),
+    ],
+)
+@pytest.mark.parametrize("exists", [True, False])
+async def test_who_may_do_nothing_is_refused_everything(
+    command: str, headers: dict[str, str], *, exists: bool
+) -> None:
+    world = World(auth=Auth(authorize=deny_all))
+    if exists:
+        world.broker.create_topic("orders")
+        world.broker.queues.create("orders", "orders")
+    client = await world.client(login="ann", passcode="secret")
+
+    (error,) = await client.asks(command, **headers)
+
+    assert (error.command, error.headers["message"]) == ("ERROR", "access_refused")
+    assert "ann" in error.body.decode()
+    assert [topic.name for topic in world.broker.topics()] == (["orders"] if exists else [])
+
+
+async def test_rights_are_those_of_who_has_logged_in() -> None:
+    def authorize(principal: Principal, action: Action, resource: Resource) -> None:
+        if principal.name != "ann" or (action, resource.kind) == (Action.READ, ResourceKind.TOPIC):
+            deny_all(principal, action, resource)
+
+    world = World(auth=Auth(authorize=authorize, authenticate=only_ann))
+    client = await world.client(login="ann", passcode="secret")
+
+    (receipt,) = await client.asks("SEND", b"x", destination="/topic/orders", receipt="r")
+    (error,) = await client.asks("SUBSCRIBE", id="s", destination="/topic/orders")
+
+    assert receipt.headers["receipt-id"] == "r"
+    assert error.headers["message"] == "access_refused"
+
+
+async def test_a_transaction_with_a_part_that_is_denied_does_nothing() -> None:
+    def authorize(principal: Principal, action: Action, resource: Resource) -> None:
+        if action is Action.WRITE and resource.name == "secret":
+            deny_all(principal, action, resource)
+
+    world = World(auth=Auth(authorize=authorize))
+    client = await world.client()
+    client.say("BEGIN", transaction="t")
+    client.say("SEND", b"1", destination="/topic/open", transaction="t")
+    client.say("SEND", b"2", destination="/topic/secret", transaction="t")
+
+    (error,) = await client.asks("COMMIT", transaction="t")
+
+    assert error.headers["message"] == "access_refused"
+    assert world.broker.bounds("open", 0).tail == 0
