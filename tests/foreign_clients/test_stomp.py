@@ -211,11 +211,11 @@ def test_what_is_refused_is_said_and_ends_the_connection(running: Running) -> No
 
 
 def test_heart_beats_keep_a_quiet_connection(running: Running) -> None:
-    with client(running, heartbeats=(200, 200)) as one:
+    with client(running, heartbeats=(500, 500)) as one:
         one.subscribe("/queue/quiet")
-        until = time.monotonic() + 1.0
-        while time.monotonic() < until:
-            assert one.told.empty()
+        # Twice the time after which a peer that says nothing is given up.
+        with pytest.raises(queue.Empty):
+            one.told.get(timeout=2.0)
         one.send("/queue/other", "x")
 
 
@@ -228,32 +228,6 @@ def test_a_peer_that_misses_its_heart_beats_is_told_and_cut_off(running: Running
 
     assert said.startswith(b"CONNECTED\n")
     assert b"\nmessage:Heart-beat missed\n" in said
-
-
-@pytest.mark.parametrize(
-    "abuse",
-    [
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"CONNECT\n" + b"a:b\n" * 1_000_000,
-        b"CONNECT\na:" + b"x" * 1_000_000,
-        b"CONNECT\ncontent-length:-1\n\n\0",
-        b"CONNECT\ncontent-length:99999999999\n\n\0",
-        b"CONNECT\naccept-version:1.2\nhost:/\n\n\0SEND\na:\\t\n\n\0",
-    ],
-)
-def test_abuse_is_answered_with_an_error(running: Running, abuse: bytes) -> None:
-    with socket.create_connection(running.addresses["stomp"].pair, PATIENCE_S) as peer:
-        said = b""
-        try:
-            peer.sendall(abuse)
-            while data := peer.recv(4096):
-                said += data
-        except OSError:
-            # Cut off amid what was sent.
-            return
-
-    assert b"ERROR\nmessage:" in said
 
 
 # Beside others

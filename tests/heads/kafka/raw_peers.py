@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from tests.heads.admin.web import get
 from tests.in_process_server import server
@@ -164,8 +164,15 @@ class Healthy:
         self._peer.socket.close()
 
 
+class Checks(Protocol):
+    """A client that does nothing wrong, of any protocol."""
+
+    def check(self) -> None:
+        """Be served once; raises if that is not so."""
+
+
 @contextlib.contextmanager
-def beside(healthy: Healthy) -> Iterator[None]:
+def beside(healthy: Checks) -> Iterator[None]:
     """Let a healthy client be served again and again for as long as the block lasts."""
     over = threading.Event()
     failed: list[BaseException] = []
@@ -228,8 +235,9 @@ if sys.argv[3]:
         return listener
     transport.bind = lossy
 free = "127.0.0.1:0"
-config = load_config(None, {}, json.loads(sys.argv[2])).listening(kafka=free, admin=free)
-say = lambda it: print(it.kafka, it.admin, flush=True)
+settings = json.loads(sys.argv[2])
+config = load_config(None, {}, settings).listening(kafka=free, admin=free)
+say = lambda it: print(json.dumps({k: str(v) for k, v in it.addresses.items()}), flush=True)
 serve(Path(sys.argv[1]), config, say)
 """
 
@@ -248,7 +256,9 @@ serve(Path(sys.argv[1]), config, say)
             text=True,
         )
         assert self._process.stdout is not None
-        self.address, self.admin = self._process.stdout.readline().split()
+        self.addresses: dict[str, str] = json.loads(self._process.stdout.readline())
+        """Where each head listens."""
+        self.address, self.admin = self.addresses["kafka"], self.addresses["admin"]
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,103 @@
+"""STOMP peers that speak byte by byte, and a healthy client beside them."""
+
+import socket
+from collections.abc import Iterator
+from typing import Self
+
+from tests.heads.kafka.attack import PATIENCE_S
+
+from mainstem.heads.stomp.codec import Frame, FrameScanner, Version, decode, encode
+from mainstem.heads.stomp.settings import StompSettings
+
+WIDE = StompSettings(max_frame_bytes=2**31, max_headers=1_000, max_header_bytes=2**20)
+
+
+class Peer:
+    """A socket, and as much of STOMP as whoever holds it wants to respect."""
+
+    def __init__(self, address: str, *, receive_buffer: int = 0) -> None:
+        host, _, port = address.rpartition(":")
+        self.socket = socket.socket()
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.settimeout(PATIENCE_S)
+        self.socket.connect((host, int(port)))
+        self._scanner = FrameScanner(WIDE)
+        self._received = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def connect(self) -> Self:
+        """Log in."""
+        self.say("CONNECT", accept_version="1.2", host="/")
+        assert self.next().command == "CONNECTED"
+        return self
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def say(self, command: str, body: bytes = b"", /, **headers: str) -> None:
+        """Send a frame; headers with _ for -."""
+        self.send(frame(command, body, **headers))
+
+    def next(self) -> Frame:
+        """Return the next frame, heart-beats left out; raises EOFError if the server closes."""
+        while True:
+            view = memoryview(self._received)
+            size = self._scanner.size(view) if view else None
+            if size is None or size > len(view):
+                data = self.socket.recv(1 << 20)
+                if not data:
+                    raise EOFError
+                self._received += data
+                continue
+            found = decode(view[:size], WIDE, Version.V1_2)
+            self._scanner.forget()
+            self._received = self._received[size:]
+            if found is not None:
+                return found
+
+    def last_words(self) -> list[Frame]:
+        """Return what comes until the server closes."""
+        return list(self._until_the_end())
+
+    def _until_the_end(self) -> Iterator[Frame]:
+        while True:
+            try:
+                yield self.next()
+            except (EOFError, ConnectionError):
+                return
+
+
+def frame(command: str, body: bytes = b"", /, **headers: str) -> bytes:
+    """Return a frame; headers with _ for -."""
+    named = [(name.rstrip("_").replace("_", "-"), value) for name, value in headers.items()]
+    return encode(command, named, body, Version.V1_2)
+
+
+class Healthy:
+    """A client that does nothing wrong: what it sends is confirmed, and comes back."""
+
+    def __init__(self, address: str) -> None:
+        self._peer = Peer(address).connect()
+        self._sent = 0
+        self.queue = "/queue/healthy.{}.{}".format(*self._peer.socket.getsockname())
+        self._peer.say("SUBSCRIBE", id="s", destination=self.queue, ack="client")
+        self.check()
+
+    def check(self) -> None:
+        """Send, and receive."""
+        body = b"%d" % self._sent
+        self._peer.say("SEND", body, destination=self.queue, receipt=str(self._sent))
+        told = {each.command: each for each in (self._peer.next(), self._peer.next())}
+        assert told["RECEIPT"].headers["receipt-id"] == str(self._sent)
+        assert told["MESSAGE"].body == body
+        self._peer.say("ACK", id=told["MESSAGE"].headers["ack"])
+        self._sent += 1
+
+    def close(self) -> None:
+        self._peer.socket.close()
