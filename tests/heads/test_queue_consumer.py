@@ -46,6 +46,7 @@ class Peer:
 
     peer = "a test"
     heard_ms = 0
+    is_tls = False
 
     def __init__(
         self, world: World, owner: str = "one", *, credit: int | None = None, auto_ack: bool = False

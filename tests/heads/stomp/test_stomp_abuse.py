@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.attack import Process, beside
-from tests.heads.stomp.attack import Healthy, Peer, frame
+from tests.heads.kafka.raw_peers import Process, beside
+from tests.heads.stomp.raw_peers import Healthy, Peer, frame
 
 MIB = 1 << 20
 CONNECT_MS = 500

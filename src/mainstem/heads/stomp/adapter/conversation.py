@@ -73,7 +73,7 @@ class StompConversation:
         self._messages = Messages(service, outbox, self._session, self._session_id)
         self._confirmations = Confirmations(self._context, self._fail)
         self._client_id: str | None = None
-        self._act_as(self._context.auth.peer(outbox.peer))
+        self._act_as(self._context.auth.peer(outbox.peer, tls=outbox.is_tls))
         self._subscriptions: dict[str, Subscription] = {}
         self._unsubscribed: list[QueueSubscription] = []
         """With messages that the client may still settle."""

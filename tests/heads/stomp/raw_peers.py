@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 from typing import Self
 
-from tests.heads.kafka.attack import PATIENCE_S
+from tests.heads.kafka.raw_peers import PATIENCE_S
 
 from mainstem.heads.stomp.codec import Frame, FrameScanner, Version, decode, encode
 from mainstem.heads.stomp.settings import StompSettings
