@@ -1,4 +1,4 @@
-"""What a pipeline can refuse: a definition that means nothing, and a run that failed."""
+"""Errors of pipelines: invalid definitions, refused and failed runs, damaged state."""
 
 from pathlib import Path
 
@@ -6,27 +6,27 @@ from mainstem.core.errors import MainstemError
 
 
 class InvalidDefinition(MainstemError):
-    """A pipeline file that cannot be run as it is; told before any batch."""
+    """A pipeline file that cannot be run as it is; raised before any batch."""
 
 
 class UnknownPipeline(MainstemError):
-    """There is no such pipeline, or nothing of it has ever run."""
+    """There is no such pipeline, or it has never run."""
 
 
 class PipelineFailed(MainstemError):
-    """A table's run stopped by an error; what was not committed is not visible."""
+    """The run of a table was stopped by an error; uncommitted rows are not visible."""
 
 
 class RunRefused(MainstemError):
-    """The pipeline is in a state in which this run would give wrong tables."""
+    """A run that would give wrong tables, so it was not started."""
 
 
 class DamagedState(RunRefused):
-    """A file of a pipeline's state cannot be read."""
+    """A file in the state directory cannot be read."""
 
     def __init__(self, file: Path, reason: str) -> None:
         super().__init__(
-            f"{file} is damaged: {reason}; put it back from a backup, or make the tables anew: "
+            f"{file} is damaged: {reason}; restore it from a backup, or rebuild the tables: "
             "mainstem pipeline run FILE --replay --into NAME, then mainstem pipeline swap FILE NAME"
         )
         self.file = file

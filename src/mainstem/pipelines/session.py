@@ -1,4 +1,4 @@
-"""A SparkSession set up the way pipelines need it, and clear words if there can be none."""
+"""``spark_session``: a SparkSession with the settings that pipelines need."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Of use on one machine; a cluster's owner says more.
+    # Enough for one machine; on a cluster, set it with ``conf``.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.python.filterPushdown.enabled": "true",
-    # Spark's default is INT96, which Parquet has deprecated and readers take for nanoseconds.
+    # Spark's default, INT96, is deprecated in Parquet and read as nanoseconds by others.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
-    # Two to three times as quick as the default, and as safe where renaming a file is atomic.
+    # Two to three times as fast as the default; as safe where renaming a file is atomic.
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -47,17 +47,17 @@ _LOOPBACK = re.compile(r"local(\[.*\])?|local-cluster\[.*\]|spark://(127\.[\d.]+
 
 
 def spark_session(master: str = "local[*]", **conf: str) -> SparkSession:
-    """Return the SparkSession of this process, made if there is none, with our source registered.
+    """Return this process's SparkSession, created if needed, with ``format("mainstem")``.
 
     ``master`` is ``local[*]``, a cluster (``spark://host:7077``), or a Spark Connect server
-    (``sc://host:15002``). ``conf`` is Spark's own settings (``**{"spark.driver.memory": "4g"}``),
-    which win over ours. Raises MissingSpark or MissingJava, which say what to install.
+    (``sc://host:15002``). ``conf`` holds Spark settings (``**{"spark.driver.memory": "4g"}``)
+    that override ours. Raises MissingSpark or MissingJava, which say what to install.
     """
     find_spark()
     settings = dict(_SETTINGS)
     if master.startswith(_CONNECT):
         find_connect()
-        # The rest is the server's own affair.
+        # All other settings belong to the server.
         settings = {name: each for name, each in settings.items() if name.startswith("spark.sql.")}
     else:
         find_java()
@@ -83,7 +83,7 @@ def spark_session(master: str = "local[*]", **conf: str) -> SparkSession:
 
 
 def end_session(spark: SparkSession) -> None:
-    """Stop Spark; if its JVM is a child of this process, end it and wait for it."""
+    """Stop Spark; if this process started its JVM, end that and wait for it."""
     spark.stop()
     from mainstem.pipelines.spark.jvm import end_gateway  # noqa: PLC0415 - needs Spark
 
@@ -91,7 +91,7 @@ def end_session(spark: SparkSession) -> None:
 
 
 def _on_this_machine() -> dict[str, str]:
-    """Keep Spark to this machine: else it listens on the outer address, and finds any Python."""
+    """Bind Spark to loopback and to this Python; by default it listens on the public address."""
     use_installed_python()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -65,7 +65,7 @@ def test_a_sink_with_a_key_has_its_rows_updated_and_cannot_be_followed() -> None
         ("a = p.sql('x', source=[], sink=p.console())", "has no source"),
         (
             "a = p.sql('x', source='o', format='xml', sink=p.console())",
-            "format 'xml' is not known; there are json, avro, text, raw",
+            "format 'xml' is unknown; use one of json, avro, text, raw",
         ),
         (
             "a = p.sql('x', source='o', format='text', schema='a int', sink=p.console())",
@@ -77,7 +77,7 @@ def test_a_sink_with_a_key_has_its_rows_updated_and_cannot_be_followed() -> None
         ),
         (
             "a = p.sql('x', source='o', schema='a int', output='update', sink=p.console())",
-            "need a sink with a key",
+            "needs a sink with a key",
         ),
         (
             "@p.table(source='o', schema='a int', sink=p.console())\ndef f(): pass",
@@ -86,12 +86,12 @@ def test_a_sink_with_a_key_has_its_rows_updated_and_cannot_be_followed() -> None
         (
             "a = p.sql('x', source='o', schema='a int', name='twice', sink=p.console())\n"
             "b = p.sql('x', source='o', schema='a int', name='twice', sink=p.console())",
-            "is there twice",
+            "is defined twice",
         ),
         (
             "a = p.sql('x', source='o', schema='a int', sink=p.console())\n"
             "b = p.sql('x', source='a', schema='a int', sink=p.console())",
-            "is a table of this file and has its own schema",
+            "is a table of this file and has a schema already",
         ),
         ("@p.table\ndef f(o): pass", "shop.py:2: write @p.table(source=..., sink=...)"),
         ("@p.table()\ndef f(o): pass", "shop.py:2: table 'f' has no sink"),
@@ -112,7 +112,7 @@ def test_a_sink_with_a_key_has_its_rows_updated_and_cannot_be_followed() -> None
         ),
         (
             "a = p.sql('x', source='shop.dead', format='raw', sink=p.console())",
-            "shop.py:2: table 'a' reads 'shop.dead', where its own bad events go",
+            "shop.py:2: table 'a' reads 'shop.dead', to which its own bad events go",
         ),
     ],
 )
@@ -130,8 +130,8 @@ def test_two_functions_of_one_name_are_refused_and_both_named(tmp_path: Path) ->
 
     told = refusal(tmp_path, text)
 
-    assert "shop.py:7: table 'same' is there twice, before at" in told
-    assert "shop.py:3; give one of them another name" in told
+    assert "shop.py:7: table 'same' is defined twice, first at" in told
+    assert "shop.py:3; rename one of them" in told
 
 
 def test_tables_that_a_loop_defines_are_all_there(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a person sees of a run that takes its time, and that a pipe gets nothing of it."""
+"""What a terminal shows of a run that takes its time; ``test_kill.py`` shows what a pipe gets."""
 
 import os
 import signal
@@ -69,25 +69,6 @@ def test_a_terminal_shows_that_spark_starts_and_how_long_a_batch_takes(tmp_path:
         finally:
             it.close()
         assert "1 events in" in it.shown.decode()
-
-
-def test_a_pipe_gets_json_lines_and_nothing_of_what_is_shown(tmp_path: Path) -> None:
-    (tmp_path / "go").touch()
-    with serving(None) as address:
-        publish(address)
-
-        it = subprocess.run(
-            COMMAND,
-            cwd=tmp_path,
-            env=os.environ | {"MAINSTEM_AT": address},
-            capture_output=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-
-    assert it.returncode == 0, it.stderr
-    assert it.stdout.startswith(b'{"table":"numbers","batch":0,')
-    assert b"mainstem: " not in it.stderr
 
 
 def test_a_check_says_what_is_wrong_without_a_stack_trace(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.in_process_server import serving
+from tests.long_runs import LONG
 from tests.processes import (
     MARK,
     PATIENCE_S,
@@ -78,10 +79,14 @@ class World:
         return rows is not None and sorted(rows["n"].to_pylist()) == list(range(self._published))
 
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if LONG else (signal.SIGINT,)
+"""Each is a JVM of its own. The tests below send SIGHUP (a closed terminal) and SIGTERM."""
+
+
 def test_signals_to_the_group_let_the_batch_finish_and_leave_nobody(tmp_path: Path) -> None:
     with serving(None) as address:
         world = World(address, tmp_path)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in SIGNALS:
             with world.start() as process:
                 world.wait_for_batch()
                 os.killpg(process.pid, number)
@@ -123,6 +128,6 @@ def test_a_run_that_is_killed_leaves_neither_java_nor_python_behind(tmp_path: Pa
         with world.start() as process:
             world.let_batch_go()
             wait_until(world.is_whole, world.told())
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 0, world.told()
         wait_until_none_is_left(world.mark)

@@ -118,7 +118,7 @@ def run(
     closed terminal let the current batch finish. On a terminal the progress is shown, in a pipe it
     is JSON lines.
     """
-    from mainstem.pipelines.definitions.table import load  # noqa: PLC0415 - only what is used
+    from mainstem.pipelines.definitions.load import load  # noqa: PLC0415 - only what is used
     from mainstem.pipelines.session import end_session  # noqa: PLC0415
 
     _check_mode(mode, begin, into, end, complete=complete)
@@ -378,7 +378,7 @@ def _moment(milliseconds: int) -> str:
 @click.pass_context
 def diff(ctx: click.Context, file: Path, into: str, name: str | None, form: Format | None) -> None:
     """Compare tables with their copies, row by row; exit code 1 if they differ."""
-    from mainstem.pipelines.definitions.table import load  # noqa: PLC0415
+    from mainstem.pipelines.definitions.load import load  # noqa: PLC0415
     from mainstem.pipelines.running.replay import compare  # noqa: PLC0415 - only what is used
 
     found = compare(load(file, name), into)
@@ -414,7 +414,7 @@ def swap(*, file: Path, into: str, name: str | None, state: Path, yes: bool) -> 
 
     The tables that were there are kept beside them, named before-NAME.
     """
-    from mainstem.pipelines.definitions.table import load  # noqa: PLC0415
+    from mainstem.pipelines.definitions.load import load  # noqa: PLC0415
     from mainstem.pipelines.running.replay import swap as exchange  # noqa: PLC0415 - only what is used
 
     loaded = load(file, name)

@@ -42,7 +42,7 @@ def check(
     more gets a warning. Exit code 1 if something is wrong.
     """
     from mainstem.core.errors import MainstemError  # noqa: PLC0415 - only what is used
-    from mainstem.pipelines.definitions.table import load  # noqa: PLC0415
+    from mainstem.pipelines.definitions.load import load  # noqa: PLC0415
 
     try:
         loaded = load(file, name)

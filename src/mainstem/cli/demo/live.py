@@ -28,7 +28,8 @@ from mainstem.cli.exit_codes import Exit, say
 from mainstem.cli.signals import leave_closed_terminal, stop_signals
 from mainstem.cli.table_output import table
 from mainstem.core.errors import MainstemError, UnknownTopic
-from mainstem.pipelines.definitions.table import Pipeline, load
+from mainstem.pipelines.definitions.load import load
+from mainstem.pipelines.definitions.table import Pipeline
 from mainstem.pipelines.spark.requirements import MissingJava, MissingSpark, find_java, find_spark
 from mainstem.pipelines.state.table_state import TableStatus, table_statuses
 

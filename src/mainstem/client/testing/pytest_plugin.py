@@ -91,7 +91,7 @@ def mainstem_table(request: pytest.FixtureRequest) -> Callable[..., list[dict[st
 
     ``mainstem_table("shop.py", "revenue", orders=[...])`` returns the rows as dicts.
     """
-    from mainstem.pipelines.definitions.table import load  # noqa: PLC0415
+    from mainstem.pipelines.definitions.load import load  # noqa: PLC0415
 
     def run(
         file: str | Path, table: str, **events: "Sequence[EventValue]"

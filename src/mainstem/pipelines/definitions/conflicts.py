@@ -1,21 +1,18 @@
-"""Tables of one file that would spoil one another: one place for two tables, and circles."""
+"""Checks between the tables of a file: two that write to one sink, and cycles."""
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING
 
+from mainstem.pipelines.definitions.table import Table
 from mainstem.pipelines.errors import InvalidDefinition
 from mainstem.pipelines.sinks.identity import identity
 from mainstem.pipelines.sinks.topic import TopicSink
 
-if TYPE_CHECKING:
-    from mainstem.pipelines.definitions.table import Table
-
-Where = Callable[["Table"], str]
+Where = Callable[[Table], str]
 """Names a table with its file and line."""
 
 
-def check_sinks(tables: Sequence["Table"], where: Where) -> None:
-    """Raise InvalidDefinition if two tables write to one place: their rows would mix."""
+def check_sinks(tables: Sequence[Table], where: Where) -> None:
+    """Raise InvalidDefinition if two tables write to the same sink: their rows would mix."""
     taken: dict[Hashable, Table] = {}
     for each in tables:
         place = identity(each.sink)
@@ -24,13 +21,13 @@ def check_sinks(tables: Sequence["Table"], where: Where) -> None:
         if place in taken:
             raise InvalidDefinition(
                 f"{where(each)} and {where(taken[place])} write to the same place "
-                f"({each.sink.place}), and their rows would mix; give each a sink of its own"
+                f"({each.sink.place}), so their rows would mix; give each its own sink"
             )
         taken[place] = each
 
 
-def check_circles(tables: Sequence["Table"], where: Where) -> None:
-    """Raise InvalidDefinition if a table reads what it wrote, itself or by way of others."""
+def check_cycles(tables: Sequence[Table], where: Where) -> None:
+    """Raise InvalidDefinition if a table reads its own output, directly or through others."""
     writers: dict[str, list[Table]] = {}
     for each in tables:
         if isinstance(each.sink, TopicSink) and not each.sink.address:
@@ -47,20 +44,20 @@ def check_circles(tables: Sequence["Table"], where: Where) -> None:
         ]
         known[each.name] = each
     for each in tables:
-        circle = _way_back(each, above)
+        circle = _cycle(each, above)
         if circle:
             others = ", which reads ".join(
                 f"what {where(other)} writes" if other is not each else "what it writes"
                 for other in circle
             )
             raise InvalidDefinition(
-                f"{where(each)} reads {others}: its own rows would come back to it without end, "
+                f"{where(each)} reads {others}: an endless loop, "
                 "and no replay would give the same table; write to a topic that none of them reads"
             )
 
 
-def _way_back(start: "Table", above: dict[str, list["Table"]]) -> list["Table"]:
-    """Return the tables on a way from a table up to itself, itself at the end; none if none."""
+def _cycle(start: Table, above: dict[str, list[Table]]) -> list[Table]:
+    """Return a cycle through a table, ending with the table itself; empty if there is none."""
     ways = [[each] for each in above[start.name]]
     seen = set[str]()
     while ways:
@@ -74,11 +71,11 @@ def _way_back(start: "Table", above: dict[str, list["Table"]]) -> list["Table"]:
     return []
 
 
-def check_dead_letters(tables: Sequence["Table"], dead_topic: str, where: Where) -> None:
-    """Raise InvalidDefinition if a table would bury what it reads in the topic that it reads."""
+def check_dead_letters(tables: Sequence[Table], dead_topic: str, where: Where) -> None:
+    """Raise InvalidDefinition if a table reads the dead-letter topic that it writes to."""
     for each in tables:
         if each.bad == "dead" and any(source.name == dead_topic for source in each.sources):
             raise InvalidDefinition(
-                f"{where(each)} reads {dead_topic!r}, where its own bad events go, so that they "
-                "would come back to it without end; give it bad='stop'"
+                f"{where(each)} reads {dead_topic!r}, to which its own bad events go: "
+                "an endless loop; set bad='stop'"
             )

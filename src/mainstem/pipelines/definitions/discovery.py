@@ -1,9 +1,9 @@
-"""Where tables are defined: each one that a file defines is noted while the file is loaded.
+"""Which tables a file defines: each definition is recorded while the file is loaded.
 
-How this works: a variable holds only the last of several tables of one name, so the namespace of a
-file does not tell what it defines. While ``load`` runs a file, every definition is noted in order,
-also those in loops, lists and functions. A table belongs to the file whose top level was running:
-one that a module beside the file defines counts only if the file imports its name.
+How this works: of several tables with one name, the namespace of a file has only the last. So while
+``load`` runs a file, every definition is recorded in order, also those made in loops, lists and
+functions. A table belongs to the file whose top-level code was running; a table that another module
+defines counts only if the file imports it by name.
 """
 
 import sys
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 _TOP = "<module>"
 _OURS = "mainstem.pipelines"
-_recorded: ContextVar[list[tuple[object, str]] | None] = ContextVar("noted", default=None)
+_recorded: ContextVar[list[tuple[object, str]] | None] = ContextVar("recorded", default=None)
 
 
 class Definitions(Generic[T]):
@@ -34,7 +34,7 @@ class Definitions(Generic[T]):
 
 @contextmanager
 def recording_definitions(kind: type[T]) -> Iterator[Definitions[T]]:
-    """Note what is defined until this ends."""
+    """Record all definitions made inside the block."""
     noted: list[tuple[object, str]] = []
     token = _recorded.set(noted)
     try:
@@ -44,7 +44,7 @@ def recording_definitions(kind: type[T]) -> Iterator[Definitions[T]]:
 
 
 def record_definition(made: object) -> None:
-    """Note a definition, if a file is being loaded."""
+    """Record a definition, if a file is being loaded."""
     noted = _recorded.get()
     if noted is not None:
         top = _frame(top=True)
@@ -52,13 +52,13 @@ def record_definition(made: object) -> None:
 
 
 def call_site() -> tuple[str, int]:
-    """Return file and line of the user's code that defines something now."""
+    """Return file and line of the user's code that called us."""
     frame = _frame(top=False)
     return (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)
 
 
 def _frame(*, top: bool) -> FrameType | None:
-    """Return the innermost frame that is not ours; with ``top``, that of a module's top level."""
+    """Return the innermost frame outside our package; with ``top``, of a module's top level."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         ours = frame.f_globals.get("__name__", "").startswith(_OURS)

@@ -1,8 +1,8 @@
-"""What of a definition its checkpoint depends on, to tell a change that needs a replay.
+"""The part of a definition that its checkpoint depends on, to detect changes that need a replay.
 
-A checkpoint holds the offsets of the sources, by their order, and the state of the stateful steps:
-aggregations, joins of streams, deduplication, state of one's own. Filters, columns and functions
-that keep no state may change at any time, and are no part of it.
+A checkpoint holds the offsets of the sources, by their order, and the state of stateful operators:
+aggregations, stream-stream joins, deduplication, transformWithState. Filters, projections and
+functions without state may change at any time, so they are not part of the fingerprint.
 """
 
 import re
@@ -19,29 +19,29 @@ _FILE = "definition.json"
 _STATEFUL = ("Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "Join")
 _OWN_STATE = re.compile("TransformWithState|GroupsWithState|GroupsInPandasWithState")
 _NUMBERS = re.compile(r"#\d+L?|-T\d+ms|, numPartitions=\d+")
-"""Spark's numbers of columns, and how late events may be, which may change."""
+"""Spark's column ids and the watermark delay, which may change."""
 
 
 _COLUMN = re.compile(r"\w+#\d+")
 _ALIAS = re.compile(r"(?P<expression>.*) AS (?P<name>\w+#\d+)L?(-T\d+ms)?", re.DOTALL)
 _VARIABLE = re.compile(r"\b([xyz])_\d+\b")
-"""PySpark counts the arguments of lambdas."""
+"""PySpark numbers the arguments of lambdas."""
 _SOURCE = re.compile(r"CollectMetrics source\d")
 _MARK = "~"
-"""In front of what streams."""
+"""Spark's prefix of streaming nodes."""
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """What a checkpoint depends on."""
+    """Sources, output mode and stateful operators of a table."""
 
     sources: tuple[str, ...]
     output: str
     stateful: tuple[str, ...]
-    """The stateful steps with their keys, in Spark's words."""
+    """The stateful operators with their keys, as Spark prints them."""
 
 
 def fingerprint(table: Table, frame: DataFrame) -> Fingerprint | None:
-    """Return that of a table; None over Spark Connect, which does not show its plans."""
+    """Return a table's fingerprint; None over Spark Connect, which does not expose plans."""
     if is_remote():
         return None
     return Fingerprint(
@@ -56,7 +56,7 @@ def _steps(frame: DataFrame) -> Iterator[str]:
         node = waiting.pop(0)
         name, text = node.nodeName(), str(node.simpleString(10_000)).removeprefix(_MARK)
         if name == "CollectMetrics" and _SOURCE.match(text):
-            # Below is the decoder, which keeps no state.
+            # Below it is our decoder, which is stateless.
             continue
         children = node.children()
         inputs = [children.apply(number) for number in range(children.size())]
@@ -78,7 +78,7 @@ def _is_stateful(name: str) -> bool:
 
 
 def _with_columns(step: str, defined: Mapping[str, str]) -> Iterator[str]:
-    """Return a step and what the columns are made of that it names."""
+    """Return an operator, and the expressions of the columns that it uses."""
     yield step
     seen, waiting = set[str](), _COLUMN.findall(step)
     while waiting:
@@ -90,13 +90,13 @@ def _with_columns(step: str, defined: Mapping[str, str]) -> Iterator[str]:
 
 
 def saved_fingerprint(directory: Path) -> Fingerprint | None:
-    """Return the fingerprint of the definition that made a checkpoint; None if it is not known."""
+    """Return the fingerprint saved with a checkpoint; None if there is none."""
     file = directory / _FILE
     return msgspec.json.decode(file.read_bytes(), type=Fingerprint) if file.exists() else None
 
 
 def save_fingerprint(state_dir: StateDirectory, wanted: Fingerprint) -> None:
-    """Keep the fingerprint with a new checkpoint, or with one of earlier versions."""
+    """Save the fingerprint with a new checkpoint, or with one that has none yet."""
     file = state_dir.directory / _FILE
     if not file.exists() or not state_dir.checkpoint.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -106,16 +106,16 @@ def save_fingerprint(state_dir: StateDirectory, wanted: Fingerprint) -> None:
 
 
 def incompatible_change(state_dir: StateDirectory, wanted: Fingerprint) -> str | None:
-    """Return why a checkpoint does not suit a definition; None if it does, or there is none."""
+    """Return why a checkpoint cannot be used with a definition; None if it can."""
     old = saved_fingerprint(state_dir.directory)
     if old is None or old == wanted or not state_dir.checkpoint.exists():
         return None
     if old.sources != wanted.sources:
-        what = f"it read {', '.join(old.sources)}, and now reads {', '.join(wanted.sources)}"
+        what = f"it read {', '.join(old.sources)} and now reads {', '.join(wanted.sources)}"
     elif old.stateful != wanted.stateful:
         gone = [each for each in old.stateful if each not in wanted.stateful]
         new = [each for each in wanted.stateful if each not in old.stateful]
-        what = f"its state was made by {_listed(gone)}, and now would be by {_listed(new)}"
+        what = f"its state was made by {_listed(gone)}, and now needs {_listed(new)}"
     elif old.stateful:
         what = f"its output was {old.output}, and now is {wanted.output}"
     else:
