@@ -16,7 +16,8 @@ from mainstem.auth import (
     ResourceKind,
     deny_all,
 )
-from mainstem.core.errors import Unauthenticated
+from mainstem.core.errors import Failure, MainstemError, Unauthenticated
+from mainstem.heads.admin.adapter import STATUSES
 
 EVENTS = "/queues/events?topic=orders&queue=emails"
 
@@ -89,3 +90,15 @@ def test_the_events_of_a_queue_need_the_right_to_read_both_queue_and_topic() -> 
         (Action.READ, Resource(ResourceKind.GROUP, "emails")),
         (Action.READ, Resource(ResourceKind.TOPIC, "orders")),
     ]
+
+
+@pytest.mark.parametrize("failure", Failure)
+def test_whatever_goes_wrong_when_a_right_is_asked_for_has_a_status(failure: Failure) -> None:
+    def authorize(_principal: Principal, _action: Action, _resource: Resource) -> None:
+        raise type("Made", (MainstemError,), {"failure": failure})("made by a test")
+
+    with pages_served(auth=Auth(authorize=authorize)) as address:
+        page = get(address, "/metrics")
+
+    assert page.status == STATUSES[failure]
+    assert page.text == "made by a test\n"

@@ -6,13 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs
 
 from mainstem.auth import CLUSTER, Action, Auth, Credentials, Peer, Resource, ResourceKind
-from mainstem.core.errors import (
-    Denied,
-    MainstemError,
-    Unauthenticated,
-    UnknownQueue,
-    UnknownTopic,
-)
+from mainstem.core.errors import Failure, MainstemError, Unauthenticated
 from mainstem.core.event import Position
 from mainstem.heads.admin.session import HttpAnswer
 from mainstem.heads.context import Operations
@@ -30,6 +24,22 @@ _OVERVIEW = b"""\
           the first events of a queue that are not settled (after that one), as JSON
 /connections  who is connected to which head, as JSON
 """
+STATUSES = {
+    Failure.NOT_FOUND: 404,
+    Failure.EXISTS: 409,
+    Failure.CONFLICT: 409,
+    Failure.INVALID: 400,
+    Failure.DENIED: 403,
+    Failure.UNAUTHENTICATED: 401,
+    Failure.FENCED: 409,
+    Failure.STALE: 409,
+    Failure.OVERLOADED: 503,
+    Failure.TOO_LARGE: 413,
+    Failure.UNAVAILABLE: 503,
+    Failure.UNSUPPORTED: 501,
+    Failure.CORRUPT: 500,
+}
+"""The HTTP status of each class of failure."""
 _AFTER = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
 _MAX_FIELDS = 10
 _GUARDED = frozenset(("/metrics", "/queues", "/queues/events", "/connections"))
@@ -84,10 +94,8 @@ class Pages:
                 self._auth.authorize(peer.principal, action, resource)
         except _BadRequest as error:
             return _said(400, str(error))
-        except Unauthenticated as error:
-            return _said(401, str(error))
-        except Denied as error:
-            return _said(403, str(error))
+        except MainstemError as error:
+            return _refused(error)
         return None
 
     def _of_queues(self, path: str, query: str) -> HttpAnswer:
@@ -103,10 +111,8 @@ class Pages:
             return HttpAnswer(200, self._operations.peek(*asked), JSON_TYPE)
         except _BadRequest as error:
             return _said(400, str(error))
-        except (UnknownTopic, UnknownQueue) as error:
-            return _said(404, str(error))
         except MainstemError as error:
-            return _said(503, str(error))
+            return _refused(error)
 
 
 def _credentials(authorization: bytes, peer: Peer) -> Credentials | None:
@@ -180,6 +186,10 @@ def _after(fields: dict[str, str]) -> Position | None:
             f"after must be a partition and an offset, as 0:17, not {fields['after']!r:.100}"
         )
     return Position(int(found[1]), int(found[2]))
+
+
+def _refused(error: MainstemError) -> HttpAnswer:
+    return _said(STATUSES[error.failure], str(error))
 
 
 def _said(status: int, why: str) -> HttpAnswer:
