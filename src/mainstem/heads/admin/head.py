@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mainstem.auth import Peer
 from mainstem.heads.admin.adapter import Pages
@@ -13,6 +13,9 @@ from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Answer, Later, Outbox, ProtocolError
 from mainstem.heads.transport.server import Server, serve
 from mainstem.heads.transport.timer import now_ms
+
+if TYPE_CHECKING:
+    import socket
 
 _logger = logging.getLogger("mainstem.heads.admin")
 
@@ -118,12 +121,14 @@ class _Making:
             reply(answer)
 
 
-async def start(context: HeadContext, settings: AdminSettings, listener: socket.socket) -> Server:
+async def start(context: HeadContext, settings: AdminSettings, listener: "socket.socket") -> Server:
     """Serve the pages at an address that was taken."""
     return listen(Pages(context.operations, context.run_id, context.auth), listener, settings)
 
 
-def listen(pages: Pages, listener: socket.socket, settings: AdminSettings | None = None) -> Server:
+def listen(
+    pages: Pages, listener: "socket.socket", settings: AdminSettings | None = None
+) -> Server:
     """Serve pages."""
     chosen = settings or AdminSettings()
     making = _Making(pages)

@@ -1,8 +1,8 @@
 """The Kafka head: every conversation with a Kafka client, over one broker."""
 
-import socket
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from mainstem.broker.door import Held
 from mainstem.heads.context import HeadContext
@@ -19,6 +19,9 @@ from mainstem.heads.transport.server import Server, serve
 from mainstem.kafka_protocol.codec import UnsupportedVersion, encode_response
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.produce import ProduceRequest
+
+if TYPE_CHECKING:
+    import socket
 
 
 class KafkaConversation:
@@ -104,7 +107,7 @@ class KafkaHead:
 
 
 async def start(
-    context: HeadContext, settings: KafkaSettings, listener: socket.socket
+    context: HeadContext, settings: KafkaSettings, listener: "socket.socket"
 ) -> KafkaHead:
     """Serve Kafka clients at an address that was taken."""
     service = Service(context, settings)

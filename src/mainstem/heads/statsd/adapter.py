@@ -11,11 +11,10 @@ log refuses cannot be sent again: it is counted, and the log says so once, until
 again.
 """
 
-import asyncio
 import logging
 import random
-import socket
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,6 +32,10 @@ from mainstem.heads.statsd.settings import StatsdSettings
 from mainstem.heads.transport.datagrams import Datagrams
 from mainstem.heads.transport.traffic import ConnectionInfo
 
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+
 _logger = logging.getLogger("mainstem.heads.statsd")
 
 LINGER_MS = 5
@@ -48,7 +51,7 @@ class StatsdHead:
     """The head while it receives."""
 
     def __init__(
-        self, context: HeadContext, settings: StatsdSettings, listener: socket.socket
+        self, context: HeadContext, settings: StatsdSettings, listener: "socket.socket"
     ) -> None:
         self._context = context
         self._settings = settings
@@ -152,7 +155,7 @@ class StatsdHead:
         yield metrics.LEFT_OUT, ((), self._aggregates.left_out)
         yield metrics.SERIES, ((), len(self._aggregates))
 
-    async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
+    async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
         """Receive nothing more, and append what was received, with what it sums up to."""
         self._datagrams.close()
         for timer in (self._publish_timer, self._flush_timer):

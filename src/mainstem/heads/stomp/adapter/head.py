@@ -1,9 +1,9 @@
 """The STOMP head: every conversation with a STOMP client, over one broker."""
 
 import logging
-import socket
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.context import HeadContext
@@ -14,6 +14,9 @@ from mainstem.heads.stomp.adapter.destinations import TEMPORARY
 from mainstem.heads.stomp.adapter.service import Service
 from mainstem.heads.stomp.settings import StompSettings
 from mainstem.heads.transport.server import Server, serve
+
+if TYPE_CHECKING:
+    import socket
 
 _logger = logging.getLogger("mainstem.heads.stomp")
 
@@ -35,7 +38,7 @@ class StompHead:
 
 
 async def start(
-    context: HeadContext, settings: StompSettings, listener: socket.socket
+    context: HeadContext, settings: StompSettings, listener: "socket.socket"
 ) -> StompHead:
     """Serve STOMP clients at an address that was taken."""
     service = Service(context, settings, lambda: int(time.monotonic() * 1000))
