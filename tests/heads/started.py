@@ -1,0 +1,192 @@
+"""One head, started on a broker in memory, and peers that say any bytes to it.
+
+How this works: the head is the real one, bound, started and closed as the node does it, so this
+holds for heads whose library owns its sockets, too. Peers live in the same event loop. Each piece
+that a peer says is waited for until the head has read it (``traffic``), so that pieces arrive as
+they were cut. An exception that nobody expected, which a head survives and logs, fails the test.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import cast
+
+from tests.broker.brokers import Clock, new_broker, read_all, values
+from tests.heads.contexts import context_on
+from tests.heads.transport.echo import until
+
+from mainstem.auth import Auth
+from mainstem.broker.broker import Broker
+from mainstem.heads.context import HeadContext
+from mainstem.heads.head import Head, HeadSettings, RunningHead
+from mainstem.heads.listen import Address
+
+TOPIC = "orders"
+"""There from the beginning, with one partition; and a queue of the same name on it."""
+
+
+class Peer(asyncio.Protocol):
+    """A client: says any bytes, and keeps what it hears."""
+
+    def __init__(self, running: RunningHead, *, hangs_up: bool = True) -> None:
+        self.heard = b""
+        self.is_over = False
+        """Whether the head has said all it will."""
+        self._running = running
+        self._hangs_up = hangs_up
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard += data
+
+    def datagram_received(self, data: bytes, _: object) -> None:
+        self.heard += data
+
+    def error_received(self, _: Exception) -> None:
+        self.is_over = True
+
+    def eof_received(self) -> bool:
+        self.is_over = True
+        return not self._hangs_up
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.is_over = True
+
+    async def say(self, *pieces: bytes) -> None:
+        """Say something in pieces, each once the one before was read."""
+        for piece in pieces:
+            said = self._running.traffic.bytes_in + len(piece)
+            self.write(piece)
+            await self._read_by_the_head(said)
+
+    async def _read_by_the_head(self, count: int) -> None:
+        await until(lambda: self._running.traffic.bytes_in >= count or self.is_over)
+
+    def write(self, piece: bytes) -> None:
+        """Say something, and do not wait for it to be read."""
+        if not self.transport.is_closing():
+            self.transport.write(piece)
+
+    def stop_reading(self) -> None:
+        """Leave unread whatever comes."""
+        self.transport.pause_reading()
+
+    async def end(self) -> bytes:
+        """Say that there is nothing more; return all that was heard, once that is over."""
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
+        await until(lambda: self.is_over)
+        return self.heard
+
+
+class Datagrams(Peer):
+    """The same over UDP, where nothing is answered and nothing ends."""
+
+    def write(self, piece: bytes) -> None:
+        cast(asyncio.DatagramTransport, self.transport).sendto(piece)
+
+    def stop_reading(self) -> None:
+        """Do as always: nothing comes."""
+
+    async def end(self) -> bytes:
+        self.transport.close()
+        return self.heard
+
+
+class Started:
+    """A head that serves."""
+
+    def __init__(
+        self, broker: Broker, context: HeadContext, running: RunningHead, *, is_udp: bool
+    ) -> None:
+        self.broker = broker
+        self.context = context
+        self.running = running
+        self._is_udp = is_udp
+        self.peers: list[Peer] = []
+
+    async def peer(self, *, hangs_up: bool = True) -> Peer:
+        """Connect; who does not hang up leaves the connection open when the head ends it."""
+        loop, at = asyncio.get_running_loop(), self.running.address.pair
+        peer: Peer
+        if self._is_udp:
+            _, peer = await loop.create_datagram_endpoint(
+                lambda: Datagrams(self.running), remote_addr=at
+            )
+        else:
+            _, peer = await loop.create_connection(
+                lambda: Peer(self.running, hangs_up=hangs_up), *at
+            )
+        self.peers.append(peer)
+        return peer
+
+    async def talk(self, *pieces: bytes) -> bytes:
+        """Say something in pieces, and no more; return all that is answered."""
+        peer = await self.peer()
+        await peer.say(*pieces)
+        return await peer.end()
+
+    def published(self) -> list[bytes | None]:
+        """Return the values in the topic."""
+        return values(read_all(self.broker, TOPIC))
+
+    def out(self) -> int:
+        """Return how many events of the queue are with somebody."""
+        return sum(self.broker.queues.show(TOPIC, TOPIC).owners.values())
+
+    async def close(self) -> None:
+        self.context.drain()
+        for peer in self.peers:
+            peer.transport.close()
+        await self.running.close()
+
+
+@contextlib.asynccontextmanager
+async def started(
+    head: Head, settings: HeadSettings | None = None, auth: Auth | None = None
+) -> AsyncIterator[Started]:
+    """Serve a head until the block ends."""
+    broker, clock = new_broker(), Clock()
+    broker.create_topic(TOPIC)
+    broker.queues.create(TOPIC, TOPIC)
+    context = context_on(broker, clock, auth=auth)
+    chosen = settings or head.settings
+    with head.bind(chosen, Address("127.0.0.1", 0)) as listener, nothing_unexpected():
+        is_udp = listener.type == socket.SOCK_DGRAM
+        running = await head.start(context, chosen, listener)
+        found = Started(broker, context, running, is_udp=is_udp)
+        try:
+            yield found
+        finally:
+            await found.close()
+
+
+class _Unexpected(logging.Handler):
+    """Keeps what is logged with a traceback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.found.append(logging.Formatter().format(record))
+
+
+@contextlib.contextmanager
+def nothing_unexpected() -> Iterator[None]:
+    """Fail if an exception is only logged, by a head or by the event loop."""
+    kept = _Unexpected()
+    loggers = [logging.getLogger(name) for name in ("mainstem", "asyncio")]
+    for logger in loggers:
+        logger.addHandler(kept)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(kept)
+    assert not kept.found, kept.found[0]

@@ -1,0 +1,378 @@
+"""How each head is spoken to, for the laws of ``test_every_head.py``: one entry per head.
+
+A new head adds one entry to ``SPOKEN``, by its name. A field of a law that does not apply is left
+out, and ``not_applicable`` says why; a test compares both.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import h11
+from hypothesis import strategies as st
+from tests.heads.kafka.raw_peers import fetching, production, request
+from tests.heads.started import TOPIC
+from tests.heads.stomp.frames import frames_in
+from tests.kafka_protocol.frames import request_frame, response_frame
+from tests.kafka_protocol.values import EVERY_API, values
+
+from mainstem.broker.broker import Broker
+from mainstem.core.event import Event
+from mainstem.core.records import build
+from mainstem.heads import HEADS
+from mainstem.heads.admin.session import MAX_HEAD_BYTES, HttpAnswer, HttpSession
+from mainstem.heads.head import Head, HeadSettings, RunningHead
+from mainstem.heads.kafka.settings import KafkaSettings
+from mainstem.heads.statsd.codec import Metric, parse_packet
+from mainstem.heads.statsd.metrics import LOST
+from mainstem.heads.statsd.settings import StatsdSettings
+from mainstem.heads.stomp.codec import Frame, FrameScanner, Version, encode
+from mainstem.heads.stomp.settings import StompSettings
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.codec import decode_request, decode_response
+from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.connection import API_VERSIONS, ApiVersionsRequest
+from mainstem.kafka_protocol.messages.fetch import FETCH
+from mainstem.kafka_protocol.messages.produce import PRODUCE, ProduceResponse
+from mainstem.kafka_protocol.messages.share_fetch import (
+    SHARE_FETCH,
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchTopic,
+)
+from mainstem.kafka_protocol.messages.share_groups import (
+    SHARE_GROUP_HEARTBEAT,
+    ShareGroupHeartbeatRequest,
+)
+
+HOUR_MS = 3_600_000
+
+
+class Law(StrEnum):
+    """The laws that may not apply to a head."""
+
+    CUTTING = "cutting the stream anywhere changes nothing"
+    SETTLING = "closing gives unsettled deliveries back"
+    FRAME_LIMIT = "a frame over the limit is refused before it is allocated"
+    LOGIN = "who fails to log in gets the protocol's own refusal"
+    WAITING = "who waits is answered when the server drains"
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """What a peer of one head may say, and what it is told.
+
+    Every head starts with the topic ``TOPIC``, and with a queue of the same name on it.
+    """
+
+    settings: HeadSettings
+    ask: bytes
+    """A whole conversation with one request that needs a right: to publish, if the head can."""
+    told: Callable[[bytes, RunningHead], object]
+    """What the peer was told in answer to ``ask``; None if nothing."""
+    done: object
+    """What that is if it was done,"""
+    denied: object
+    """if the peer may not,"""
+    unauthenticated: object
+    """and if it would have to log in."""
+    publishes: bool
+    """Whether ``ask`` publishes to the topic."""
+    messages: st.SearchStrategy[Any]
+    """Messages of the protocol,"""
+    there_and_back: Callable[[Any], object]
+    """and what is left of one that was encoded and decoded."""
+
+    stream: bytes | None = None
+    """Several requests of one conversation: Law.CUTTING."""
+    answers: Callable[[bytes], object] = bytes
+    """What of the answers to them is the same every time."""
+    take: Callable[[Broker], bytes] | None = None
+    """A conversation that is handed an event of the queue and does not settle it: Law.SETTLING."""
+    limit: int = 0
+    """The largest frame that the settings allow,"""
+    claims: Callable[[int], bytes] | None = None
+    """and how a frame of so many bytes begins: Law.FRAME_LIMIT."""
+    login: bytes | None = None
+    """``ask`` with a wrong password: Law.LOGIN."""
+    wait: Callable[[Broker], bytes] | None = None
+    """A conversation that waits for an hour: Law.WAITING."""
+    not_applicable: Mapping[Law, str] = field(default_factory=dict)
+    """Why a law does not apply."""
+
+    def gaps(self) -> set[Law]:
+        """Return the laws of which the entry says nothing."""
+        given = {
+            Law.CUTTING: self.stream,
+            Law.SETTLING: self.take,
+            Law.FRAME_LIMIT: self.claims,
+            Law.LOGIN: self.login,
+            Law.WAITING: self.wait,
+        }
+        return {law for law in Law if given[law] is None}
+
+
+# Kafka
+
+
+_BATCH = bytes(build([Event(b"value", b"key")], now_ms=1))
+_PRODUCE = request(PRODUCE, 9, production(TOPIC, _BATCH))
+
+
+def _kafka_told(heard: bytes, _: RunningHead) -> object:
+    if not heard:
+        return None
+    body = decode_response(PRODUCE.key, 9, memoryview(heard)[4:]).body
+    assert isinstance(body, ProduceResponse)
+    return Code(body.responses[0].partition_responses[0].error_code)
+
+
+def _kafka_messages(case: tuple[Api, int]) -> st.SearchStrategy[object]:
+    api, version = case
+    return st.tuples(st.just(case), values(api.request, version), values(api.response, version))
+
+
+def _kafka_there_and_back(message: tuple[tuple[Api, int], Wire, Wire]) -> object:
+    (api, version), asked, answered = message
+    request_body = decode_request(memoryview(request_frame(api, version, asked))).body
+    frame = memoryview(response_frame(api, version, answered))
+    return (api, version), request_body, decode_response(api.key, version, frame).body
+
+
+def _kafka_take(broker: Broker) -> bytes:
+    topic_id = bytes.fromhex(broker.topic(TOPIC).id)
+    beat = ShareGroupHeartbeatRequest(TOPIC, "member", 0, None, (TOPIC,))
+    fetch = ShareFetchRequest(
+        group_id=TOPIC,
+        member_id="member",
+        max_wait_ms=HOUR_MS,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        max_records=100,
+        topics=[ShareFetchTopic(topic_id, [ShareFetchPartition(0)])],
+    )
+    return request(SHARE_GROUP_HEARTBEAT, 1, beat) + request(SHARE_FETCH, 2, fetch)
+
+
+_KAFKA = Spoken(
+    settings=KafkaSettings(),
+    stream=request(API_VERSIONS, 0, ApiVersionsRequest())
+    + _PRODUCE
+    + _PRODUCE
+    + request(FETCH, 12, fetching(TOPIC)),
+    ask=_PRODUCE,
+    told=_kafka_told,
+    done=Code.NONE,
+    denied=Code.TOPIC_AUTHORIZATION_FAILED,
+    unauthenticated=Code.SASL_AUTHENTICATION_FAILED,
+    publishes=True,
+    messages=st.sampled_from(EVERY_API).flatmap(_kafka_messages),
+    there_and_back=_kafka_there_and_back,
+    take=_kafka_take,
+    limit=KafkaSettings().max_frame_bytes,
+    claims=lambda size: size.to_bytes(4, "big"),
+    wait=lambda _: request(FETCH, 12, fetching(TOPIC, max_wait_ms=HOUR_MS)),
+    not_applicable={Law.LOGIN: "SASL is not served yet, so nobody can log in"},
+)
+
+
+# STOMP
+
+
+def _frame(command: str, body: bytes = b"", **headers: str) -> bytes:
+    """Write a frame; headers with _ for -."""
+    named = [(name.replace("_", "-"), value) for name, value in headers.items()]
+    return encode(command, named, body, Version.V1_2)
+
+
+_CONNECT = _frame("CONNECT", accept_version="1.2", host="/")
+_QUEUE = f"/queue/{TOPIC}"
+_SEND = _frame("SEND", b"value", destination=_QUEUE, receipt="1")
+_SUBSCRIBE = _frame("SUBSCRIBE", destination=_QUEUE, id="1", ack="client")
+
+
+def _stomp_frames(heard: bytes) -> list[Frame]:
+    found = frames_in(FrameScanner(StompSettings()), [heard])
+    assert found.rest == b""
+    return found.frames
+
+
+def _stomp_answers(heard: bytes) -> object:
+    """Leave out the session's id."""
+    found = _stomp_frames(heard)
+    return [(it.command, it.headers | {"session": ""}, it.body) for it in found]
+
+
+def _stomp_told(heard: bytes, _: RunningHead) -> object:
+    answers = [it for it in _stomp_frames(heard) if it.command != "CONNECTED"]
+    return answers[0].headers.get("message", answers[0].command) if answers else None
+
+
+def _stomp_claims(size: int) -> bytes:
+    head = b"SEND\ndestination:/queue/orders\ncontent-length:%d\n\n"
+    # The frame's size counts its head and the NUL at its end.
+    return head % (size - len(head % size) - 1)
+
+
+def _stomp_there_and_back(message: Frame) -> Frame:
+    (found,) = _stomp_frames(
+        encode(message.command, message.headers.items(), message.body, Version.V1_2)
+    )
+    found.headers.pop("content-length", None)
+    return found
+
+
+_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+
+_STOMP = Spoken(
+    settings=StompSettings(),
+    stream=_CONNECT
+    + _SEND
+    + _frame("SEND", b"two\0\n\n", destination=_QUEUE, receipt="a:2")
+    + b"\n\n"
+    + _frame("DISCONNECT", receipt="3"),
+    answers=_stomp_answers,
+    ask=_CONNECT + _SEND,
+    told=_stomp_told,
+    done="RECEIPT",
+    denied="access_refused",
+    unauthenticated="Bad CONNECT",
+    publishes=True,
+    messages=st.builds(
+        Frame,
+        st.sampled_from(["SEND", "MESSAGE", "ERROR"]),
+        st.dictionaries(_TEXT.filter(lambda it: it != "content-length"), _TEXT, max_size=8),
+        st.binary(max_size=200),
+    ),
+    there_and_back=_stomp_there_and_back,
+    take=lambda _: _CONNECT + _SUBSCRIBE,
+    limit=StompSettings().max_frame_bytes,
+    claims=_stomp_claims,
+    login=_frame("CONNECT", accept_version="1.2", host="/", login="ann", passcode="no") + _SEND,
+    wait=lambda _: _CONNECT + _SUBSCRIBE,
+)
+
+
+# StatsD
+
+
+def _statsd_told(_: bytes, running: RunningHead) -> object:
+    lost = sum(count for metric, (_, count) in running.samples() if metric is LOST)
+    return "lost" if lost else "taken"
+
+
+def _statsd_there_and_back(message: Metric) -> Metric:
+    tags = f"|#{','.join(message.tags)}" if message.tags else ""
+    (found,), wrong = parse_packet(f"{message.name}:{message.value}|ms{tags}".encode())
+    assert not wrong
+    return found
+
+
+_WORD = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=20)
+
+_STATSD = Spoken(
+    settings=StatsdSettings(samples_topic=TOPIC),
+    ask=b"jobs:1|c",
+    told=_statsd_told,
+    done="taken",
+    # Nobody can be told anything by StatsD: what is refused is counted, and the log says why.
+    denied="lost",
+    unauthenticated="lost",
+    publishes=True,
+    messages=st.builds(
+        Metric,
+        _WORD,
+        st.just("timer"),
+        st.floats(allow_nan=False, allow_infinity=False),
+        tags=st.sets(_WORD).map(lambda tags: tuple(sorted(tags))),
+    ),
+    there_and_back=_statsd_there_and_back,
+    not_applicable={
+        Law.CUTTING: "there is no stream: every UDP packet is whole, and stands for itself",
+        Law.SETTLING: "StatsD hands out no deliveries",
+        Law.FRAME_LIMIT: "a UDP packet has 64 KiB at most, and the kernel holds it",
+        Law.LOGIN: "StatsD has no login",
+        Law.WAITING: "StatsD answers nothing, so nobody waits",
+    },
+)
+
+
+# Admin
+
+
+def _get(path: str, *headers: str) -> bytes:
+    lines = [f"GET {path} HTTP/1.1", "Host: localhost", *headers, "", ""]
+    return "\r\n".join(lines).encode()
+
+
+def _http_status(heard: bytes, _: RunningHead) -> object:
+    return int(heard.split(b" ", 2)[1]) if heard else None
+
+
+def _http_there_and_back(message: tuple[str, HttpAnswer]) -> object:
+    target, answer = message
+    session, client = HttpSession(), h11.Connection(h11.CLIENT)
+    asked = h11.Request(method="GET", target=target, headers=[("Host", "localhost")])
+    sent = (client.send(asked) or b"") + (client.send(h11.EndOfMessage()) or b"")
+    found = session.receive(sent)
+    client.receive_data(session.send(answer))
+    response = client.next_event()
+    assert isinstance(response, h11.Response)
+    body = b""
+    while isinstance(event := client.next_event(), h11.Data):
+        body += event.data
+    assert isinstance(event, h11.EndOfMessage)
+    content_type = dict(response.headers)[b"content-type"].decode()
+    return found, HttpAnswer(response.status_code, body, content_type)
+
+
+def _http_claims(size: int) -> bytes:
+    start = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "
+    return start + b"x" * (size - len(start))
+
+
+_ADMIN = Spoken(
+    settings=next(it.settings for it in HEADS if it.name == "admin"),
+    stream=_get("/livez", "Accept: */*"),
+    ask=_get("/connections"),
+    told=_http_status,
+    done=200,
+    denied=403,
+    unauthenticated=401,
+    publishes=False,
+    messages=st.tuples(
+        _WORD.map("/{}?a=1".format),
+        st.builds(HttpAnswer, st.sampled_from([200, 401, 404, 503]), st.binary(max_size=200)),
+    ),
+    there_and_back=_http_there_and_back,
+    limit=MAX_HEAD_BYTES,
+    claims=_http_claims,
+    login=_get("/connections", "Authorization: Basic YW5uOm5v"),
+    not_applicable={
+        Law.SETTLING: "the admin port shows what queues hold, and hands out no deliveries",
+        Law.WAITING: "no page waits for anything but being made",
+    },
+)
+
+
+SPOKEN: dict[str, Spoken] = {
+    "kafka": _KAFKA,
+    "stomp": _STOMP,
+    "statsd": _STATSD,
+    "admin": _ADMIN,
+}
+
+
+def spoken(head: Head) -> Spoken:
+    """Return the entry of a head."""
+    found = SPOKEN.get(head.name)
+    if found is None:
+        raise AssertionError(
+            f"the laws for every head cannot be checked for {head.name!r}: add an entry for it to "
+            f"SPOKEN in tests/laws/heads.py. It says how a peer asks for something (ask, told, "
+            f"done, denied, unauthenticated), what the codec writes and reads (messages, "
+            f"there_and_back), and for each law that cannot apply why (not_applicable)"
+        )
+    return found
