@@ -1,12 +1,12 @@
 """Names that count how often anything is looked up by them."""
 
 
-class Looked(str):
+class CountedName(str):
     """A name; the count is of all of them."""
 
     __slots__ = ()
     times = 0
 
     def __hash__(self) -> int:
-        Looked.times += 1
+        CountedName.times += 1
         return super().__hash__()

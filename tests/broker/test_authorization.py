@@ -10,7 +10,7 @@ from tests.broker.brokers import new_broker
 from mainstem.auth import Action, Auth, Peer, Principal, Resource, ResourceKind, deny_all
 from mainstem.broker import authorization, door
 from mainstem.broker.broker import Broker
-from mainstem.broker.door import Door, QueueSettlements, Speaker, guarded
+from mainstem.broker.door import Door, ProducerIdAndEpoch, QueueSettlements, guarded
 from mainstem.core.errors import Denied, MainstemError
 from mainstem.core.event import Event
 
@@ -134,7 +134,7 @@ def test_a_transaction_touches_only_topics_that_may_be_written() -> None:
     for topic in ("a", "b"):
         broker.create_topic(topic)
     begun = broker.transactions.begin("x", 1_000)
-    who = Speaker(begun.producer_id, begun.epoch)
+    who = ProducerIdAndEpoch(begun.producer_id, begun.epoch)
 
     with pytest.raises(Denied):
         seen(broker, Asked(Resource(ResourceKind.TOPIC, "b"))).transactions.add_partitions(

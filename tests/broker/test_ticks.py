@@ -36,7 +36,7 @@ def silent_classic_members(broker: Broker, clock: Clock) -> Callable[[], int]:
     for _ in range(COUNT):
         room.join(takes_id_first=True)
     clock.now_ms += 60_000
-    return lambda: broker.classic._rebalances.roster.count
+    return lambda: broker.classic._rebalances.sessions.count
 
 
 def forgotten_groups(broker: Broker, clock: Clock) -> Callable[[], int]:
@@ -52,7 +52,7 @@ def unused_ids(broker: Broker, clock: Clock) -> Callable[[], int]:
     for number in range(COUNT):
         broker.transactions.begin(f"id{number}", 60_000)
     clock.now_ms += MONTH_MS
-    return lambda: len(broker.transactions.settlements.ledger.transactions)
+    return lambda: len(broker.transactions.completion.fold.transactions)
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ STEP_S = 5
 """After this the client is given up, which now and then waits for nothing after a restart."""
 
 SHOWS_WHAT_WAS_ABORTED = """
-from mainstem.broker.transactions.records import Ledger
-Ledger.aborted = lambda self, *_: []
+from mainstem.broker.transactions.records import TransactionFold
+TransactionFold.aborted = lambda self, *_: []
 """
 
 

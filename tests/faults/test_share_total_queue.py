@@ -34,16 +34,16 @@ def add(self, offset, key):
 Window.add = add
 """
 FORGETS_ACKS = """
-from mainstem.broker.queues.settlement import Settling
+from mainstem.broker.queues.settlement import Settler
 from mainstem.broker.queues.records import QueueKey
 from mainstem.log.durable import AT_ONCE
-real = Settling.write
+real = Settler.write
 def write(self, changes, letters=()):
     if any(isinstance(each.key, QueueKey) for each in changes):
         return real(self, changes, letters)
     self._fold.apply(changes)
     return AT_ONCE
-Settling.write = write
+Settler.write = write
 """
 
 

@@ -115,7 +115,9 @@ class Taker:
 
     def _lent(self, limit: int, owner: str | None = None) -> int:
         queues, numbers = self.room.desk.queues, self._partitions or ()
-        lent = queues.lend("orders", self.queue, owner or self.name, numbers, max_events=limit)
+        lent = queues.acquire_batches(
+            "orders", self.queue, owner or self.name, numbers, max_events=limit
+        )
         return sum(run.last - run.first + 1 for each in lent for run in each.runs)
 
     def settle(self, outcome: Outcome, count: int | None = None) -> int:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk
 from tests.heads.dispatching import Room
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.queues.records import Outcome
 from mainstem.core.errors import StorageFull, UnknownQueue, UnknownTopic
 from mainstem.heads.dispatcher import LARGEST_PORTION, TURN_EVENTS, TURN_S
@@ -133,7 +133,9 @@ def test_one_event_does_not_make_a_crowd_look(room: Room) -> None:
 def test_a_crowd_has_few_watches(room: Room) -> None:
     watches, watch = [], room.desk.queues.watch
 
-    def counted(topic: str, name: str, wake: Call, partitions: Collection[int] | None) -> Call:
+    def counted(
+        topic: str, name: str, wake: Callback, partitions: Collection[int] | None
+    ) -> Callback:
         watches.append(partitions)
         return watch(topic, name, wake, partitions)
 

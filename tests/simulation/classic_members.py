@@ -13,7 +13,7 @@ from tests.simulation.transactional_clients import PARTITIONS, Transactor, read_
 from tests.simulation.world import Client, Reply, Unanswered, Wrong
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.groups.classic.coordinator import Membership, Moved
+from mainstem.broker.groups.classic.coordinator import Membership, PartitionResults
 from mainstem.broker.groups.classic.group import Join, Joined, Phase, Sync, Synced
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.core.errors import FencedInstance, MainstemError, UnknownMember
@@ -145,7 +145,7 @@ class Positions:
         self.groups.processed[self.group, place] |= {each.offset for each in read}
         self.groups.promised.setdefault((self.group, place), 0)
 
-        def move(broker: Broker) -> Moved:
+        def move(broker: Broker) -> PartitionResults:
             moved = broker.classic.commit(self.group, who, {place: Cursor(offset, 0)})
             self._check_place(broker, who)
             return moved

@@ -5,7 +5,7 @@ from tests.simulation.world import Client, Unanswered
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.classic.coordinator import Membership
-from mainstem.broker.groups.consumer.heartbeat import Heard, Heartbeat
+from mainstem.broker.groups.consumer.heartbeat import Heartbeat, HeartbeatResponse
 from mainstem.core.errors import MainstemError, UnreleasedInstance
 from mainstem.log.port import PartitionId
 
@@ -72,7 +72,7 @@ class ModernMember:
             owned=owned,
         )
 
-        def hear(broker: Broker) -> Heard:
+        def hear(broker: Broker) -> HeartbeatResponse:
             return broker.consumers.heartbeat(beat)
 
         heard = await self._client.ask(f"beat {self._epoch}", hear, late=False)

@@ -14,7 +14,7 @@ from tests.simulation.world import World, Wrong
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.queues.queues import Queues, Settled
-from mainstem.broker.queues.records import Lent, Outcome, Settlement
+from mainstem.broker.queues.records import AcquiredBatches, Outcome, Settlement
 from mainstem.core.batch import batches
 from mainstem.core.dead_letters import Origin, origin_of
 from mainstem.core.records import events
@@ -83,7 +83,7 @@ class ShareBook:
         self._unsure = set(self._counts)
         seen = broker.queues
         for name, watched in (
-            ("lend", self._watch_lend(seen, seen.lend)),
+            ("lend", self._watch_lend(seen, seen.acquire_batches)),
             ("settle_by_partition", self._watch_settle(seen.settle_by_partition)),
             ("leave", self._watch_leave(seen.leave)),
         ):
@@ -92,11 +92,11 @@ class ShareBook:
     # What is given
 
     def _watch_lend(
-        self, seen: Queues, lend: Callable[..., list[Lent]]
-    ) -> Callable[..., list[Lent]]:
+        self, seen: Queues, lend: Callable[..., list[AcquiredBatches]]
+    ) -> Callable[..., list[AcquiredBatches]]:
         def watched(
             topic: str, name: str, owner: str, partitions: Collection[int], **limits: int
-        ) -> list[Lent]:
+        ) -> list[AcquiredBatches]:
             lent = lend(topic, name, owner, partitions, **limits)
             for each in lent if name == GROUP else ():
                 for run in each.runs:

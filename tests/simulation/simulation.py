@@ -21,7 +21,7 @@ from tests.simulation.share_members import ShareMember
 from tests.simulation.transactional_clients import PARTITIONS, Transactor, read_committed, read_on
 from tests.simulation.world import Client, World, Wrong, without_chance
 
-from mainstem.broker.groups.share.group import ShareBeat
+from mainstem.broker.groups.share.group import ShareHeartbeat
 from mainstem.broker.queues.records import Settlement
 from mainstem.core.topic_settings import TopicSettings
 
@@ -193,13 +193,15 @@ class Simulation:
         """Take and accept whatever is left for the share group; nothing may be missing then."""
         world, places = self._world, range(PARTITIONS)
         shared = (share_group_model.TOPIC, share_group_model.GROUP)
-        beat = ShareBeat(group=share_group_model.GROUP, member_id="last", epoch=0, topics=("in",))
+        beat = ShareHeartbeat(
+            group=share_group_model.GROUP, member_id="last", epoch=0, topics=("in",)
+        )
         world.broker.share.heartbeat(beat)
         for _ in range(1_000):
             world.leap(share_group_model.LOCK_MS + 1)
             world.tick()
             world.commit()
-            lent = world.broker.queues.lend(*shared, "last", places, max_events=100)
+            lent = world.broker.queues.acquire_batches(*shared, "last", places, max_events=100)
             if not lent:
                 break
             accepted = {

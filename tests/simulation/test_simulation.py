@@ -24,11 +24,11 @@ from mainstem.broker.groups.consumer.draft import ConsumerGroupDraft
 from mainstem.broker.groups.cursors import CursorChange
 from mainstem.broker.queues.delivery_state import Back, Window
 from mainstem.broker.queues.records import QueueChange, QueueKey, WindowSet
-from mainstem.broker.queues.settlement import Plan, Settling
+from mainstem.broker.queues.settlement import Plan, Settler
 from mainstem.broker.state import State
 from mainstem.broker.transactions import epochs
-from mainstem.broker.transactions.epochs import Speaker
-from mainstem.broker.transactions.records import Ledger, Transaction
+from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
+from mainstem.broker.transactions.records import Transaction, TransactionFold
 from mainstem.core.errors import UnknownMember, UnknownProducer
 from mainstem.heads.kafka.adapter.apis import share_fetch
 from mainstem.log.durable import AT_ONCE
@@ -124,7 +124,9 @@ def first_found(
 
 
 def test_it_would_be_noticed_if_a_producer_were_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
-    def check(transactional_id: str, was: Transaction | None, who: Speaker) -> Transaction:
+    def check(
+        transactional_id: str, was: Transaction | None, who: ProducerIdAndEpoch
+    ) -> Transaction:
         if was is None:
             raise UnknownProducer(transactional_id, who.producer_id)
         return was
@@ -137,7 +139,7 @@ def test_it_would_be_noticed_if_a_producer_were_not_fenced(monkeypatch: pytest.M
 def test_it_would_be_noticed_if_what_was_aborted_were_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Ledger, "aborted", lambda *_: ())
+    monkeypatch.setattr(TransactionFold, "aborted", lambda *_: ())
 
     assert first_found().wrong
 
@@ -189,10 +191,10 @@ def test_it_would_be_noticed_if_two_programs_had_one_place(
 def test_it_would_be_noticed_if_an_ack_were_not_written_down(
     monkeypatch: pytest.MonkeyPatch, cast: str
 ) -> None:
-    write = Settling.write
+    write = Settler.write
 
     def forget(
-        self: Settling,
+        self: Settler,
         changes: Sequence[QueueChange],
         letters: Sequence[tuple[PartitionId, WritableBatch]] = (),
     ) -> Durable:
@@ -201,7 +203,7 @@ def test_it_would_be_noticed_if_an_ack_were_not_written_down(
         self._fold.apply(changes)
         return AT_ONCE
 
-    monkeypatch.setattr(Settling, "write", forget)
+    monkeypatch.setattr(Settler, "write", forget)
 
     assert first_found((cast, "modern")).wrong
 
@@ -236,13 +238,13 @@ SHARE_FAULTS: dict[str, tuple[object, str, Callable[..., object]]] = {
     ),
     "has lost": (
         # Dead letters are not written.
-        Settling,
+        Settler,
         "_letters",
         lambda self, topic, letters: [],
     ),
     "does not hold": (
         # Anybody may settle anything that is out.
-        Settling,
+        Settler,
         "held",
         lambda self, live, owner, each: live.windows[each.partition],
     ),

@@ -7,7 +7,7 @@ from tests.simulation.world import Client, Unanswered
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.publishing.batching import Published
-from mainstem.broker.transactions.epochs import Speaker
+from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.broker.transactions.read_committed import visible
 from mainstem.core.batch import batches, read_header
 from mainstem.core.errors import MainstemError
@@ -41,7 +41,7 @@ class Transactor:
     def __init__(self, client: Client, *, newer: bool) -> None:
         self.client = client
         self._newer = newer
-        self.who = Speaker(-1, -1)
+        self.who = ProducerIdAndEpoch(-1, -1)
         self._sequences: dict[Place, int] = {}
         self._count = 0
         self._sent: list[Sent] = []
@@ -56,7 +56,7 @@ class Transactor:
         self._sequences.clear()
 
     def _become(self, producer_id: int, epoch: int) -> None:
-        self.who = Speaker(producer_id, epoch)
+        self.who = ProducerIdAndEpoch(producer_id, epoch)
 
     async def send(self, place: Place) -> None:
         """Send a few events in one batch."""

@@ -273,7 +273,7 @@ CONSUMER_GROUPS: Rules = {
     "use_protocol": cluster(ALTER),
     "heartbeat": ask(READ, GROUP, "beat.group"),
     "leave": ask(READ, GROUP, "name"),
-    "speaks_newer": instead(False, DESCRIBE, GROUP, "name"),
+    "is_native_member": instead(False, DESCRIBE, GROUP, "name"),
     "check_fetch": ask(DESCRIBE, GROUP, "name"),
     "names": listing(GROUP),
     "describe": ask(DESCRIBE, GROUP, "name"),
@@ -315,7 +315,7 @@ DOOR: Rules = {
     "try_publish": ask(WRITE, TOPIC, "topic"),
     "publish_all": _publish_all,
     "append_batch": ask(WRITE, TOPIC, "topic"),
-    "append_arrived": ask(WRITE, TOPIC, "topic"),
+    "append_batches": ask(WRITE, TOPIC, "topic"),
     # Following
     "follow": ask(READ, TOPIC, "topic"),
     "read": ask(READ, TOPIC, "topic"),

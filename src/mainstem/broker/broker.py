@@ -9,7 +9,7 @@ made without the lock.
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from mainstem.broker.callbacks import Call, make
+from mainstem.broker.callbacks import Callback, make
 from mainstem.broker.definitions import Definitions
 from mainstem.broker.duties import Duties
 from mainstem.broker.groups.classic.coordinator import ClassicGroups
@@ -23,18 +23,18 @@ from mainstem.broker.groups.share.coordinator import ShareGroups
 from mainstem.broker.journal import IDS, TOPICS
 from mainstem.broker.limits import Limits
 from mainstem.broker.producers.producers import Producers
-from mainstem.broker.publishing.append import Arrivals
+from mainstem.broker.publishing.append import BatchAppends
 from mainstem.broker.publishing.atomic import AtomicPublish, PublishedAll
-from mainstem.broker.publishing.batching import Published, Run, check_batch, runs
-from mainstem.broker.publishing.conversion import remade
-from mainstem.broker.publishing.idempotent import Producing
+from mainstem.broker.publishing.batching import PartitionBatch, Published, check_batch, runs
+from mainstem.broker.publishing.conversion import converted
+from mainstem.broker.publishing.idempotent import IdempotentAppends
 from mainstem.broker.publishing.outcome import AppendOutcome
-from mainstem.broker.publishing.overload import NO_COUNTERS, Held
+from mainstem.broker.publishing.overload import NO_COUNTERS, HeldPublish
 from mainstem.broker.queues.queues import Queues, QueueSettlements
 from mainstem.broker.reading.feed import Feed
 from mainstem.broker.reading.timestamps import time_at
 from mainstem.broker.state import OpenTopic, State
-from mainstem.broker.topics.catalog import Topic
+from mainstem.broker.topics.catalog import Topic, TopicPartition
 from mainstem.broker.topics.topics import TopicChanges, TopicDone
 from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.errors import (
@@ -48,8 +48,6 @@ from mainstem.core.names import check_topic, is_internal
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import Bounds, Durable, Log, PartitionId, Slice, TimedOffset, WritableBatch
 
-Place = tuple[str, int]
-"""A partition as users name it: topic and number."""
 DEFAULTS = TopicSettings()
 LIMITS = Limits()
 _TRY_AGAIN_MS = 1000
@@ -100,8 +98,8 @@ class Broker:
         self.transactions = Transactions(
             self._state, self.producers, self.classic, now_ms, limits=limits.transactions
         )
-        self._producing = Producing(self._state, self.producers, self.transactions, now_ms)
-        self._arrivals = Arrivals(log, self._producing)
+        self._idempotent = IdempotentAppends(self._state, self.producers, self.transactions, now_ms)
+        self._appends = BatchAppends(log, self._idempotent)
         self._topic_changes = TopicChanges(
             self._state, self.consumers, self.producers, self.transactions, now_ms, new_id
         )
@@ -150,7 +148,7 @@ class Broker:
         with self._state.lock:
             return self._state.topics.matching(pattern, internal=internal)
 
-    def watch_topics(self, wake: Call) -> Call:
+    def watch_topics(self, wake: Callback) -> Callback:
         """Call ``wake`` once topics have changed; returns a function that takes the watch back."""
         at = PartitionId(IDS[TOPICS], 0)
         return self._log.watch(at, self._log.bounds(at).tail, wake)
@@ -176,7 +174,7 @@ class Broker:
         if opened.gate is None:
             return self._append(opened, batches)
         answer = self._append_within_limit(opened, batches, None)
-        while isinstance(answer, Held):
+        while isinstance(answer, HeldPublish):
             in_time = answer.room.wait(max(0, answer.until_ms - self._now_ms()) / 1000)
             opened = self._open(topic)
             answer = self._append_within_limit(opened, batches, answer, last=not in_time)
@@ -187,8 +185,8 @@ class Broker:
         topic: str,
         events: Sequence[Event],
         partition: int | None = None,
-        held: Held | None = None,
-    ) -> Published | Held:
+        held: HeldPublish | None = None,
+    ) -> Published | HeldPublish:
         """Publish without waiting: if held, wait for ``room`` or ``until_ms`` and try again."""
         opened = self._open(topic)
         batches = runs(opened.topic, events, partition, opened.turns, self._now_ms())
@@ -198,8 +196,8 @@ class Broker:
         self,
         entries: Sequence[tuple[str, Sequence[Event]]],
         settled: Sequence[QueueSettlements] = (),
-        held: Held | None = None,
-    ) -> PublishedAll | Held:
+        held: HeldPublish | None = None,
+    ) -> PublishedAll | HeldPublish:
         """Append events of several topics and settle deliveries, all or nothing; never waits.
 
         If one of the topics is full and holds its producers, nothing is done: wait for ``room`` or
@@ -213,10 +211,10 @@ class Broker:
         topic: str,
         partition: int,
         batch: WritableBatch,
-        held: Held | None = None,
+        held: HeldPublish | None = None,
         *,
         joins: bool = False,
-    ) -> Published | Held:
+    ) -> Published | HeldPublish:
         """Append a record batch as a producer built it, checked as the topic asks; never waits.
 
         ``joins``: a partition that its transaction has not touched yet is added by that.
@@ -226,15 +224,15 @@ class Broker:
             raise UnknownPartition(topic, partition, len(opened.topic.partitions))
         header = check_batch(opened.topic, batch, self._now_ms())
         if not opened.topic.settings.verbatim:
-            batch = remade(opened.topic, batch, self._now_ms())
-        run = Run(partition, batch, range(header.count))
+            batch = converted(opened.topic, batch, self._now_ms())
+        run = PartitionBatch(partition, batch, range(header.count))
         if header.producer_id >= 0:
-            return self._producing.append(topic, run, header, held, joins=joins)
+            return self._idempotent.append(topic, run, header, held, joins=joins)
         if opened.gate is None:
             return self._append(opened, (run,))
         return self._append_within_limit(opened, (run,), held)
 
-    def append_arrived(
+    def append_batches(
         self, topic: str, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool = False
     ) -> list[AppendOutcome] | None:
         """Append record batches to partitions, each as ``append_batch`` would, and tell of each.
@@ -244,11 +242,11 @@ class Broker:
         opened = self._open(topic)
         if not opened.takes_all:
             return None
-        return self._arrivals.append(opened, batches, joins=joins)
+        return self._appends.append(opened, batches, joins=joins)
 
     def admit(
-        self, topic: str, partition: int, count: int, held: Held | None = None
-    ) -> Held | None:
+        self, topic: str, partition: int, count: int, held: HeldPublish | None = None
+    ) -> HeldPublish | None:
         """Ask for room for events: None if there is, Held to wait for it, or Overloaded."""
         gate = self._open(topic).gate
         self._at(topic, partition)
@@ -289,7 +287,7 @@ class Broker:
         """Return the time of the first event at or after an offset, None if there is none yet."""
         return time_at(self, topic, partition, offset)
 
-    def watch(self, topic: str, partition: int, offset: int, wake: Call) -> Call:
+    def watch(self, topic: str, partition: int, offset: int, wake: Callback) -> Callback:
         """Call ``wake`` once the tail is past ``offset``, or the topic is deleted.
 
         At once if it is already. Returns a function that takes the watch back.
@@ -309,7 +307,7 @@ class Broker:
 
     # Groups and cursors
 
-    def join(self, group: str, topics: Sequence[str], changed: Call) -> Member:
+    def join(self, group: str, topics: Sequence[str], changed: Callback) -> Member:
         """Join a group to read topics, by name or pattern; ``changed`` tells of new assignments.
 
         It is called from any thread, without a lock, and must not block.
@@ -327,11 +325,13 @@ class Broker:
             calls = self._state.groups.leave(group, member, self._now_ms())
         make(calls)
 
-    def commit(self, group: str, offsets: Mapping[Place, int], metadata: str = "") -> Durable:
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = ""
+    ) -> Durable:
         """Move cursors of a group that has no members; members commit through their place."""
         return self._move(group, offsets, "committed to from outside", metadata)
 
-    def seek(self, group: str, offsets: Mapping[Place, int]) -> Durable:
+    def seek(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
         """Move cursors anywhere within their partitions; refused while the group is live."""
         for (topic, partition), offset in offsets.items():
             start, tail = self.bounds(topic, partition)[:2]
@@ -340,7 +340,7 @@ class Broker:
                 raise OffsetOutOfRange(place, offset, start, tail)
         return self._move(group, offsets, "moved")
 
-    def put_back(self, group: str, offsets: Mapping[Place, int]) -> Durable:
+    def put_back(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
         """Move cursors to where events were lost from, whoever is a member of the group."""
         return self._move(group, offsets)
 
@@ -348,7 +348,7 @@ class Broker:
         """Return a group's cursor in a partition, None if it has not committed there."""
         return self._state.cursors.at(group, self._at(topic, partition))
 
-    def committed(self, group: str) -> dict[Place, Cursor]:
+    def committed(self, group: str) -> dict[TopicPartition, Cursor]:
         """Return all cursors of a group."""
         with self._state.lock:
             return {
@@ -447,7 +447,7 @@ class Broker:
         if self._state.is_behind:
             self._topic_changes.catch_up()
 
-    def _members(self, group: str) -> dict[str, tuple[Place, ...]]:
+    def _members(self, group: str) -> dict[str, tuple[TopicPartition, ...]]:
         """Return the members that groups of other kinds have, and what each owns."""
         return self.classic.members(group) | self.consumers.members(group)
 
@@ -462,7 +462,7 @@ class Broker:
     def _at(self, topic: str, partition: int) -> PartitionId:
         return self._state.at(topic, partition)
 
-    def _append(self, opened: OpenTopic, batches: Sequence[Run]) -> Published:
+    def _append(self, opened: OpenTopic, batches: Sequence[PartitionBatch]) -> Published:
         partitions = opened.topic.partitions
         try:
             appended = self._log.append([(partitions[run.partition], run.batch) for run in batches])
@@ -471,8 +471,13 @@ class Broker:
         return Published(batches, appended.offsets, appended.durable)
 
     def _append_within_limit(
-        self, opened: OpenTopic, batches: Sequence[Run], held: Held | None, *, last: bool = False
-    ) -> Published | Held:
+        self,
+        opened: OpenTopic,
+        batches: Sequence[PartitionBatch],
+        held: HeldPublish | None,
+        *,
+        last: bool = False,
+    ) -> Published | HeldPublish:
         gate = opened.gate
         if gate is None:
             return self._append(opened, batches)
@@ -514,7 +519,7 @@ class Broker:
     def _move(
         self,
         group: str,
-        offsets: Mapping[Place, int],
+        offsets: Mapping[TopicPartition, int],
         deed: str | None = None,
         metadata: str = "",
     ) -> Durable:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable
 
-Call = Callable[[], None]
+Callback = Callable[[], None]
 
 
-def make(calls: Iterable[Call]) -> None:
+def make(calls: Iterable[Callback]) -> None:
     """Make the calls; never under the lock."""
     for call in calls:
         call()

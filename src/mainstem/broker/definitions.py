@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.journal import DEFINITIONS, Journal
 from mainstem.broker.state import State
 from mainstem.core.errors import InvalidSetting, MainstemError
@@ -150,7 +150,7 @@ class Definitions:
             durable.then(self._check_kept)
         return durable
 
-    def watch(self, head: str, kind: str, changed: Changed) -> Call:
+    def watch(self, head: str, kind: str, changed: Changed) -> Callback:
         """Call ``changed`` with every key of a kind that is changed; returns how to end that."""
         with self._state.lock:
             self._next_watch += 1
@@ -219,7 +219,7 @@ class HeadDefinitions:
         """
         return self._definitions.change(self.head, changes)
 
-    def watch(self, kind: str, changed: Changed) -> Call:
+    def watch(self, kind: str, changed: Changed) -> Callback:
         """Call ``changed`` with every key of a kind that is changed, until the watch is taken back.
 
         Calls come from any thread, without a lock, and must not block.

@@ -18,7 +18,7 @@ from contextlib import suppress
 
 import msgspec
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.groups.cursors import Cursor, CursorChange, CursorKey, Cursors
 from mainstem.broker.groups.local.coordinator import Groups
 from mainstem.broker.journal import CURSORS, IDS, SETTINGS, TOPICS, Journal, Written
@@ -216,9 +216,9 @@ class State:
             raise UnknownPartition(topic, number, len(partitions))
         return partitions[number]
 
-    def make_room(self, partitions: Sequence[PartitionId]) -> list[Call]:
+    def make_room(self, partitions: Sequence[PartitionId]) -> list[Callback]:
         """Return how to tell the producers held at these partitions to try again."""
-        calls: list[Call] = []
+        calls: list[Callback] = []
         if self.gates:
             for topic_id in {partition.topic_id for partition in partitions}:
                 gate = self.gates.get(topic_id)

@@ -20,7 +20,7 @@ from mainstem.heads.listen import Address
 from mainstem.heads.parked import Over, Parked
 
 if TYPE_CHECKING:
-    from mainstem.broker.door import Door, Held
+    from mainstem.broker.door import Door, HeldPublish
 
 DEFAULTS = TopicSettings()
 
@@ -125,10 +125,12 @@ class HeadContext:
         """Let a request wait: it looks when it is woken, until it ends that or it is over."""
         return Parked(self, peer, wait_ms, over, look or _nothing)
 
-    def when_room(self, peer: set[Call], held: "Held", again: Callable[["Held"], None]) -> None:
+    def when_room(
+        self, peer: set[Call], held: "HeldPublish", again: Callable[["HeldPublish"], None]
+    ) -> None:
         """Publish again once a full topic has room, and for the last time when the wait is over."""
 
-        def retry(held: "Held") -> None:
+        def retry(held: "HeldPublish") -> None:
             parked.end()
             again(held)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.broker.brokers import Clock
 from tests.broker.groups.classic.consumers import SESSION_MS, Asked, Room
-from tests.broker.groups.consumer.classic_member_sessions import PlainWords
+from tests.broker.groups.consumer.classic_member_sessions import JsonConsumerProtocol
 from tests.faults.disk_steps import allow, full_after, killed, opened
 from tests.faults.simulated_disk import SimFiles
 
@@ -95,17 +95,17 @@ class Mixed:
         self.files = SimFiles()
         self.log = opened(self.files)
         self.broker = Broker(self.log, Clock())
-        self.broker.consumers.guests.protocol = PlainWords()
+        self.broker.consumers.classic_members.protocol = JsonConsumerProtocol()
         self.broker.create_topic("t", TopicSettings(partitions=2))
         self.broker.consumers.heartbeat(FIRST_BEAT)
         self.generation = self.join().generation
 
     def join(self) -> Joined:
-        """Let the guest join, or join again."""
+        """Let the classic member join, or join again."""
         asked = Asked[Joined]()
         join = Join(
             group=GROUP,
-            member_id="guest",
+            member_id="classic member",
             protocol_type="consumer",
             protocols=(("range", json.dumps([("t",), []]).encode()),),
             session_timeout_ms=SESSION_MS,
@@ -142,7 +142,7 @@ def test_on_a_full_disk_a_group_is_given_back_to_the_classic_protocol_or_stays_w
         is_kept = is_consumer_group(place.broker)
         assert is_kept == is_consumer_group(place.restarted()), steps
         if is_kept:
-            assert set(place.broker.consumers.members(GROUP)) == {"guest"} | (
+            assert set(place.broker.consumers.members(GROUP)) == {"classic member"} | (
                 set() if is_out else {"ann"}
             )
         outcomes.add((is_out, is_kept))
@@ -150,7 +150,7 @@ def test_on_a_full_disk_a_group_is_given_back_to_the_classic_protocol_or_stays_w
         if not is_out:
             place.broker.consumers.leave(GROUP, "ann", None)
         with pytest.raises(RebalanceInProgress):
-            place.broker.classic.heartbeat(GROUP, "guest", place.generation)
+            place.broker.classic.heartbeat(GROUP, "classic member", place.generation)
         assert place.join().generation > place.generation, steps
         assert not is_consumer_group(place.broker)
         assert not is_consumer_group(place.restarted())

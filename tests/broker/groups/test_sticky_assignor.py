@@ -5,7 +5,7 @@ from zlib import crc32
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.counted_names import Looked
+from tests.broker.counted_names import CountedName
 
 from mainstem.broker.groups.sticky_assignor import assign
 from mainstem.log.port import PartitionId
@@ -96,15 +96,15 @@ def looks(
     current: dict[PartitionId, str],
 ) -> int:
     """Return how often members are looked at until partitions are assigned."""
-    Looked.times = 0
+    CountedName.times = 0
     assign(topics, members, current)
-    return Looked.times
+    return CountedName.times
 
 
 def test_to_level_many_members_does_not_look_at_all_of_them_for_every_move() -> None:
     topics = topics_of(a=1_000)
     members: dict[str, frozenset[str]] = {
-        Looked(f"m{number}"): frozenset("a") for number in range(500)
+        CountedName(f"m{number}"): frozenset("a") for number in range(500)
     }
     all_at_first = dict.fromkeys(topics["a"], next(iter(members)))
 
@@ -114,7 +114,7 @@ def test_to_level_many_members_does_not_look_at_all_of_them_for_every_move() -> 
 def test_to_level_members_of_many_topics_does_not_begin_anew_with_every_topic() -> None:
     topics = {f"t{number}": partitions_of(f"t{number}", 10) for number in range(100)}
     members: dict[str, frozenset[str]] = {
-        Looked(f"m{number}"): frozenset(
+        CountedName(f"m{number}"): frozenset(
             each for each in topics if crc32(f"{each} {number}".encode()) % 2
         )
         for number in range(100)

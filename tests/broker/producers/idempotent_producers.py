@@ -4,9 +4,9 @@ from tests.broker.brokers import Clock, new_broker
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.producers.producers import ProducerLimits, Producers
-from mainstem.broker.publishing.append import Arrivals
+from mainstem.broker.publishing.append import BatchAppends
 from mainstem.broker.publishing.batching import Published
-from mainstem.broker.publishing.idempotent import Producing
+from mainstem.broker.publishing.idempotent import IdempotentAppends
 from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.event import Event
 from mainstem.core.records import build
@@ -70,5 +70,7 @@ def limit_producers(broker: Broker, clock: Clock, limits: ProducerLimits) -> Non
     """Let the broker remember its producers within other limits."""
     broker.producers = Producers(broker._state, clock, limits=limits)
     broker.transactions = Transactions(broker._state, broker.producers, broker.classic, clock)
-    broker._producing = Producing(broker._state, broker.producers, broker.transactions, clock)
-    broker._arrivals = Arrivals(broker._state.log, broker._producing)
+    broker._idempotent = IdempotentAppends(
+        broker._state, broker.producers, broker.transactions, clock
+    )
+    broker._appends = BatchAppends(broker._state.log, broker._idempotent)

@@ -7,7 +7,7 @@ import pytest
 from tests.broker.brokers import Clock, new_broker
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.publishing.overload import Held
+from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import build, events
@@ -47,7 +47,7 @@ class Place:
             base_sequence=sequence,
         )
         published = self.broker.append_batch("t", 0, batch)
-        assert not isinstance(published, Held)
+        assert not isinstance(published, HeldPublish)
         published.durable.wait()
         return published.offsets[0]
 

@@ -16,8 +16,8 @@ from tests.faults.simulated_disk import SimFiles
 from mainstem.broker.broker import Broker
 from mainstem.broker.journal import IDS, PRODUCERS
 from mainstem.broker.producers.producers import ProducerLimits
-from mainstem.broker.publishing.outcome import AppendOutcome, Arrived
-from mainstem.broker.publishing.overload import Held
+from mainstem.broker.publishing.outcome import AppendedBatch, AppendOutcome
+from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.core.batch import batches, read_header
 from mainstem.core.errors import (
     MainstemError,
@@ -85,7 +85,7 @@ class Dock:
     def arrive(self, *given: tuple[int, WritableBatch]) -> list[AppendOutcome]:
         """Let batches arrive together."""
         self.log.given.clear()
-        outcomes = self.broker.append_arrived("t", given)
+        outcomes = self.broker.append_batches("t", given)
         assert outcomes is not None
         return outcomes
 
@@ -127,7 +127,7 @@ def contents(broker: Broker, number: int) -> list[tuple[int, int, int, int, int]
 
 def offsets(outcomes: Sequence[AppendOutcome]) -> list[int | type[MainstemError]]:
     """Return where batches are, or how they were refused."""
-    return [each.offset if isinstance(each, Arrived) else type(each) for each in outcomes]
+    return [each.offset if isinstance(each, AppendedBatch) else type(each) for each in outcomes]
 
 
 def test_batches_of_a_producer_for_many_partitions_are_one_append_and_one_commit() -> None:
@@ -138,7 +138,7 @@ def test_batches_of_a_producer_for_many_partitions_are_one_append_and_one_commit
 
     assert dock.log.given == [[0, 1, 3, 3]]
     assert offsets(outcomes) == [1, 1, 2, 1]
-    assert len({each.durable for each in outcomes if isinstance(each, Arrived)}) == 1
+    assert len({each.durable for each in outcomes if isinstance(each, AppendedBatch)}) == 1
 
 
 def test_of_each_becomes_what_would_if_it_had_come_alone() -> None:
@@ -191,9 +191,9 @@ def test_a_batch_that_comes_again_with_new_ones_is_durable_when_the_first_is() -
 
     again, new = dock.arrive((0, one(0)), (1, one(0)))
 
-    assert isinstance(first, Arrived)
-    assert isinstance(again, Arrived)
-    assert isinstance(new, Arrived)
+    assert isinstance(first, AppendedBatch)
+    assert isinstance(again, AppendedBatch)
+    assert isinstance(new, AppendedBatch)
     assert again.durable is first.durable
     assert again.durable.done
     assert not new.durable.done
@@ -259,10 +259,10 @@ def test_a_commit_that_fails_is_told_of_all_that_shared_it_also_when_they_come_a
     dock.commit()
 
     kept, failed = outcomes.pop(1), outcomes
-    assert isinstance(kept, Arrived)
+    assert isinstance(kept, AppendedBatch)
     assert kept.durable.wait(0)
     for each in failed:
-        assert isinstance(each, Arrived)
+        assert isinstance(each, AppendedBatch)
         with pytest.raises(StorageFailed):
             each.durable.wait(0)
     assert offsets(dock.arrive((0, one(2)), (1, one(2)))) == [StorageFailed, StorageFailed]
@@ -351,7 +351,7 @@ def alone(broker: Broker, number: int, batch: bytearray) -> int | str:
         published = broker.append_batch("t", number, batch, joins=True)
     except MainstemError as error:
         return str(error)
-    assert not isinstance(published, Held)
+    assert not isinstance(published, HeldPublish)
     return published.position.offset
 
 
@@ -364,9 +364,9 @@ def test_arriving_together_and_one_by_one_are_the_same(
     (log, broker), (other_log, other) = teller_at(together), teller_at(one_by_one)
 
     for read in reads:
-        outcomes = broker.append_arrived("t", [built(each) for each in read], joins=True)
+        outcomes = broker.append_batches("t", [built(each) for each in read], joins=True)
         assert outcomes is not None
-        found = [each.offset if isinstance(each, Arrived) else str(each) for each in outcomes]
+        found = [each.offset if isinstance(each, AppendedBatch) else str(each) for each in outcomes]
 
         assert found == [alone(other, *built(each)) for each in read]
     log.committer.commit()

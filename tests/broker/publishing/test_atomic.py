@@ -11,7 +11,7 @@ from tests.faults.simulated_disk import SimFiles, blank
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.publishing.atomic import PublishedAll
-from mainstem.broker.publishing.overload import Held
+from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.broker.queues.queues import QueueSettlements
 from mainstem.broker.queues.records import Delivery, Outcome, Settlement
 from mainstem.core.errors import (
@@ -36,7 +36,7 @@ def two_topics(settings: TopicSettings | None = None, clock: Clock | None = None
     return broker
 
 
-def done(answer: PublishedAll | Held) -> PublishedAll:
+def done(answer: PublishedAll | HeldPublish) -> PublishedAll:
     assert isinstance(answer, PublishedAll)
     answer.durable.wait(30)
     return answer
@@ -123,7 +123,7 @@ def test_one_topic_that_holds_its_producers_holds_all_of_it() -> None:
     publish(broker, "b", b"before")
 
     held = broker.publish_all(TWO)
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldPublish)
     assert contents(broker) == {"a": [], "b": [b"before"]}
     broker.commit("readers", {("b", 0): 1})
 
@@ -141,12 +141,12 @@ def test_two_topics_in_turn_do_not_hold_longer_than_the_first_says() -> None:
         broker.create_topic(topic, full)
         publish(broker, topic, b"before")
     first = broker.publish_all(TWO)
-    assert isinstance(first, Held)
+    assert isinstance(first, HeldPublish)
 
     clock.now_ms += 900
     broker.commit("readers", {("a", 0): 1})
     second = broker.publish_all(TWO, held=first)
-    assert isinstance(second, Held)
+    assert isinstance(second, HeldPublish)
     assert second.until_ms == first.until_ms
     clock.now_ms += 200
 
@@ -242,7 +242,7 @@ def test_while_a_topic_is_full_nothing_is_settled_either() -> None:
     entries, settled = [("invoices", [Event(b"of a")])], [settle(delivery)]
 
     held = desk.broker.publish_all(entries, settled)
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldPublish)
     assert desk.restarted().values() == [b"a"]
     desk.broker.commit("readers", {("invoices", 0): 1})
     done(desk.broker.publish_all(entries, settled, held))
@@ -256,7 +256,7 @@ def test_a_queue_that_a_full_topic_waits_for_makes_room_in_the_next_request() ->
     desk.publish(b"a")
     (delivery,) = desk.acquire()
     held = desk.broker.publish_all([("orders", [Event(b"b")])])
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldPublish)
 
     done(desk.broker.publish_all([], [settle(delivery)]))
 

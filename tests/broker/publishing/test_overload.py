@@ -9,7 +9,7 @@ from tests.broker.producers.idempotent_producers import Works
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.classic.coordinator import Membership
 from mainstem.broker.groups.cursors import Cursor
-from mainstem.broker.publishing.overload import LIVE_MS, Held
+from mainstem.broker.publishing.overload import LIVE_MS, HeldPublish
 from mainstem.core.errors import Overloaded, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload, TopicSettings
@@ -198,7 +198,7 @@ def test_backpressure_holds_the_producer_until_a_reader_makes_room() -> None:
     broker, clock = limited(Overload.BACKPRESSURE)
     publish(broker, "orders", b"a", b"b", b"c")
     held = broker.try_publish("orders", [Event(b"d")])
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldPublish)
     assert held.until_ms == clock() + 60_000
 
     producer = threading.Thread(target=publish, args=(broker, "orders", b"e"))
@@ -210,7 +210,7 @@ def test_backpressure_holds_the_producer_until_a_reader_makes_room() -> None:
     producer.join(30)
 
     assert told.wait(30)
-    assert not isinstance(broker.try_publish("orders", [Event(b"d")], held=held), Held)
+    assert not isinstance(broker.try_publish("orders", [Event(b"d")], held=held), HeldPublish)
     assert sorted(map(str, values(read_all(broker, "orders"))))[-2:] == ["b'd'", "b'e'"]
     counters = broker.counters("orders")
     assert counters["refused"] == 0
@@ -223,7 +223,7 @@ def test_a_producer_held_for_too_long_is_refused_and_counted() -> None:
     publish(broker, "orders", b"a", b"b", b"c")
 
     held = broker.try_publish("orders", [Event(b"d")])
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldPublish)
     clock.now_ms += 500
 
     with pytest.raises(Overloaded, match="held for 500 ms"):
@@ -247,7 +247,7 @@ def test_whatever_makes_room_lets_the_held_try_again(deed: str) -> None:
     publish(broker, "orders", b"a", b"b", b"c")
     commit(broker, 0)
     held = broker.try_publish("orders", [Event(b"d")])
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldPublish)
 
     match deed:
         case "trim":
@@ -266,7 +266,7 @@ def test_whatever_makes_room_lets_the_held_try_again(deed: str) -> None:
         with pytest.raises(UnknownTopic):
             broker.try_publish("orders", [Event(b"d")], held=held)
     elif deed != "delete group":
-        assert not isinstance(broker.try_publish("orders", [Event(b"d")], held=held), Held)
+        assert not isinstance(broker.try_publish("orders", [Event(b"d")], held=held), HeldPublish)
 
 
 def test_the_held_leave_nothing_behind() -> None:

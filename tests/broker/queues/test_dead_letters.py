@@ -4,7 +4,7 @@ import pytest
 from tests.broker.brokers import FullLog, LateLog, publish, read_all, values
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk
 
-from mainstem.broker.groups.share.group import ShareBeat
+from mainstem.broker.groups.share.group import ShareHeartbeat
 from mainstem.broker.queues.records import Outcome, Settlement
 from mainstem.core.dead_letters import MAX_REASON, origin_of, revived, topic_of
 from mainstem.core.errors import DamagedLog, StorageFailed, StorageFull, UnknownTopic
@@ -184,7 +184,7 @@ def test_what_cannot_be_read_to_be_buried_keeps_nobody_from_the_rest(
 def test_a_log_that_has_stopped_does_not_stop_time(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(max_deliveries=1)
     desk.broker.share.heartbeat(
-        ShareBeat(group="others", member_id="bob", epoch=0, topics=("orders",))
+        ShareHeartbeat(group="others", member_id="bob", epoch=0, topics=("orders",))
     )
     desk.publish(b"1")
     desk.acquire()

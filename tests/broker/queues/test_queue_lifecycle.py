@@ -6,7 +6,7 @@ from tests.broker.queues.queue_consumers import LOCK_MS, Desk
 from tests.broker.transactions.transactional_producers import Bank
 
 from mainstem.broker.publishing.batching import Published
-from mainstem.broker.publishing.overload import Held
+from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.broker.queues.records import (
     Order,
     Outcome,
@@ -377,7 +377,7 @@ def test_a_producer_that_is_held_goes_on_when_something_is_settled() -> None:
     desk.broker.alter_topic("orders", max_backlog=1, overload="backpressure")
     desk.publish(b"1")
     held = desk.broker.try_publish("orders", [Event(b"2")])
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldPublish)
 
     desk.ack(*desk.acquire(1))
 

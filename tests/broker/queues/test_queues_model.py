@@ -105,7 +105,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     def lend(self, owner: str, limit: int) -> None:
         """Take events as they are stored; of each, only that it was told how often it came."""
-        lent = self.desk.queues.lend("orders", "emails", owner, range(PARTITIONS), max_events=limit)
+        lent = self.desk.queues.acquire_batches(
+            "orders", "emails", owner, range(PARTITIONS), max_events=limit
+        )
         taken: list[Delivery] = []
         for each in lent:
             stored = {it.offset: it for batch in each.batches for it in events(batch)}

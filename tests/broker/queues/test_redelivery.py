@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from tests.broker.queues.queue_consumers import Desk
 
-from mainstem.broker.queues.batch_cache import Unpacked
+from mainstem.broker.queues.batch_cache import BatchCache
 from mainstem.broker.queues.records import Order
 from mainstem.core.event import Event
 from mainstem.core.records import events
@@ -93,7 +93,7 @@ def test_what_compaction_took_out_of_a_batch_does_not_come_again() -> None:
     ],
 )
 def test_no_more_is_kept_than_there_is_room_for_and_the_last_in_any_case(large: Event) -> None:
-    kept = Unpacked(max_bytes=10_000)
+    kept = BatchCache(max_bytes=10_000)
     heads = [(PartitionId("a", number), b"head") for number in range(100)]
 
     for head in heads:

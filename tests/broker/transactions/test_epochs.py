@@ -4,7 +4,7 @@ import pytest
 from tests.broker.transactions.transactional_producers import IN_BOTH, TIMEOUT_MS, Bank
 
 from mainstem.broker.transactions.completion import TransactionLimits
-from mainstem.broker.transactions.epochs import Speaker
+from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.broker.transactions.records import TransactionPhase
 from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.errors import (
@@ -60,7 +60,7 @@ def test_a_producer_that_goes_on_after_an_error_gets_another_epoch() -> None:
     with pytest.raises(ProducerFenced):
         bank.begin(expected=again.who)
     with pytest.raises(ProducerFenced):
-        bank.begin(expected=Speaker(again.who.producer_id + 1, 0))
+        bank.begin(expected=ProducerIdAndEpoch(again.who.producer_id + 1, 0))
 
 
 def test_a_producer_that_goes_on_must_not_abort_the_transaction_of_its_successor() -> None:
@@ -80,7 +80,7 @@ def test_a_producer_whose_epochs_are_used_up_gets_another_id() -> None:
     bank = Bank()
     teller = bank.begin()
     bank.use_up_epochs()
-    last = bank.begin(expected=Speaker(teller.who.producer_id, 2**15 - 3))
+    last = bank.begin(expected=ProducerIdAndEpoch(teller.who.producer_id, 2**15 - 3))
     assert last.who.epoch == 2**15 - 2
     last.add(0).write(b"a")
 
@@ -98,7 +98,7 @@ def test_a_producer_whose_epochs_are_used_up_gets_another_id() -> None:
 def test_a_stranger_is_refused() -> None:
     bank = Bank()
     teller = bank.begin()
-    stranger = Speaker(teller.who.producer_id + 1, 0)
+    stranger = ProducerIdAndEpoch(teller.who.producer_id + 1, 0)
 
     with pytest.raises(UnknownProducer):
         bank.transactions.add_partitions("tx", stranger, IN_BOTH)

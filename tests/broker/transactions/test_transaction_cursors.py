@@ -5,8 +5,12 @@ from tests.broker.brokers import NOW_MS
 from tests.broker.groups.classic.consumers import Room
 from tests.broker.transactions.transactional_producers import Bank, LaggingLog, Teller
 
-from mainstem.broker.groups.classic.coordinator import Membership, Moved, Place
+from mainstem.broker.groups.classic.coordinator import (
+    Membership,
+    PartitionResults,
+)
 from mainstem.broker.groups.cursors import MAX_METADATA_BYTES, Cursor
+from mainstem.broker.topics.catalog import TopicPartition
 from mainstem.core.errors import (
     IllegalGeneration,
     InvalidSetting,
@@ -21,18 +25,18 @@ NOBODY = Membership()
 
 def move(
     teller: Teller,
-    cursors: dict[Place, int],
+    cursors: dict[TopicPartition, int],
     *,
     member: Membership = NOBODY,
     joins: bool = False,
     metadata: str = "",
-) -> Moved:
+) -> PartitionResults:
     found = {place: Cursor(offset, NOW_MS, metadata) for place, offset in cursors.items()}
     transactions = teller.bank.transactions
     return transactions.commit_cursors(teller.name, teller.who, "g", member, found, joins=joins)
 
 
-def offsets(bank: Bank) -> dict[Place, int]:
+def offsets(bank: Bank) -> dict[TopicPartition, int]:
     return {place: cursor.offset for place, cursor in bank.broker.committed("g").items()}
 
 
@@ -164,4 +168,4 @@ def test_a_topic_deleted_meanwhile_gets_no_cursor() -> None:
     teller.end(committed=True)
 
     assert offsets(bank) == {("t", 0): 1}
-    assert bank.restarted().transactions.ledger == bank.transactions.ledger
+    assert bank.restarted().transactions.fold == bank.transactions.fold

@@ -148,7 +148,7 @@ def test_transactions_that_have_ended_are_forgotten_though_nobody_reads_committe
         teller.write(b"%d" % number)
         teller.end(committed=True)
 
-    (kept,) = bank.transactions.settlements.view.ending.values()
+    (kept,) = bank.transactions.completion.view.ending.values()
     assert len(kept) == 1
     assert len(bank.committed()) == 10
 
@@ -320,7 +320,7 @@ def test_what_is_no_longer_in_the_log_needs_not_be_passed_over() -> None:
     bank.broker.tick()
 
     for each in (bank, bank.restarted()):
-        assert each.transactions.ledger.with_aborted() == []
+        assert each.transactions.fold.with_aborted() == []
 
 
 def test_a_topic_deleted_in_the_middle_of_a_transaction_is_left_out_of_it() -> None:
@@ -343,7 +343,7 @@ def test_a_topic_deleted_in_the_middle_of_a_transaction_is_left_out_of_it() -> N
     teller.end(committed=True)
 
     assert bank.committed() == [b"a"]
-    assert bank.restarted().transactions.ledger == bank.transactions.ledger
+    assert bank.restarted().transactions.fold == bank.transactions.fold
 
 
 def test_a_transaction_that_lost_events_in_memory_is_aborted() -> None:
@@ -372,7 +372,7 @@ def test_the_end_of_a_partition_is_not_taken_back_to_within_a_transaction() -> N
         bank.broker.truncate("t", 0, 1)
 
     bank.broker.truncate("t", 0, 0)
-    assert bank.transactions.ledger.with_aborted() == []
+    assert bank.transactions.fold.with_aborted() == []
 
     bank.begin("two").add(0).write(b"c")
     with pytest.raises(InvalidSetting):
@@ -442,7 +442,7 @@ def test_a_full_disk_does_not_keep_the_log_from_being_opened() -> None:
 
     bank = bank.restarted()
 
-    assert bank.transactions.ledger.with_aborted() == []
+    assert bank.transactions.fold.with_aborted() == []
     assert bank.broker.producers.describe("t", 0) == []
 
     log.full = False

@@ -17,11 +17,11 @@ from mainstem.broker.groups.classic.coordinator import Membership
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.journal import IDS, TRANSACTIONS
 from mainstem.broker.transactions.records import (
-    Ledger,
-    LedgerChange,
-    LedgerKey,
-    LedgerValue,
+    TransactionChange,
+    TransactionFold,
     TransactionPhase,
+    TransactionRecordKey,
+    TransactionRecordValue,
 )
 from mainstem.core.batch import batches, read_header
 from mainstem.core.errors import (
@@ -196,16 +196,19 @@ class World:
         assert moved == self.cursors
 
 
-def journal(log: Log) -> list[LedgerChange]:
+def journal(log: Log) -> list[TransactionChange]:
     """Return everything that was written about transactions."""
     partition = PartitionId(IDS[TRANSACTIONS], 0)
-    key, value = msgspec.json.Decoder(LedgerKey), msgspec.json.Decoder(LedgerValue)
-    found: list[LedgerChange] = []
+    key, value = (
+        msgspec.json.Decoder(TransactionRecordKey),
+        msgspec.json.Decoder(TransactionRecordValue),
+    )
+    found: list[TransactionChange] = []
     offset, tail = log.bounds(partition)[:2]
     while offset < tail:
         for batch in batches(log.read(partition, offset, 1_000_000).tobytes()):
             found += [
-                LedgerChange(
+                TransactionChange(
                     key.decode(event.key or b""),
                     None if event.value is None else value.decode(event.value),
                 )
@@ -215,7 +218,7 @@ def journal(log: Log) -> list[LedgerChange]:
     return found
 
 
-def compacted(changes: list[LedgerChange], *, tombstones: bool) -> list[LedgerChange]:
+def compacted(changes: list[TransactionChange], *, tombstones: bool) -> list[TransactionChange]:
     """Return only the latest change of each key."""
     latest = {change.key: at for at, change in enumerate(changes)}
     return [
@@ -236,11 +239,11 @@ def test_readers_see_what_was_committed_and_replay_gives_what_live_gave(
         world.do(*step)
 
     world.check()
-    live = world.bank.transactions.ledger
-    settlements = world.bank.transactions.settlements
+    live = world.bank.transactions.fold
+    settlements = world.bank.transactions.completion
     settlements.write(settlements._aborted_and_gone())
     restarted = world.bank.restarted()
-    assert restarted.transactions.ledger == live
+    assert restarted.transactions.fold == live
     assert restarted.broker.committed("g") == world.bank.broker.committed("g")
     for partition in range(2):
         topic = world.bank.broker.topic("t")
@@ -248,7 +251,7 @@ def test_readers_see_what_was_committed_and_replay_gives_what_live_gave(
         assert restarted.broker.producers.at(topic, partition) == was
     changes = journal(world.bank.log)
     for tombstones in (True, False):
-        replayed = Ledger()
+        replayed = TransactionFold()
         for change in compacted(changes, tombstones=tombstones):
             replayed.apply(change)
         assert replayed == live

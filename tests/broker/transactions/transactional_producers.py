@@ -7,9 +7,9 @@ from tests.broker.producers.idempotent_producers import Works
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.publishing.batching import Published
-from mainstem.broker.transactions.epochs import Speaker
+from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.broker.transactions.read_committed import visible
-from mainstem.broker.transactions.transactions import Begun
+from mainstem.broker.transactions.transactions import ProducerSession
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import build, events
@@ -37,17 +37,17 @@ class Bank(Works):
         """Return the same bank after a crash."""
         return Bank(self.log, self.clock)
 
-    def begin(self, name: str = "tx", expected: Speaker | None = None) -> "Teller":
+    def begin(self, name: str = "tx", expected: ProducerIdAndEpoch | None = None) -> "Teller":
         """Begin under a transactional id."""
         begun = self.transactions.begin(name, TIMEOUT_MS, expected)
         return Teller(self, name, begun)
 
     def use_up_epochs(self, name: str = "tx") -> None:
         """Leave the producer of a transactional id with hardly an epoch."""
-        found = self.transactions.ledger.transactions[name]
+        found = self.transactions.fold.transactions[name]
         fields = {each: getattr(found, each) for each in found.__struct_fields__}
         value = type(found)(**fields | {"epoch": 2**15 - 3})
-        self.transactions.settlements.settle(name, value, committed=False)
+        self.transactions.completion.settle(name, value, committed=False)
 
     def committed(self, partition: int = 0, offset: int = 0) -> list[bytes | None]:
         """Return the values that a reader of committed events sees from an offset on."""
@@ -67,10 +67,10 @@ class Bank(Works):
 class Teller:
     """A transactional producer."""
 
-    def __init__(self, bank: Bank, name: str, begun: Begun) -> None:
+    def __init__(self, bank: Bank, name: str, begun: ProducerSession) -> None:
         self.bank = bank
         self.name = name
-        self.who = Speaker(begun.producer_id, begun.epoch)
+        self.who = ProducerIdAndEpoch(begun.producer_id, begun.epoch)
         self.sequences = [0, 0]
 
     def add(self, *partitions: int) -> "Teller":
@@ -95,11 +95,11 @@ class Teller:
         self.sequences[partition] += len(values)
         return published.position.offset
 
-    def end(self, committed: bool, *, bumps: bool = False) -> Begun:
+    def end(self, committed: bool, *, bumps: bool = False) -> ProducerSession:
         """Commit or abort."""
         ended = self.bank.transactions.end(self.name, self.who, committed=committed, bumps=bumps)
         if bumps:
-            self.who = Speaker(ended.producer_id, ended.epoch)
+            self.who = ProducerIdAndEpoch(ended.producer_id, ended.epoch)
             self.sequences = [0, 0]
         return ended
 

@@ -1,13 +1,13 @@
 """What others write in transactions, as the Python API sees it."""
 
 import mainstem
-from mainstem.broker.transactions.epochs import Speaker
+from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.client.embedded.stem import EmbeddedStem
 from mainstem.core.event import Event
 from mainstem.core.records import build
 
 
-def write(stem: EmbeddedStem, value: bytes, *, sequence: int, who: Speaker) -> None:
+def write(stem: EmbeddedStem, value: bytes, *, sequence: int, who: ProducerIdAndEpoch) -> None:
     batch = build(
         [Event(value)],
         now_ms=1,
@@ -24,7 +24,7 @@ def test_aborted_events_are_never_shown_and_open_ones_only_once_committed() -> N
         stem.topics.create("orders")
         transactions = stem.node.broker.transactions
         producer_id, epoch, _ = transactions.begin("sender", 60_000)
-        who = Speaker(producer_id, epoch)
+        who = ProducerIdAndEpoch(producer_id, epoch)
         write(stem, b"aborted", sequence=0, who=who)
         transactions.end("sender", who, committed=False)
         stem.publish("orders", b"plain")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.log.port import Durable
 
 __all__ = ["Definitions", "HeadDefinitions"]
@@ -31,7 +31,7 @@ class HeadDefinitions(Protocol):
     def change(self, changes: Mapping[tuple[str, str], bytes | None]) -> Durable:
         """Set and, where there is None, delete definitions by kind and key: all or nothing."""
 
-    def watch(self, kind: str, changed: Callable[[str], None]) -> Call:
+    def watch(self, kind: str, changed: Callable[[str], None]) -> Callback:
         """Call ``changed`` with every key of a kind that is changed, until the watch is taken back.
 
         Calls come from any thread, without a lock, and must not block.

@@ -3,16 +3,23 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.groups.lag import GroupState, Lag
-from mainstem.broker.groups.local.coordinator import Assignment, Share
+from mainstem.broker.groups.local.coordinator import AssignedPartition, Assignment
+from mainstem.broker.topics.catalog import TopicPartition
 from mainstem.log.port import Durable
 
-__all__ = ["Assignment", "Cursor", "GroupState", "Groups", "Lag", "Member", "Place", "Share"]
-
-Place = tuple[str, int]
-"""A partition as users name it: topic and number."""
+__all__ = [
+    "AssignedPartition",
+    "Assignment",
+    "Cursor",
+    "GroupState",
+    "Groups",
+    "Lag",
+    "Member",
+    "TopicPartition",
+]
 
 
 class Member(Protocol):
@@ -34,10 +41,10 @@ class Member(Protocol):
     def assignment(self) -> Assignment:
         """Return what to read and what to give up; raises Fenced if it is no member any more."""
 
-    def commit(self, offsets: Mapping[Share, int], metadata: str = "") -> Durable:
+    def commit(self, offsets: Mapping[AssignedPartition, int], metadata: str = "") -> Durable:
         """Move the group's cursors in shares it has; Fenced, and nothing moved, if one is gone."""
 
-    def release(self, shares: Iterable[Share]) -> None:
+    def release(self, shares: Iterable[AssignedPartition]) -> None:
         """Give up shares that it has stopped reading and has committed."""
 
     def leave(self) -> None:
@@ -47,22 +54,24 @@ class Member(Protocol):
 class Groups(Protocol):
     """Groups and their cursors; a cursor has moved for good once that is durable."""
 
-    def join(self, group: str, topics: Sequence[str], changed: Call) -> Member:
+    def join(self, group: str, topics: Sequence[str], changed: Callback) -> Member:
         """Join a group to read topics, by name or pattern; ``changed`` tells of new assignments.
 
         It is called from any thread, without a lock, and must not block.
         """
 
-    def commit(self, group: str, offsets: Mapping[Place, int], metadata: str = "") -> Durable:
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = ""
+    ) -> Durable:
         """Move cursors of a group that has no members; members commit through their place."""
 
-    def seek(self, group: str, offsets: Mapping[Place, int]) -> Durable:
+    def seek(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
         """Move cursors anywhere within their partitions; refused while the group is live."""
 
     def cursor(self, group: str, topic: str, partition: int) -> Cursor | None:
         """Return a group's cursor in a partition, None if it has not committed there."""
 
-    def committed(self, group: str) -> dict[Place, Cursor]:
+    def committed(self, group: str) -> dict[TopicPartition, Cursor]:
         """Return all cursors of a group."""
 
     def lag(self, group: str, topic: str | None = None) -> tuple[Lag, ...]:

@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from mainstem.broker.door.groups import Place
-from mainstem.broker.groups.classic.coordinator import GroupDescription, Membership, Moved
+from mainstem.broker.groups.classic.coordinator import (
+    GroupDescription,
+    Membership,
+    PartitionResults,
+)
 from mainstem.broker.groups.classic.group import (
     Join,
     Joined,
@@ -16,9 +19,9 @@ from mainstem.broker.groups.classic.group import (
 )
 from mainstem.broker.groups.classic.rebalance import Leaver
 from mainstem.broker.groups.configs import KNOWN as GROUP_CONFIGS
-from mainstem.broker.groups.consumer.classic_members import ConsumerProtocol, Said
+from mainstem.broker.groups.consumer.classic_members import ConsumerProtocol, MemberSubscription
 from mainstem.broker.groups.consumer.description import ConsumerGroupDescription
-from mainstem.broker.groups.consumer.heartbeat import Heard, Heartbeat
+from mainstem.broker.groups.consumer.heartbeat import Heartbeat, HeartbeatResponse
 from mainstem.broker.groups.consumer.records import (
     ConsumerMember,
     Partitions,
@@ -26,17 +29,19 @@ from mainstem.broker.groups.consumer.records import (
     written,
 )
 from mainstem.broker.groups.cursors import Cursor
-from mainstem.broker.groups.share.coordinator import ShareGroupState, ShareTurn
-from mainstem.broker.groups.share.group import Places, ShareBeat
-from mainstem.broker.groups.share.settings import ACQUIRE, STRICTLY, ShareSettings
+from mainstem.broker.groups.share.coordinator import ShareGroupState, ShareHeartbeatResponse
+from mainstem.broker.groups.share.group import AssignedTopics, ShareHeartbeat
+from mainstem.broker.groups.share.settings import ACQUIRE_MODE, RECORD_LIMIT, ShareSettings
 from mainstem.broker.queues.description import QueueState
+from mainstem.broker.topics.catalog import TopicPartition
 from mainstem.core.errors import MainstemError
 from mainstem.log.port import Durable
 
 __all__ = [
-    "ACQUIRE",
+    "ACQUIRE_MODE",
     "GROUP_CONFIGS",
-    "STRICTLY",
+    "RECORD_LIMIT",
+    "AssignedTopics",
     "ClassicGroups",
     "ConsumerGroupDescription",
     "ConsumerGroups",
@@ -44,19 +49,18 @@ __all__ = [
     "ConsumerProtocol",
     "GroupConfigs",
     "GroupDescription",
-    "Heard",
     "Heartbeat",
+    "HeartbeatResponse",
     "Join",
     "Joined",
+    "MemberSubscription",
     "Membership",
-    "Moved",
+    "PartitionResults",
     "Partitions",
     "Phase",
-    "Places",
-    "Said",
-    "ShareBeat",
     "ShareGroupState",
     "ShareGroups",
+    "ShareHeartbeat",
     "ShareSettings",
     "Sync",
     "Synced",
@@ -82,10 +86,12 @@ class ClassicGroups(Protocol):
     def leave(self, group: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
         """Leave a group, several members at once; what is wrong with each, None if it is out."""
 
-    def commit(self, group: str, who: Membership, cursors: Mapping[Place, Cursor]) -> Moved:
+    def commit(
+        self, group: str, who: Membership, cursors: Mapping[TopicPartition, Cursor]
+    ) -> PartitionResults:
         """Move cursors of a group for one of its members, or for nobody while it is empty."""
 
-    def delete_cursors(self, group: str, places: Iterable[Place]) -> Moved:
+    def delete_cursors(self, group: str, places: Iterable[TopicPartition]) -> PartitionResults:
         """Forget some cursors of a group; whether its members still need them is not known here."""
 
     def names(self) -> list[str]:
@@ -104,7 +110,7 @@ class ConsumerGroups(Protocol):
     def use_protocol(self, protocol: ConsumerProtocol) -> None:
         """Read and write with it what classic members say; without one none joins such a group."""
 
-    def heartbeat(self, beat: Heartbeat) -> Heard:
+    def heartbeat(self, beat: Heartbeat) -> HeartbeatResponse:
         """Hear a member, and tell it what to own; answer it when that is durable."""
 
     def leave(
@@ -112,8 +118,8 @@ class ConsumerGroups(Protocol):
     ) -> Durable:
         """Let a member go; one that is static may keep its place for its session."""
 
-    def speaks_newer(self, name: str, member_id: str) -> bool:
-        """Tell whether somebody is a member, and no guest."""
+    def is_native_member(self, name: str, member_id: str) -> bool:
+        """Tell whether somebody is a member, and no classic member."""
 
     def check_fetch(self, name: str, member_id: str | None, epoch: int) -> None:
         """Refuse to tell cursors to somebody who says it is a member, and is not any more."""
@@ -131,7 +137,7 @@ class ConsumerGroups(Protocol):
 class ShareGroups(Protocol):
     """Members that share events one by one (ShareGroupHeartbeat, KIP-932); see ``Queues``."""
 
-    def heartbeat(self, beat: ShareBeat) -> ShareTurn:
+    def heartbeat(self, beat: ShareHeartbeat) -> ShareHeartbeatResponse:
         """Join a group, or stay in it; what is new to it begins as the group's settings say."""
 
     def leave(self, group: str, member_id: str) -> None:

@@ -5,16 +5,16 @@ from typing import Protocol
 
 from mainstem.broker.publishing.atomic import PublishedAll
 from mainstem.broker.publishing.batching import Published
-from mainstem.broker.publishing.outcome import AppendOutcome, Arrived
-from mainstem.broker.publishing.overload import Held
+from mainstem.broker.publishing.outcome import AppendedBatch, AppendOutcome
+from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.broker.queues.queues import QueueSettlements
 from mainstem.core.event import Event
 from mainstem.log.port import WritableBatch
 
 __all__ = [
     "AppendOutcome",
-    "Arrived",
-    "Held",
+    "AppendedBatch",
+    "HeldPublish",
     "Published",
     "PublishedAll",
     "Publishing",
@@ -42,16 +42,16 @@ class Publishing(Protocol):
         topic: str,
         events: Sequence[Event],
         partition: int | None = None,
-        held: Held | None = None,
-    ) -> Published | Held:
+        held: HeldPublish | None = None,
+    ) -> Published | HeldPublish:
         """Publish without waiting: if held, wait for ``room`` or ``until_ms`` and try again."""
 
     def publish_all(
         self,
         entries: Sequence[tuple[str, Sequence[Event]]],
         settled: Sequence[QueueSettlements] = (),
-        held: Held | None = None,
-    ) -> PublishedAll | Held:
+        held: HeldPublish | None = None,
+    ) -> PublishedAll | HeldPublish:
         """Append events of several topics and settle deliveries, all or nothing; never waits.
 
         If one of the topics is full and holds its producers, nothing is done: wait for ``room`` or
@@ -64,16 +64,16 @@ class Publishing(Protocol):
         topic: str,
         partition: int,
         batch: WritableBatch,
-        held: Held | None = None,
+        held: HeldPublish | None = None,
         *,
         joins: bool = False,
-    ) -> Published | Held:
+    ) -> Published | HeldPublish:
         """Append a record batch as a producer built it, checked as the topic asks; never waits.
 
         ``joins``: a partition that its transaction has not touched yet is added by that.
         """
 
-    def append_arrived(
+    def append_batches(
         self, topic: str, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool = False
     ) -> list[AppendOutcome] | None:
         """Append record batches to partitions, each as ``append_batch`` would, and tell of each.

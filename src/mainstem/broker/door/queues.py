@@ -3,19 +3,19 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.queues.description import QueueState
 from mainstem.broker.queues.live_queue import Unsettled
 from mainstem.broker.queues.queues import DEFAULTS, MAX_BYTES, Settled
 from mainstem.broker.queues.records import (
     MAX_DELIVERIES,
     MAX_LOCK_MS,
+    AcquiredBatches,
+    AcquiredRecords,
     Delivery,
-    Lent,
     Order,
     Outcome,
     QueueSettings,
-    Run,
     Settlement,
 )
 from mainstem.core.errors import MainstemError
@@ -25,14 +25,14 @@ from mainstem.log.port import Durable
 __all__ = [
     "MAX_DELIVERIES",
     "MAX_LOCK_MS",
+    "AcquiredBatches",
+    "AcquiredRecords",
     "Delivery",
-    "Lent",
     "Order",
     "Outcome",
     "QueueSettings",
     "QueueState",
     "Queues",
-    "Run",
     "Settled",
     "Settlement",
     "Unsettled",
@@ -104,7 +104,7 @@ class Queues(Protocol):
         this one ends before it is settled.
         """
 
-    def lend(
+    def acquire_batches(
         self,
         topic: str,
         name: str,
@@ -116,7 +116,7 @@ class Queues(Protocol):
         whole: bool = False,
         least: bool = True,
         single: bool = False,
-    ) -> list[Lent]:
+    ) -> list[AcquiredBatches]:
         """Hand events of some partitions to an owner as they are stored; see ``acquire``.
 
         ``whole``: a record batch that is begun is handed out whole, also over ``max_events``.
@@ -157,8 +157,8 @@ class Queues(Protocol):
         """Take back everything that is out with an owner; ``failed``: it counts as delivered."""
 
     def watch(
-        self, topic: str, name: str, wake: Call, partitions: Collection[int] | None = None
-    ) -> Call:
+        self, topic: str, name: str, wake: Callback, partitions: Collection[int] | None = None
+    ) -> Callback:
         """Call ``wake`` once there may be something to acquire that was not there before.
 
         Acquire before, or else the ends of the partitions are not known, and once more after, as

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.reading.feed import MAX_BYTES, MAX_EVENTS
 from mainstem.core.event import Event
 from mainstem.log.port import Bounds, Slice, TimedOffset
@@ -27,7 +27,7 @@ class Feed(Protocol):
         UnknownTopic once the topic is deleted, also if another one has its name now.
         """
 
-    def stretch(self, max_bytes: int = MAX_BYTES, end: int | None = None) -> Iterator[Event] | None:
+    def chunk(self, max_bytes: int = MAX_BYTES, end: int | None = None) -> Iterator[Event] | None:
         """Return the next events as an iterator that decodes them, None if there are none now.
 
         ``offset`` moves with every record batch that is through, and stops at ``end``.
@@ -36,7 +36,7 @@ class Feed(Protocol):
     def seek(self, offset: int) -> None:
         """Go on from another offset."""
 
-    def watch(self, wake: Call) -> Call:
+    def watch(self, wake: Callback) -> Callback:
         """Call ``wake`` once there may be more to take, or the topic is deleted.
 
         At once if that is so already. It is called from any thread, and must not block. Returns a
@@ -65,7 +65,7 @@ class Following(Protocol):
     def time_at(self, topic: str, partition: int, offset: int) -> int | None:
         """Return the time of the first event at or after an offset, None if there is none yet."""
 
-    def watch(self, topic: str, partition: int, offset: int, wake: Call) -> Call:
+    def watch(self, topic: str, partition: int, offset: int, wake: Callback) -> Callback:
         """Call ``wake`` once the tail is past ``offset``, or the topic is deleted.
 
         At once if it is already. Returns a function that takes the watch back.

@@ -2,16 +2,16 @@
 
 from typing import Protocol
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.journal import TOPICS as TOPIC_JOURNAL
 from mainstem.broker.limits import Limits
 from mainstem.broker.topics.catalog import Topic
-from mainstem.broker.topics.regex import BUDGET, TopicRegex
+from mainstem.broker.topics.regex import MATCH_BUDGET, TopicRegex
 from mainstem.broker.topics.topics import TopicDone
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.port import Durable
 
-__all__ = ["BUDGET", "TOPIC_JOURNAL", "Limits", "Topic", "TopicDone", "TopicRegex", "Topics"]
+__all__ = ["MATCH_BUDGET", "TOPIC_JOURNAL", "Limits", "Topic", "TopicDone", "TopicRegex", "Topics"]
 
 DEFAULTS = TopicSettings()
 
@@ -41,7 +41,7 @@ class Topics(Protocol):
     def topics(self, pattern: str = "*", *, internal: bool = False) -> list[Topic]:
         """Return the topics that a name or pattern means, by name."""
 
-    def watch_topics(self, wake: Call) -> Call:
+    def watch_topics(self, wake: Callback) -> Callback:
         """Call ``wake`` once topics have changed; returns a function that takes the watch back."""
 
     def counters(self, topic: str) -> dict[str, int]:

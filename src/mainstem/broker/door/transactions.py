@@ -3,24 +3,24 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from mainstem.broker.door.groups import Place
-from mainstem.broker.groups.classic.coordinator import Membership, Moved
+from mainstem.broker.groups.classic.coordinator import Membership, PartitionResults
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.producers.producers import NewProducer
 from mainstem.broker.producers.sequences import ProducerState
-from mainstem.broker.transactions.epochs import Speaker
+from mainstem.broker.topics.catalog import TopicPartition
+from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.broker.transactions.read_committed import Committed
 from mainstem.broker.transactions.records import TransactionPhase
-from mainstem.broker.transactions.transactions import Begun, TransactionDescription
+from mainstem.broker.transactions.transactions import ProducerSession, TransactionDescription
 from mainstem.log.port import Durable
 
 __all__ = [
-    "Begun",
     "Committed",
     "NewProducer",
+    "ProducerIdAndEpoch",
+    "ProducerSession",
     "ProducerState",
     "Producers",
-    "Speaker",
     "TransactionDescription",
     "TransactionPhase",
     "Transactions",
@@ -41,37 +41,44 @@ class Transactions(Protocol):
     """Events and cursors that become visible together, or never; answered once durable."""
 
     def begin(
-        self, transactional_id: str, timeout_ms: int, expected: Speaker | None = None
-    ) -> Begun:
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
+    ) -> ProducerSession:
         """Take over a transactional id: whoever had it is fenced, and its transaction aborted.
 
         ``expected``: who the producer was, if it only wants to go on after an error.
         """
 
-    def add_partitions(self, transactional_id: str, who: Speaker, places: Iterable[Place]) -> Moved:
+    def add_partitions(
+        self, transactional_id: str, who: ProducerIdAndEpoch, places: Iterable[TopicPartition]
+    ) -> PartitionResults:
         """Let a transaction touch partitions; if one is refused, none is added."""
 
-    def add_group(self, transactional_id: str, who: Speaker, group: str) -> Durable:
+    def add_group(self, transactional_id: str, who: ProducerIdAndEpoch, group: str) -> Durable:
         """Let a transaction move cursors of a group."""
 
     def commit_cursors(
         self,
         transactional_id: str,
-        who: Speaker,
+        who: ProducerIdAndEpoch,
         group: str,
         member: Membership,
-        cursors: Mapping[Place, Cursor],
+        cursors: Mapping[TopicPartition, Cursor],
         *,
         joins: bool = False,
-    ) -> Moved:
+    ) -> PartitionResults:
         """Move cursors of a group when the transaction commits, and not if it does not.
 
         ``joins``: under the newer rules the group need not have been added before.
         """
 
     def end(
-        self, transactional_id: str, who: Speaker, *, committed: bool, bumps: bool = False
-    ) -> Begun:
+        self,
+        transactional_id: str,
+        who: ProducerIdAndEpoch,
+        *,
+        committed: bool,
+        bumps: bool = False,
+    ) -> ProducerSession:
         """Commit or abort; under the newer rules (``bumps``) the producer gets another epoch."""
 
     def stable(self, topic: str, partition: int, tail: int | None = None) -> int:

@@ -9,8 +9,13 @@ what follows is the next run.
 from collections.abc import Sequence
 from operator import itemgetter
 
-from mainstem.broker.publishing.idempotent import Producing
-from mainstem.broker.publishing.outcome import AppendOutcome, Arrived, Given, those_appended
+from mainstem.broker.publishing.idempotent import IdempotentAppends
+from mainstem.broker.publishing.outcome import (
+    AppendedBatch,
+    AppendOutcome,
+    CheckedBatch,
+    appended_batches,
+)
 from mainstem.broker.state import OpenTopic
 from mainstem.broker.topics.catalog import Topic
 from mainstem.core.batch import BatchHeader, check_header
@@ -20,12 +25,12 @@ from mainstem.log.port import Log, PartitionId, WritableBatch
 _NUMBER = itemgetter(0)
 
 
-class Arrivals:
+class BatchAppends:
     """Appends what arrived for topics that take everything, at once and as it is."""
 
-    def __init__(self, log: Log, producing: Producing) -> None:
+    def __init__(self, log: Log, idempotent: IdempotentAppends) -> None:
         self._log = log
-        self._producing = producing
+        self._idempotent = idempotent
 
     def append(
         self, opened: OpenTopic, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool
@@ -35,14 +40,14 @@ class Arrivals:
         if len(batches) == 1:
             return [self._append_one(topic, *batches[0], joins)]
         outcomes: list[AppendOutcome] = []
-        given: list[Given] = []
+        given: list[CheckedBatch] = []
         for number, batch in batches:
             try:
                 header = _checked(topic, number, batch)
             except MainstemError as error:
                 outcomes.append(error)
                 continue
-            given.append(Given(number, batch, header, len(outcomes)))
+            given.append(CheckedBatch(number, batch, header, len(outcomes)))
             outcomes.append(_UNDECIDED)
         # Those of one partition stay in the order in which they came.
         given.sort(key=_NUMBER)
@@ -64,15 +69,17 @@ class Arrivals:
         try:
             header = _checked(topic, number, batch)
             if header.producer_id >= 0:
-                given = (Given(number, batch, header),)
-                return _named(topic, self._producing.append_run(topic.name, given, joins=joins)[0])
+                given = (CheckedBatch(number, batch, header),)
+                return _named(topic, self._idempotent.append_run(topic.name, given, joins=joins)[0])
             appended = self._log.append(((topic.partitions[number], batch),))
         except MainstemError as error:
             return _named(topic, error)
-        return Arrived(appended.offsets[0], appended.durable, header.count, appended.starts[0])
+        return AppendedBatch(
+            appended.offsets[0], appended.durable, header.count, appended.starts[0]
+        )
 
     def _append_some(
-        self, topic: Topic, given: Sequence[Given], joins: bool
+        self, topic: Topic, given: Sequence[CheckedBatch], joins: bool
     ) -> Sequence[AppendOutcome]:
         """Append the first batches; return what became of them, at least of one."""
         partitions = topic.partitions
@@ -82,8 +89,8 @@ class Arrivals:
                 break
             plain.append((partitions[number], batch))
         if not plain:
-            return self._producing.append_run(topic.name, given, joins=joins)
-        return those_appended(given, self._log.append(plain, together=False))
+            return self._idempotent.append_run(topic.name, given, joins=joins)
+        return appended_batches(given, self._log.append(plain, together=False))
 
 
 def _checked(topic: Topic, number: int, batch: WritableBatch) -> BatchHeader:

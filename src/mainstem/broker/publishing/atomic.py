@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from mainstem.broker.journal import Written
-from mainstem.broker.publishing.batching import Published, Run, runs
-from mainstem.broker.publishing.overload import Gate, Held
+from mainstem.broker.publishing.batching import PartitionBatch, Published, runs
+from mainstem.broker.publishing.overload import Gate, HeldPublish
 from mainstem.broker.queues.queues import Queues, QueueSettlements
 from mainstem.broker.state import OpenTopic, State
 from mainstem.core.errors import UnknownPartition, UnknownTopic
@@ -19,7 +19,7 @@ from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 Open = Callable[[str], OpenTopic]
-_Part = tuple[OpenTopic, list[Run]]
+_Part = tuple[OpenTopic, list[PartitionBatch]]
 
 
 class PublishedAll(NamedTuple):
@@ -48,8 +48,8 @@ class AtomicPublish:
         self,
         entries: Sequence[tuple[str, Sequence[Event]]],
         settled: Sequence[QueueSettlements],
-        held: Held | None,
-    ) -> PublishedAll | Held:
+        held: HeldPublish | None,
+    ) -> PublishedAll | HeldPublish:
         """Append everything, or say what to wait for; an error means that nothing was done."""
         now_ms = self._now_ms()
         parts: list[_Part] = []
@@ -61,8 +61,8 @@ class AtomicPublish:
         return self._queues.settle_with(settled, lambda beside: self._append(parts, beside, held))
 
     def _append(
-        self, parts: Sequence[_Part], beside: Written, held: Held | None
-    ) -> tuple[PublishedAll | Held, bool]:
+        self, parts: Sequence[_Part], beside: Written, held: HeldPublish | None
+    ) -> tuple[PublishedAll | HeldPublish, bool]:
         counts = _counts(parts)
         if not counts:
             return self._write(parts, beside), True
@@ -107,7 +107,9 @@ def _counts(parts: Sequence[_Part]) -> dict[Gate, dict[int, int]]:
     return counts
 
 
-def _admit(counts: Mapping[Gate, Mapping[int, int]], now_ms: int, held: Held | None) -> Held | None:
+def _admit(
+    counts: Mapping[Gate, Mapping[int, int]], now_ms: int, held: HeldPublish | None
+) -> HeldPublish | None:
     """Ask every gate before any lets something in; the first without room holds or refuses."""
     if held is not None:
         for gate in counts:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from mainstem.broker.publishing.conversion import remade
+from mainstem.broker.publishing.conversion import converted
 from mainstem.broker.topics.catalog import Topic
 from mainstem.core.batch import HEADER_SIZE, BatchHeader, check_header, read_header
 from mainstem.core.errors import EventTooLarge, InvalidEvent, UnknownPartition, UntimelyEvent
@@ -18,7 +18,7 @@ _RECORD_BYTES = 36
 _HEADER_BYTES = 10
 
 
-class Run(msgspec.Struct, frozen=True):
+class PartitionBatch(msgspec.Struct, frozen=True):
     """A record batch for one partition, and which of the given events are in it."""
 
     partition: int
@@ -29,7 +29,7 @@ class Run(msgspec.Struct, frozen=True):
 class Published(msgspec.Struct, frozen=True):
     """Where events stand, and when they are as durable as their topic says."""
 
-    runs: Sequence[Run]
+    runs: Sequence[PartitionBatch]
     offsets: Sequence[int]
     """The first offset of each record batch."""
     durable: Durable
@@ -67,7 +67,7 @@ _FIRST = range(1)
 
 def runs(
     topic: Topic, events: Sequence[Event], partition: int | None, turns: Turns, now_ms: int
-) -> list[Run]:
+) -> list[PartitionBatch]:
     """Make record batches of events: by key, by the partition given, or else in turn."""
     if topic.settings.compact:
         _check_keys(topic, events)
@@ -85,7 +85,7 @@ def runs(
     else:
         return _spread(topic, events, turns, now_ms)
     if len(events) == 1:
-        return [Run(partition, _one(topic, events[0], now_ms), _FIRST)]
+        return [PartitionBatch(partition, _one(topic, events[0], now_ms), _FIRST)]
     return list(_split(topic, partition, events, range(len(events)), now_ms))
 
 
@@ -100,7 +100,9 @@ def check_batch(topic: Topic, batch: WritableBatch, now_ms: int) -> BatchHeader:
     return header
 
 
-def _spread(topic: Topic, events: Sequence[Event], turns: Turns, now_ms: int) -> list[Run]:
+def _spread(
+    topic: Topic, events: Sequence[Event], turns: Turns, now_ms: int
+) -> list[PartitionBatch]:
     """Share events out: each key has its partition, those without a key stay together."""
     count = len(topic.partitions)
     places: dict[int, list[int]] = {}
@@ -121,7 +123,7 @@ def _spread(topic: Topic, events: Sequence[Event], turns: Turns, now_ms: int) ->
 
 def _split(
     topic: Topic, partition: int, events: Sequence[Event], places: Sequence[int], now_ms: int
-) -> Iterator[Run]:
+) -> Iterator[PartitionBatch]:
     """Cut what goes to one partition into batches that are not over the topic's limit."""
     limit = topic.settings.max_batch_bytes - HEADER_SIZE
     first, size = 0, 0
@@ -137,20 +139,20 @@ def _split(
 
 def _run(
     topic: Topic, partition: int, events: Sequence[Event], places: Sequence[int], now_ms: int
-) -> Run:
+) -> PartitionBatch:
     if len(places) == 1:
-        return Run(partition, _one(topic, events[places[0]], now_ms), places)
+        return PartitionBatch(partition, _one(topic, events[places[0]], now_ms), places)
     batch = build([events[place] for place in places], now_ms=now_ms)
     if not topic.settings.verbatim:
-        return Run(partition, remade(topic, batch, now_ms), places)
-    return Run(partition, batch, places)
+        return PartitionBatch(partition, converted(topic, batch, now_ms), places)
+    return PartitionBatch(partition, batch, places)
 
 
 def _one(topic: Topic, event: Event, now_ms: int) -> WritableBatch:
     batch = build_one(event, now_ms)
     if len(batch) > topic.settings.max_batch_bytes:
         raise EventTooLarge(topic.name, len(batch), topic.settings.max_batch_bytes)
-    return batch if topic.settings.verbatim else remade(topic, batch, now_ms)
+    return batch if topic.settings.verbatim else converted(topic, batch, now_ms)
 
 
 def _most_bytes(event: Event) -> int:

@@ -9,7 +9,7 @@ from mainstem.core.topic_settings import Compression, Timestamps
 from mainstem.log.port import WritableBatch
 
 
-def remade(topic: Topic, batch: WritableBatch, now_ms: int) -> WritableBatch:
+def converted(topic: Topic, batch: WritableBatch, now_ms: int) -> WritableBatch:
     """Return a checked batch compressed and stamped as the topic says; raises CorruptBatch."""
     settings = topic.settings
     wanted = settings.compression

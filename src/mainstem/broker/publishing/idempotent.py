@@ -15,12 +15,17 @@ from typing import NamedTuple
 
 from mainstem.broker.producers.producers import Producers, ProducersChange
 from mainstem.broker.producers.sequences import follows
-from mainstem.broker.publishing.batching import Published, Run
-from mainstem.broker.publishing.outcome import AppendOutcome, Arrived, Given, those_appended
-from mainstem.broker.publishing.overload import Held
+from mainstem.broker.publishing.batching import PartitionBatch, Published
+from mainstem.broker.publishing.outcome import (
+    AppendedBatch,
+    AppendOutcome,
+    CheckedBatch,
+    appended_batches,
+)
+from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.broker.state import OpenTopic, State
 from mainstem.broker.topics.catalog import Topic
-from mainstem.broker.transactions.records import LedgerChange
+from mainstem.broker.transactions.records import TransactionChange
 from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.batch import BatchHeader
 from mainstem.core.errors import MainstemError, UnknownPartition, UnknownTopic
@@ -31,13 +36,13 @@ class _Beside(NamedTuple):
     """What must be written down together with a batch, or it may not be written at all."""
 
     begun: list[ProducersChange]
-    touched: list[LedgerChange]
+    touched: list[TransactionChange]
 
 
 _NOTHING = _Beside([], [])
 
 
-class Producing:
+class IdempotentAppends:
     """Appends the batches of idempotent producers."""
 
     def __init__(
@@ -53,8 +58,14 @@ class Producing:
         self._now_ms = now_ms
 
     def append(
-        self, topic: str, run: Run, header: BatchHeader, held: Held | None, *, joins: bool
-    ) -> Published | Held:
+        self,
+        topic: str,
+        run: PartitionBatch,
+        header: BatchHeader,
+        held: HeldPublish | None,
+        *,
+        joins: bool,
+    ) -> Published | HeldPublish:
         """Append a batch, unless it is there already; never waits.
 
         ``joins``: a partition that its transaction has not touched yet is added by that. Raises
@@ -66,26 +77,30 @@ class Producing:
         with self._state.lock:
             opened = self._open(topic)
             decided = self._decide(opened.topic, number, header, joins)
-            if isinstance(decided, Arrived):
+            if isinstance(decided, AppendedBatch):
                 return Published([run], [decided.offset], decided.durable)
             counts = {number: len(run.places)}
             if opened.gate is not None:
                 again = opened.gate.admit(counts, now_ms, held)
                 if again is not None:
                     return again
-            appended = self._append(opened.topic, [Given(number, run.batch, header)], decided)
+            appended = self._append(
+                opened.topic, [CheckedBatch(number, run.batch, header)], decided
+            )
             if opened.gate is not None:
                 opened.gate.shed(counts, now_ms)
         return Published([run], appended.offsets, appended.durable)
 
-    def append_run(self, topic: str, given: Sequence[Given], *, joins: bool) -> list[AppendOutcome]:
+    def append_run(
+        self, topic: str, given: Sequence[CheckedBatch], *, joins: bool
+    ) -> list[AppendOutcome]:
         """Append batches to a topic without a backlog limit, as many as can be at once.
 
         Those of one partition follow one another. Returns what became of the first ones, at least
         of one; those beyond are to be given again.
         """
         outcomes: list[AppendOutcome | None] = []
-        new: list[Given] = []
+        new: list[CheckedBatch] = []
         beside = _NOTHING
         with self._state.lock:
             into = self._open(topic).topic
@@ -121,7 +136,7 @@ class Producing:
 
     def _decide(
         self, topic: Topic, number: int, header: BatchHeader, joins: bool
-    ) -> Arrived | _Beside:
+    ) -> AppendedBatch | _Beside:
         """Tell where a batch stands already, or what must be written down together with it."""
         if number >= len(topic.partitions):
             raise UnknownPartition(topic.name, number, len(topic.partitions))
@@ -129,22 +144,22 @@ class Producing:
         known = self._producers.at(topic, number).decide(header)
         if known is not None:
             start = self._state.log.bounds(topic.partitions[number]).start
-            return Arrived(*known, header.count, start)
+            return AppendedBatch(*known, header.count, start)
         begun = self._producers.begin(topic, number)
         return _Beside(begun, touched) if begun or touched else _NOTHING
 
     def _append_new(
-        self, topic: Topic, new: Sequence[Given], beside: _Beside
+        self, topic: Topic, new: Sequence[CheckedBatch], beside: _Beside
     ) -> list[AppendOutcome]:
         """Append what was decided; return what became of the first ones."""
         try:
-            return those_appended(new, self._append(topic, new, beside))
+            return appended_batches(new, self._append(topic, new, beside))
         except MainstemError as error:
             return [error]
 
-    def _append(self, topic: Topic, new: Sequence[Given], beside: _Beside) -> Appended:
+    def _append(self, topic: Topic, new: Sequence[CheckedBatch], beside: _Beside) -> Appended:
         """Append what was decided, and make it true."""
-        producers, settlements = self._producers, self._transactions.settlements
+        producers, completion = self._producers, self._transactions.completion
         partitions = topic.partitions
         batches = [(partitions[each.number], each.batch) for each in new]
         if beside is _NOTHING:
@@ -152,10 +167,10 @@ class Producing:
         else:
             now_ms = self._now_ms()
             batches += producers.batches(beside.begun, now_ms)
-            batches += settlements.batches(beside.touched, now_ms)
+            batches += completion.batches(beside.touched, now_ms)
             appended = self._state.log.append(batches)
             del appended.offsets[len(new) :], appended.starts[len(new) :]
-            settlements.appended(beside.touched)
+            completion.appended(beside.touched)
             producers.begun(beside.begun)
         written = [
             (partitions[each.number], each.header, offset)

@@ -8,7 +8,7 @@ from mainstem.core.errors import MainstemError
 from mainstem.log.port import Appended, Durable, WritableBatch
 
 
-class Given(NamedTuple):
+class CheckedBatch(NamedTuple):
     """A batch that is whole and may be appended to a partition by number."""
 
     number: int
@@ -18,7 +18,7 @@ class Given(NamedTuple):
     """Its place among all that arrived."""
 
 
-class Arrived(NamedTuple):
+class AppendedBatch(NamedTuple):
     """A batch that is in its partition, and when it is as durable as its topic says."""
 
     offset: int
@@ -30,13 +30,13 @@ class Arrived(NamedTuple):
     """The time that its topic gave to it, -1 if it keeps its own."""
 
 
-AppendOutcome = Arrived | MainstemError
+AppendOutcome = AppendedBatch | MainstemError
 
 
-def those_appended(given: Sequence[Given], appended: Appended) -> list[AppendOutcome]:
+def appended_batches(given: Sequence[CheckedBatch], appended: Appended) -> list[AppendOutcome]:
     """Return what became of batches: of the first ones, if not all were appended."""
     durable = appended.durable
     return [
-        Arrived(offset, durable, each.header.count, start)
+        AppendedBatch(offset, durable, each.header.count, start)
         for each, offset, start in zip(given, appended.offsets, appended.starts, strict=False)
     ]

@@ -28,7 +28,7 @@ _STEPS = 64
 """Dropping the oldest goes in steps of this part of max_backlog: a cut costs more than an event."""
 
 
-class Held(NamedTuple):
+class HeldPublish(NamedTuple):
     """A producer that is held: it waits for ``room`` until a time, and then asks once more."""
 
     room: Commit
@@ -60,8 +60,13 @@ class Gate:
         self.counters = dict(NO_COUNTERS)
 
     def admit(
-        self, counts: Mapping[int, int], now_ms: int, held: Held | None, *, last: bool = False
-    ) -> Held | None:
+        self,
+        counts: Mapping[int, int],
+        now_ms: int,
+        held: HeldPublish | None,
+        *,
+        last: bool = False,
+    ) -> HeldPublish | None:
         """Let events in (None), hold their producer, or refuse them with Overloaded."""
         if self.topic.settings.overload is Overload.DROP_OLDEST:
             return None
@@ -82,13 +87,13 @@ class Gate:
             return True
         return all(self._has_room(at, count, now_ms) for at, count in counts.items())
 
-    def let_go(self, held: Held | None, now_ms: int) -> None:
+    def let_go(self, held: HeldPublish | None, now_ms: int) -> None:
         """Count for how long a producer was held, as it is held no longer."""
         if held is not None:
             self._waiting.discard(held.room)
             self.counters["held_ms"] += max(0, now_ms - held.since_ms)
 
-    def forget(self, held: Held) -> None:
+    def forget(self, held: HeldPublish) -> None:
         """Let go of a producer that is held no longer, or elsewhere."""
         self._waiting.discard(held.room)
 
@@ -161,14 +166,14 @@ class Gate:
             self._caught_up[partition] = caught_up
         return bounds.start if slowest is None else min(slowest, bounds.end)
 
-    def _hold(self, held: Held | None, now_ms: int) -> Held:
+    def _hold(self, held: HeldPublish | None, now_ms: int) -> HeldPublish:
         room = Commit()
         self._waiting.add(room)
         if held is None:
             self.counters["held"] += 1
-            return Held(room, now_ms, now_ms + self.topic.settings.hold_ms)
+            return HeldPublish(room, now_ms, now_ms + self.topic.settings.hold_ms)
         self._waiting.discard(held.room)
-        return Held(room, held.since_ms, held.until_ms)
+        return HeldPublish(room, held.since_ms, held.until_ms)
 
     def _drop(self, partition: PartitionId, old: int, start: int, slowest: int) -> None:
         self._before_cut(partition, start)

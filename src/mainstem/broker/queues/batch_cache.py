@@ -19,7 +19,7 @@ _EVENT_BYTES, _HEADER_BYTES = 300, 150
 Head = tuple[PartitionId, bytes]
 
 
-class Unpacked:
+class BatchCache:
     """The events of batches by partition and header; used under the queues' lock."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from mainstem.broker.callbacks import Call
-from mainstem.broker.queues.batch_cache import Unpacked
+from mainstem.broker.callbacks import Callback
+from mainstem.broker.queues.batch_cache import BatchCache
 from mainstem.broker.queues.delivery_state import Window
-from mainstem.broker.queues.reader import Backlog, keys_of, offsets_of
+from mainstem.broker.queues.reader import PartitionReader, keys_of, offsets_of
 from mainstem.broker.queues.records import Order, QueueKey, QueueSettings, WindowSet
 from mainstem.broker.queues.replay import QueueFold
 from mainstem.broker.topics.catalog import Topic
@@ -79,18 +79,18 @@ class LiveQueue:
         transactions: Transactions,
         key: QueueKey,
         settings: QueueSettings,
-        unpacked: Unpacked,
+        cache: BatchCache,
     ) -> None:
         self._log = log
         self._transactions = transactions
-        self._unpacked = unpacked
+        self._cache = cache
         self.key = key
         self.settings = settings
         self.windows: dict[int, Window] = {}
         self.redelivered = self.dead = 0
         """How often events were delivered again, and how many became dead letters."""
-        self._backlogs: dict[int, Backlog] = {}
-        self._waiting: dict[int, Call] = {}
+        self._readers: dict[int, PartitionReader] = {}
+        self._waiting: dict[int, Callback] = {}
         self._watches = 0
         self._turn = 0
 
@@ -101,14 +101,14 @@ class LiveQueue:
         """
         self.topic = topic
         for number in list(self.windows)[len(topic.partitions) :]:
-            del self.windows[number], self._backlogs[number]
+            del self.windows[number], self._readers[number]
         keyed, most = self.settings.order is Order.KEY, self.settings.max_deliveries
         for at in topic.partitions[len(self.windows) :]:
             window = Window(fold.window(self.key, at.number), most, keyed=keyed)
             self.windows[at.number] = window
-            self._backlogs[at.number] = self._backlog(at.number, window.next)
+            self._readers[at.number] = self._reader(at.number, window.next)
 
-    def alter(self, settings: QueueSettings) -> list[Call]:
+    def alter(self, settings: QueueSettings) -> list[Callback]:
         """Take other settings; return whom to wake."""
         if settings == self.settings:
             return []
@@ -116,7 +116,7 @@ class LiveQueue:
         for number, window in self.windows.items():
             window.alter(settings.max_deliveries, keyed=settings.order is Order.KEY)
             window.seen = None
-            self._backlogs[number] = self._backlog(number, window.next)
+            self._readers[number] = self._reader(number, window.next)
         return self.take_waiting()
 
     def out_with(self, owner: str) -> int:
@@ -143,7 +143,7 @@ class LiveQueue:
                 if max_events <= 0 or max_bytes <= 0:
                     return
 
-    def lend(
+    def acquire_batches(
         self, number: int, max_events: int, max_bytes: int, *, whole: bool, least: bool
     ) -> Load:
         """Return record batches, and which of their events must be given out now.
@@ -191,7 +191,7 @@ class LiveQueue:
                 for offset, event in self.again(number, chosen).items():
                     entry = window.entries[offset]
                     found.append(Unsettled(event, entry.deliveries, entry.owner))
-            ahead = self._backlog(number, min(tail, max(window.next, first)))
+            ahead = self._reader(number, min(tail, max(window.next, first)))
             while len(found) < limit and (fresh := ahead.take()) is not None:
                 found.append(Unsettled(fresh))
         return found
@@ -213,7 +213,7 @@ class LiveQueue:
 
     def again(self, number: int, offsets: Iterable[int]) -> dict[int, Event]:
         """Return events that were delivered before, those that are still there."""
-        return self._backlogs[number].again(offsets)
+        return self._readers[number].again(offsets)
 
     def move(self, number: int, at: WindowSet) -> None:
         """Forget what is out or waits in a partition, and go on from elsewhere."""
@@ -223,7 +223,7 @@ class LiveQueue:
 
     def begin(self, number: int) -> None:
         """Read from where the window is, as it was moved."""
-        self._backlogs[number].begin(self.windows[number].next)
+        self._readers[number].begin(self.windows[number].next)
 
     def expire(self, monotonic_ms: int, now_ms: int) -> bool:
         """Take back what is out for too long, and let go what has waited; return whether any."""
@@ -247,7 +247,7 @@ class LiveQueue:
                 waits.append(until - now_ms)
         return max(0, min(waits)) if waits else None
 
-    def watch(self, wake: Call, partitions: Collection[int]) -> Call:
+    def watch(self, wake: Callback, partitions: Collection[int]) -> Callback:
         """Wake when something is given back, and when there is more where all was read."""
         self._watches += 1
         token = self._watches
@@ -265,20 +265,20 @@ class LiveQueue:
 
         return unwatch
 
-    def take_waiting(self) -> list[Call]:
+    def take_waiting(self) -> list[Callback]:
         """Take out those who wait, to be woken without the lock."""
         waiting, self._waiting = self._waiting, {}
         return list(waiting.values())
 
     def _choose_in(self, number: int, limit: int) -> Iterator[Chosen]:
-        window, backlog = self.windows[number], self._backlogs[number]
+        window, reader = self.windows[number], self._readers[number]
         if not self._may_have_more(number):
             return
         batch: Mapping[int, Event] = {}
         while limit > 0 and (offset := window.ready()) is not None:
             if offset not in batch:
                 try:
-                    batch = backlog.batch_at(offset)
+                    batch = reader.batch_at(offset)
                 except MainstemError:
                     window.put_back(offset)
                     raise
@@ -299,35 +299,35 @@ class LiveQueue:
 
     def _fresh(self, number: int) -> Event | None:
         """Return the next event that was never delivered, None if there is none or no room."""
-        window, backlog = self.windows[number], self._backlogs[number]
+        window, reader = self.windows[number], self._readers[number]
         window.seen = None
         if len(window.entries) >= self.settings.max_unsettled:
             return None
         tail = self.bounds(number).tail
         try:
-            event = backlog.take()
+            event = reader.take()
         except OffsetOutOfRange as error:
             if error.offset > error.tail:
                 raise
             window.lost(error.start)
-            backlog.begin(window.next)
-            event = backlog.take()
+            reader.begin(window.next)
+            event = reader.take()
         if event is None:
-            window.next = max(window.next, backlog.offset)
+            window.next = max(window.next, reader.offset)
             # What is there belongs to a transaction that is still going on: its end is appended.
             window.seen = max(tail, window.next)
         return event
 
     def _lend_again(self, number: int, load: Load) -> None:
         """Load the batches of events that are to be delivered again."""
-        window, backlog = self.windows[number], self._backlogs[number]
+        window, reader = self.windows[number], self._readers[number]
         batch: memoryview | None = None
         held: Collection[int] = ()
         base = last = -1
         while not load.is_full and (offset := window.ready()) is not None:
             if offset > last:
                 try:
-                    batch = backlog.stored_at(offset)
+                    batch = reader.stored_at(offset)
                 except MainstemError:
                     window.put_back(offset)
                     raise
@@ -345,19 +345,19 @@ class LiveQueue:
 
     def _fresh_batches(self, number: int, max_bytes: int) -> list[memoryview] | None:
         """Return batches that were not delivered, None if there are none or no room."""
-        window, backlog = self.windows[number], self._backlogs[number]
+        window, reader = self.windows[number], self._readers[number]
         window.seen = None
         if len(window.entries) >= self.settings.max_unsettled:
             return None
         tail = self.bounds(number).tail
         most = max(1, min(max_bytes, _LEND_BYTES))
         try:
-            found, end = backlog.read(window.next, most)
+            found, end = reader.read(window.next, most)
         except OffsetOutOfRange as error:
             if error.offset > error.tail:
                 raise
             window.lost(error.start)
-            found, end = backlog.read(window.next, most)
+            found, end = reader.read(window.next, most)
         if end == window.next:
             window.seen = max(tail, end)
             return None
@@ -388,12 +388,12 @@ class LiveQueue:
         if window.seen is not None and bounds.tail <= window.seen and not window.may_have_ready:
             return False
         if window.lacks_keys:
-            found = self._backlogs[number].again(window.entries)
+            found = self._readers[number].again(window.entries)
             window.know_keys({at: event.key for at, event in found.items()})
         return True
 
-    def _backlog(self, number: int, offset: int) -> Backlog:
+    def _reader(self, number: int, offset: int) -> PartitionReader:
         at = PartitionId(self.key.topic_id, number)
         wide = self.settings.uncommitted
         place = (self.topic.name, at, offset)
-        return Backlog(self._log, self._transactions, *place, self._unpacked, uncommitted=wide)
+        return PartitionReader(self._log, self._transactions, *place, self._cache, uncommitted=wide)

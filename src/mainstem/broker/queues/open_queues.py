@@ -13,9 +13,9 @@ from typing import TypeVar
 
 import msgspec
 
-from mainstem.broker.callbacks import Call, make
+from mainstem.broker.callbacks import Callback, make
 from mainstem.broker.journal import QUEUES, Journal, Written
-from mainstem.broker.queues.batch_cache import Unpacked
+from mainstem.broker.queues.batch_cache import BatchCache
 from mainstem.broker.queues.delivery_state import Window
 from mainstem.broker.queues.live_queue import LiveQueue
 from mainstem.broker.queues.records import (
@@ -32,7 +32,7 @@ from mainstem.broker.queues.records import (
     WindowSet,
 )
 from mainstem.broker.queues.replay import QueueFold
-from mainstem.broker.queues.settlement import CreateTopic, Plan, Settling
+from mainstem.broker.queues.settlement import CreateTopic, Plan, Settler
 from mainstem.broker.state import State
 from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.errors import StorageFull, UnknownQueue
@@ -61,7 +61,7 @@ class OpenQueues:
         self.monotonic_ms = monotonic_ms
         self.lock = threading.Lock()
         self.fold = QueueFold()
-        self.unpacked = Unpacked()
+        self.cache = BatchCache()
         self.live: dict[QueueKey, LiveQueue] = {}
         self._touched: dict[QueueKey, None] = {}
         """Those to which time may bring something: all others were not used since it could not."""
@@ -74,19 +74,19 @@ class OpenQueues:
             msgspec.json.Decoder(QueueSet | WindowSet | WindowChange).decode,
         )
         journal.replay(lambda key, value: self.fold.apply([QueueChange(key, value)]))
-        self.settling = Settling(state, journal, self.fold, create_topic, now_ms)
+        self.settler = Settler(state, journal, self.fold, create_topic, now_ms)
         self._put_right()
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Take the lock, and make the calls that were decided on without it."""
-        calls: list[Call] = []
+        calls: list[Callback] = []
         try:
             with self.lock:
                 try:
                     yield
                 finally:
-                    calls, self.settling.calls = self.settling.calls, []
+                    calls, self.settler.calls = self.settler.calls, []
         finally:
             make(calls)
 
@@ -109,7 +109,7 @@ class OpenQueues:
         live, settings = self.live.get(key), self.settings(key)
         if live is not None and settings is not None:
             self._touched[key] = None
-            self.settling.calls += live.alter(settings)
+            self.settler.calls += live.alter(settings)
 
     def opened(self, topic: str, name: str) -> LiveQueue:
         """Return a queue, with all partitions of its topic."""
@@ -119,7 +119,7 @@ class OpenQueues:
         if live is None:
             settings = self.settings(key)
             assert settings is not None
-            live = LiveQueue(self.state.log, self._transactions, key, settings, self.unpacked)
+            live = LiveQueue(self.state.log, self._transactions, key, settings, self.cache)
             self.live[key] = live
         if len(live.windows) != len(found.partitions):
             live.fit(found, self.fold)
@@ -128,22 +128,22 @@ class OpenQueues:
 
     def forget(self, keys: Collection[QueueKey]) -> Durable:
         """Forget queues, all or none, and wake who waits there."""
-        durable = self.settling.write([each for key in keys for each in self.fold.remove(key)])
+        durable = self.settler.write([each for key in keys for each in self.fold.remove(key)])
         for key in keys:
             live = self.live.pop(key, None)
-            self.settling.calls += [] if live is None else live.take_waiting()
+            self.settler.calls += [] if live is None else live.take_waiting()
         return durable
 
     def expire(self, live: LiveQueue) -> None:
         """Take back what is out for too long, bury what was delivered too often; wake who waits."""
         is_changed = live.expire(self.monotonic_ms(), self.now_ms())
-        if self.settling.bury_spent(live) or is_changed:
-            self.settling.calls += live.take_waiting()
+        if self.settler.bury_spent(live) or is_changed:
+            self.settler.calls += live.take_waiting()
 
     def carry_out(self, live: LiveQueue, plan: Plan) -> Durable:
         """Append what was planned, make it true, and wake whom it may bring something."""
         frees = _frees(live, plan)
-        durable = self.settling.carry_out(live, plan)
+        durable = self.settler.carry_out(live, plan)
         self._carried_out(live, plan, frees)
         return durable
 
@@ -152,11 +152,11 @@ class OpenQueues:
 
         It is given their batches, and returns its answer and whether it has appended anything.
         """
-        prepared = [self.settling.prepare(live, plan) for live, plan in plans if plan.changes]
+        prepared = [self.settler.prepare(live, plan) for live, plan in plans if plan.changes]
         frees = [_frees(live, plan) for live, plan in plans]
-        answer, is_appended = append(self.settling.batches(prepared))
+        answer, is_appended = append(self.settler.batches(prepared))
         if is_appended:
-            self.settling.appended(prepared)
+            self.settler.appended(prepared)
             for (live, plan), each in zip(plans, frees, strict=True):
                 self._carried_out(live, plan, each)
         return answer
@@ -165,7 +165,7 @@ class OpenQueues:
         until_ms = self.monotonic_ms() + live.settings.lock_ms
         for number, offset in plan.renewed:
             live.windows[number].keep(offset, until_ms)
-        self.settling.calls += live.take_waiting() if frees else []
+        self.settler.calls += live.take_waiting() if frees else []
 
     # Time, and topics that change
 
@@ -199,12 +199,12 @@ class OpenQueues:
             is_gone = self.state.topics.by_id(topic_id) is None
             for key in [each for each in self.fold if each.topic_id == topic_id]:
                 live = self.live.get(key)
-                self.settling.calls += [] if live is None else live.take_waiting()
+                self.settler.calls += [] if live is None else live.take_waiting()
                 if is_gone:
-                    self.settling.write(self.fold.remove(key))
+                    self.settler.write(self.fold.remove(key))
                     self.live.pop(key, None)
                 else:
-                    self.settling.tell_gates(self.fold.windows(key))
+                    self.settler.tell_gates(self.fold.windows(key))
 
     def cut(self, partition: PartitionId) -> None:
         """Take note that the end of a partition was taken back, before anything is appended."""
@@ -217,11 +217,11 @@ class OpenQueues:
         # A full disk must not keep the log from being opened: the next start finds them again.
         with suppress(StorageFull):
             for key in self.fold.strays(ids):
-                self.settling.write(self.fold.remove(key))
+                self.settler.write(self.fold.remove(key))
         for topic_id in {key.topic_id for key in self.fold}:
             self._cut(topic_id)
         for key in self.fold:
-            self.settling.tell_gates(self.fold.windows(key))
+            self.settler.tell_gates(self.fold.windows(key))
 
     def _cut(self, topic_id: str) -> None:
         """Take back windows that are past the end of their partition.
@@ -242,14 +242,14 @@ class OpenQueues:
                 if window.next > end:
                     window.cut(end)
                     change = WindowKey(key.name, key.topic_id, at.number)
-                    self.settling.write([QueueChange(change, window.record())])
+                    self.settler.write([QueueChange(change, window.record())])
                 if live is not None and at.number in live.windows:
                     # What was read ahead may be what was taken back.
                     live.windows[at.number].seen = None
                     live.begin(at.number)
             if live := self.live.get(key):
                 # Who waits for the end to grow waits behind the new one.
-                self.settling.calls += live.take_waiting()
+                self.settler.calls += live.take_waiting()
 
 
 def _frees(live: LiveQueue, plan: Plan) -> bool:

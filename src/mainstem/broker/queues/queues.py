@@ -14,19 +14,19 @@ whatever may have been out then is ``noted`` before it is handed out again.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.queues.delivery_state import Back
 from mainstem.broker.queues.description import QueueState, described
 from mainstem.broker.queues.live_queue import Unsettled
 from mainstem.broker.queues.open_queues import Answer, Append, OpenQueues, Overlay, Planned
 from mainstem.broker.queues.records import (
+    AcquiredBatches,
+    AcquiredRecords,
     Delivery,
-    Lent,
     Outcome,
     QueueChange,
     QueueKey,
     QueueSettings,
-    Run,
     Settlement,
     WindowKey,
     WindowSet,
@@ -107,7 +107,7 @@ class Queues:
         key = QueueKey(name, found.id)
         with self._open.turn():
             changes = self.fold.set(key, settings, begins, self._open.now_ms())
-            durable = self._open.settling.write(changes)
+            durable = self._open.settler.write(changes)
             self._open.alter(key)
         return durable
 
@@ -160,10 +160,10 @@ class Queues:
                 key = WindowKey(name, live.key.topic_id, number)
                 missed = live.windows[number].missed
                 changes.append(QueueChange(key, WindowSet(offset, missed=missed)))
-            durable = self._open.settling.write(changes)
+            durable = self._open.settler.write(changes)
             for number in offsets:
                 live.move(number, self.fold.window(live.key, number))
-            self._open.settling.calls += live.take_waiting()
+            self._open.settler.calls += live.take_waiting()
         return durable
 
     def check_offset(self, topic: str, partition: int, offset: int) -> None:
@@ -248,10 +248,10 @@ class Queues:
                 if not deliveries:
                     raise
             if noted and live.settings.max_deliveries is not None:
-                self._open.settling.note(live, {each.event.partition for each in deliveries})
+                self._open.settler.note(live, {each.event.partition for each in deliveries})
             return deliveries
 
-    def lend(
+    def acquire_batches(
         self,
         topic: str,
         name: str,
@@ -263,7 +263,7 @@ class Queues:
         whole: bool = False,
         least: bool = True,
         single: bool = False,
-    ) -> list[Lent]:
+    ) -> list[AcquiredBatches]:
         """Hand events of some partitions to an owner as they are stored; see ``acquire``.
 
         ``whole``: a record batch that is begun is handed out whole, also over ``max_events``.
@@ -275,12 +275,12 @@ class Queues:
             self._open.expire(live)
             self._leases += 1
             until_ms = self._open.monotonic_ms() + live.settings.lock_ms
-            lent: list[Lent] = []
+            lent: list[AcquiredBatches] = []
             for number in live.in_turn(partitions):
                 if max_events <= 0 or max_bytes <= 0 or (single and lent):
                     break
                 try:
-                    load = live.lend(
+                    load = live.acquire_batches(
                         number, max_events, max_bytes, whole=whole, least=least and not lent
                     )
                 except UnknownPartition:
@@ -296,7 +296,7 @@ class Queues:
                 ]
                 if given:
                     live.redelivered += sum(count > 1 for _, count in given)
-                    lent.append(Lent(number, load.batches, _runs(given)))
+                    lent.append(AcquiredBatches(number, load.batches, _runs(given)))
                     max_events -= len(given)
                     max_bytes = load.room
             return lent
@@ -315,7 +315,7 @@ class Queues:
             plan, refused = Plan(), dict[int, MainstemError]()
             for place, each in enumerate(settlements):
                 try:
-                    self._open.settling.decide(live, owner, each, plan)
+                    self._open.settler.decide(live, owner, each, plan)
                 except StaleDelivery as error:
                     refused[place] = error
             durable = self._open.carry_out(live, plan)
@@ -332,12 +332,12 @@ class Queues:
             live = self._open.opened(topic, name)
             self._open.expire(live)
             lasts = {at: max(it.offset for it in said) for at, said in settlements.items() if said}
-            plan, refused = Plan(), self._open.settling.undelivered(live, lasts)
+            plan, refused = Plan(), self._open.settler.undelivered(live, lasts)
             for number in [each for each in settlements if each not in refused]:
                 part = Plan()
                 try:
                     for each in settlements[number]:
-                        self._open.settling.decide(live, owner, each, part)
+                        self._open.settler.decide(live, owner, each, part)
                 except StaleDelivery as error:
                     refused[number] = error
                 else:
@@ -359,7 +359,7 @@ class Queues:
                 if any(each.outcome is Outcome.RENEW for each in settlements):
                     self._open.expire(live)
                 for each in settlements:
-                    self._open.settling.decide(live, owner, each, plan)
+                    self._open.settler.decide(live, owner, each, plan)
             return self._open.carry_out_with(list(plans.values()), append)
 
     def undelivered(
@@ -367,7 +367,7 @@ class Queues:
     ) -> dict[int, MainstemError]:
         """Return the partitions of which an offset was never delivered, or that are not there."""
         with self._open.lock:
-            return self._open.settling.undelivered(self._open.opened(topic, name), lasts)
+            return self._open.settler.undelivered(self._open.opened(topic, name), lasts)
 
     def renew(
         self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]
@@ -389,12 +389,12 @@ class Queues:
                     count = window.entries[offset].deliveries
                     plan.set(number, offset, Back(count if failed else count - 1))
             durable = self._open.carry_out(live, plan)
-            self._open.settling.bury_spent(live)
+            self._open.settler.bury_spent(live)
         return durable
 
     def watch(
-        self, topic: str, name: str, wake: Call, partitions: Collection[int] | None = None
-    ) -> Call:
+        self, topic: str, name: str, wake: Callback, partitions: Collection[int] | None = None
+    ) -> Callback:
         """Call ``wake`` once there may be something to acquire that was not there before.
 
         Acquire before, or else the ends of the partitions are not known, and once more after, as
@@ -413,15 +413,15 @@ class Queues:
             return live.wait_ms(self._open.monotonic_ms(), self._open.now_ms())
 
 
-def _runs(given: Sequence[tuple[int, int]]) -> list[Run]:
+def _runs(given: Sequence[tuple[int, int]]) -> list[AcquiredRecords]:
     """Return offsets with how often they were delivered as runs of neighbours alike."""
-    found: list[Run] = []
+    found: list[AcquiredRecords] = []
     first, alike = given[0]
     last = first - 1
     for offset, count in given:
         if offset != last + 1 or count != alike:
-            found.append(Run(first, last, alike))
+            found.append(AcquiredRecords(first, last, alike))
             first, alike = offset, count
         last = offset
-    found.append(Run(first, last, alike))
+    found.append(AcquiredRecords(first, last, alike))
     return found

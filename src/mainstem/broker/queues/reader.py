@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from mainstem.broker.queues.batch_cache import Unpacked, header_of
+from mainstem.broker.queues.batch_cache import BatchCache, header_of
 from mainstem.broker.transactions.read_committed import Committed, visible
 from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.batch import batches, read_header
@@ -13,7 +13,7 @@ from mainstem.log.port import Log, PartitionId, Slice
 _READ_BYTES = 64 * 1024
 
 
-class Backlog:
+class PartitionReader:
     """A partition's events; what is in memory is one stretch of the log at most."""
 
     def __init__(
@@ -23,13 +23,13 @@ class Backlog:
         topic: str,
         at: PartitionId,
         offset: int,
-        unpacked: Unpacked,
+        cache: BatchCache,
         *,
         uncommitted: bool = False,
     ) -> None:
         self._log = log
         self._transactions = transactions
-        self._unpacked = unpacked
+        self._cache = cache
         self._topic = topic
         self._at = at
         self._uncommitted = uncommitted
@@ -82,11 +82,11 @@ class Backlog:
         if stored is None:
             return {}
         head = (self._at, header_of(stored))
-        found = self._unpacked.get(head)
+        found = self._cache.get(head)
         if found is None:
             batch = next(batches(stored.tobytes()))
             found = {each.offset: each for each in self._of(batch, 0)}
-            self._unpacked.keep(head, found)
+            self._cache.keep(head, found)
         return found
 
     def stored_at(self, offset: int) -> memoryview | None:

@@ -94,7 +94,7 @@ class QueueSet(msgspec.Struct, frozen=True, tag_field="kind", tag="subscription/
     created_ms: int
 
 
-class Left(NamedTuple):
+class UnsettledRange(NamedTuple):
     """Neighbouring events that are not settled: how often each was delivered, and when it is due.
 
     Those that are out count the delivery that is under way.
@@ -110,7 +110,7 @@ class WindowSet(msgspec.Struct, frozen=True, tag_field="kind", tag="window/1", o
     """How far a queue has got in a partition."""
 
     next: int
-    left: tuple[Left, ...] = ()
+    left: tuple[UnsettledRange, ...] = ()
     """By offset, without overlap, all below ``next``."""
     missed: int = 0
     """Offsets that were deleted before they were settled."""
@@ -127,7 +127,7 @@ class WindowChange(
     """What has changed in a window since it was last written: where there is much, this is less."""
 
     next: int
-    left: tuple[Left, ...] = ()
+    left: tuple[UnsettledRange, ...] = ()
     """Events that are not settled, and were not known before or are otherwise now."""
     settled: tuple[tuple[int, int], ...] = ()
     """First and last of neighbouring offsets that were left, and are settled."""
@@ -149,20 +149,20 @@ Key = QueueKey | WindowKey | ChangeKey
 Value = QueueSet | WindowSet | WindowChange
 
 
-def runs(counted: Iterable[tuple[int, int, int]]) -> tuple[Left, ...]:
+def runs(counted: Iterable[tuple[int, int, int]]) -> tuple[UnsettledRange, ...]:
     """Return offsets, with deliveries and when they are due, as runs of neighbours alike."""
-    found: list[Left] = []
+    found: list[UnsettledRange] = []
     first, last, alike = -1, -2, (0, 0)
     for offset, *rest in counted:
         if offset == last + 1 and alike == tuple(rest):
             last = offset
             continue
         if first >= 0:
-            found.append(Left(first, last, *alike))
+            found.append(UnsettledRange(first, last, *alike))
         first = last = offset
         alike = (rest[0], rest[1])
     if first >= 0:
-        found.append(Left(first, last, *alike))
+        found.append(UnsettledRange(first, last, *alike))
     return tuple(found)
 
 
@@ -185,7 +185,7 @@ class Delivery(msgspec.Struct, frozen=True):
     """When it goes to another owner, on the broker's monotonic clock, unless it is renewed."""
 
 
-class Run(NamedTuple):
+class AcquiredRecords(NamedTuple):
     """Neighbouring offsets that were delivered equally often, this time included."""
 
     first: int
@@ -193,13 +193,13 @@ class Run(NamedTuple):
     deliveries: int
 
 
-class Lent(NamedTuple):
+class AcquiredBatches(NamedTuple):
     """Events of a partition handed to one owner as they are stored."""
 
     partition: int
     batches: list[memoryview]
     """Whole record batches, by offset; what else is in them is not delivered."""
-    runs: list[Run]
+    runs: list[AcquiredRecords]
     """What is delivered, by offset."""
 
 

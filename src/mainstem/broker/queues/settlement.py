@@ -1,10 +1,10 @@
-"""Settling deliveries: planned, appended together with their dead letters, and then made true."""
+"""Settler deliveries: planned, appended together with their dead letters, and then made true."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.journal import Journal
 from mainstem.broker.queues.delivery_state import Back, Window
@@ -84,7 +84,7 @@ class Prepared(NamedTuple):
     """By partition, how many events were deleted before they could become dead letters."""
 
 
-class Settling:
+class Settler:
     """Used under the queues' lock."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Settling:
         self._fold = fold
         self._create_topic = create_topic
         self._now_ms = now_ms
-        self.calls: list[Call] = []
+        self.calls: list[Callback] = []
         """Whom to tell what, without the lock."""
 
     def held(self, live: LiveQueue, owner: str, each: Settlement) -> Window:

@@ -8,7 +8,7 @@ offsets have gaps, and only ``offset`` tells where a feed stands.
 
 from collections.abc import Iterator
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.state import State
 from mainstem.broker.transactions.read_committed import Committed, visible
 from mainstem.broker.transactions.transactions import Transactions
@@ -81,7 +81,7 @@ class Feed:
                 raise
         return taken
 
-    def stretch(self, max_bytes: int = MAX_BYTES, end: int | None = None) -> Iterator[Event] | None:
+    def chunk(self, max_bytes: int = MAX_BYTES, end: int | None = None) -> Iterator[Event] | None:
         """Return the next events as an iterator that decodes them, None if there are none now.
 
         ``offset`` moves with every record batch that is through, and stops at ``end``.
@@ -108,7 +108,7 @@ class Feed:
         self._events = _NOTHING
         self._seen = self.offset = offset
 
-    def watch(self, wake: Call) -> Call:
+    def watch(self, wake: Callback) -> Callback:
         """Call ``wake`` once there may be more to take, or the topic is deleted.
 
         At once if that is so already. It is called from any thread, and must not block. Returns a
@@ -129,7 +129,7 @@ class Feed:
                 taken.append(event)
                 continue
             # An empty answer does not mean the tail: whoever watches then is woken at once.
-            found = self.stretch(_READ_BYTES) if stretches < _MAX_STRETCHES else None
+            found = self.chunk(_READ_BYTES) if stretches < _MAX_STRETCHES else None
             if found is None:
                 self._events = _NOTHING
                 return

@@ -30,6 +30,8 @@ class TopicLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = 1_000_000
 
 
+TopicPartition = tuple[str, int]
+"""A partition as users name it: topic and number."""
 DEFAULTS = TopicLimits()
 
 

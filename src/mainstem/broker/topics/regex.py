@@ -17,7 +17,7 @@ MAX_WORK = 300_000
 """Nodes that may be looked at to make a table: about a fifth of a second."""
 MAX_TABLE = 100_000
 """Places of one table; each takes two bytes."""
-BUDGET = 10_000_000
+MATCH_BUDGET = 10_000_000
 """How many characters one pass over all names may look at: about a second."""
 _NOWHERE, _BEGIN = 0, 1
 """The state that nothing leads out of, and the one before the first character."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from mainstem.broker.callbacks import Call, make
+from mainstem.broker.callbacks import Callback, make
 from mainstem.broker.groups.consumer.coordinator import ConsumerGroups
 from mainstem.broker.producers.producers import Producers
 from mainstem.broker.state import REFUSALS, State
@@ -132,14 +132,14 @@ class TopicChanges:
         """Take back what is not durable and never will be, as the log has stopped."""
         if error is None:
             return
-        calls: list[Call] = []
+        calls: list[Callback] = []
         # If not even the journal can be read, nobody knows what is durable before the next start.
         with suppress(MainstemError), self._state.lock:
             for name in self._state.go_back():
                 calls += self._tell(name)
         make(calls)
 
-    def _tell(self, name: str) -> list[Call]:
+    def _tell(self, name: str) -> list[Callback]:
         """Take note for groups that a topic is other than it was; return whom to tell."""
         self._consumers.topic_changed(name)
         return list(self._state.groups.topic_changed(name, self._now_ms()))

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.deadlines import Deadlines
 from mainstem.broker.groups.cursors import CursorChange, CursorKey
 from mainstem.broker.journal import TRANSACTIONS, Journal, Written
@@ -23,14 +23,14 @@ from mainstem.broker.transactions.read_committed import CommittedView
 from mainstem.broker.transactions.records import (
     Aborted,
     AbortedKey,
-    Ledger,
-    LedgerChange,
-    LedgerKey,
-    LedgerValue,
     Part,
     Transaction,
+    TransactionChange,
+    TransactionFold,
     TransactionKey,
     TransactionPhase,
+    TransactionRecordKey,
+    TransactionRecordValue,
 )
 from mainstem.core.batch import read_header
 from mainstem.core.errors import MainstemError, StorageFull
@@ -59,7 +59,7 @@ class TransactionLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ] = 100_000
 
 
-class Settlements:
+class Completion:
     """The ledger with its journal, its deadlines, and its ends; used under the broker's lock."""
 
     def __init__(
@@ -74,32 +74,32 @@ class Settlements:
         self._producers = producers
         self._now_ms = now_ms
         self._limits = limits
-        self.ledger = Ledger()
-        self.view = CommittedView(state.log, self.ledger)
-        self.calls: list[Call] = []
+        self.fold = TransactionFold()
+        self.view = CommittedView(state.log, self.fold)
+        self.calls: list[Callback] = []
         """To be made without the lock."""
         self._deadlines = Deadlines[str]()
         self._looked_ms = now_ms()
-        self._journal = Journal[LedgerKey, LedgerValue](
+        self._journal = Journal[TransactionRecordKey, TransactionRecordValue](
             state.log,
             TRANSACTIONS,
-            msgspec.json.Decoder(LedgerKey).decode,
-            msgspec.json.Decoder(LedgerValue).decode,
+            msgspec.json.Decoder(TransactionRecordKey).decode,
+            msgspec.json.Decoder(TransactionRecordValue).decode,
         )
-        self._journal.replay(lambda key, value: self.ledger.apply(LedgerChange(key, value)))
+        self._journal.replay(lambda key, value: self.fold.apply(TransactionChange(key, value)))
 
-    def batches(self, changes: Sequence[LedgerChange], now_ms: int) -> Written:
+    def batches(self, changes: Sequence[TransactionChange], now_ms: int) -> Written:
         """Return changes as they are appended, so that other things can be appended with them."""
         return self._journal.batches(changes, now_ms)
 
-    def appended(self, changes: Iterable[LedgerChange]) -> None:
+    def appended(self, changes: Iterable[TransactionChange]) -> None:
         """Make changes true that were appended."""
         for change in changes:
-            self.ledger.apply(change)
+            self.fold.apply(change)
             if isinstance(change.key, TransactionKey):
                 self._set_deadline(change.key.id)
 
-    def write(self, changes: Sequence[LedgerChange]) -> Durable:
+    def write(self, changes: Sequence[TransactionChange]) -> Durable:
         """Write changes down and make them true."""
         durable = self._journal.append(changes, self._now_ms())
         self.appended(changes)
@@ -107,12 +107,12 @@ class Settlements:
 
     def settle(self, transactional_id: str, value: Transaction, *, committed: bool) -> Durable:
         """Make ``value`` true, and with it end whatever transaction is ongoing."""
-        was = self.ledger.transactions.get(transactional_id)
-        changes = [LedgerChange(TransactionKey(transactional_id), value)]
+        was = self.fold.transactions.get(transactional_id)
+        changes = [TransactionChange(TransactionKey(transactional_id), value)]
         if was is None or was.phase is not TransactionPhase.ONGOING:
             return self.write(changes)
         now_ms = self._now_ms()
-        changes += self.ledger.touched(transactional_id)
+        changes += self.fold.touched(transactional_id)
         parts = self._written(transactional_id)
         # Whoever gets another epoch, or is fenced by one, ends its transaction with that.
         is_same = (value.producer_id, value.epoch) == (was.producer_id, was.epoch)
@@ -154,27 +154,27 @@ class Settlements:
     def next_deadline(self) -> int | None:
         """Return when ``expire`` should be called; None if never."""
         due_ms = self._deadlines.next()
-        if not self.ledger.with_aborted():
+        if not self.fold.with_aborted():
             return due_ms
         look_ms = self._looked_ms + LOOK_MS
         return look_ms if due_ms is None else min(due_ms, look_ms)
 
     def put_right(self) -> None:
         """After a restart: drop what is gone, and abort transactions that have lost events."""
-        ledger = self.ledger
-        known = {at for parts in ledger.parts.values() for at in parts}
-        known |= {at for cursors in ledger.pending.values() for _, at in cursors}
-        known |= set(ledger.with_aborted())
-        changes = ledger.forget_partitions(at for at in known if not self._has_topic(at))
+        fold = self.fold
+        known = {at for parts in fold.parts.values() for at in parts}
+        known |= {at for cursors in fold.pending.values() for _, at in cursors}
+        known |= set(fold.with_aborted())
+        changes = fold.forget_partitions(at for at in known if not self._has_topic(at))
         changes += self._aborted_and_gone()
         try:
             self.write(changes)
         except StorageFull:
             # A full disk must not keep the log from being opened: the next start finds them again.
             self.appended(changes)
-        for transactional_id, found in list(ledger.transactions.items()):
+        for transactional_id, found in list(fold.transactions.items()):
             self._set_deadline(transactional_id)
-            parts = ledger.parts.get(transactional_id, {}).values()
+            parts = fold.parts.get(transactional_id, {}).values()
             with_events = [part for part in parts if part.first_offset >= 0]
             if len(with_events) == len(self._written(transactional_id)):
                 continue
@@ -183,39 +183,39 @@ class Settlements:
                 self.settle(transactional_id, epochs.fence(found, self._now_ms()), committed=False)
 
     def _expire(self, transactional_id: str, now_ms: int) -> None:
-        found = self.ledger.transactions.get(transactional_id)
+        found = self.fold.transactions.get(transactional_id)
         if found is None:
             return
         if found.phase is TransactionPhase.ONGOING:
             self.settle(transactional_id, epochs.fence(found, now_ms), committed=False)
         else:
-            self.write([LedgerChange(TransactionKey(transactional_id), None)])
+            self.write([TransactionChange(TransactionKey(transactional_id), None)])
 
-    def _aborted_and_gone(self) -> list[LedgerChange]:
+    def _aborted_and_gone(self) -> list[TransactionChange]:
         """Decide to forget aborted transactions of which the log no longer holds anything."""
-        changes: list[LedgerChange] = []
-        for partition in self.ledger.with_aborted():
+        changes: list[TransactionChange] = []
+        for partition in self.fold.with_aborted():
             if self._has_topic(partition):
                 bounds = self._log.bounds(partition)
-                changes += self.ledger.forget_aborted(partition, bounds.start, bounds.end)
+                changes += self.fold.forget_aborted(partition, bounds.start, bounds.end)
         return changes
 
     def _written(self, transactional_id: str) -> dict[PartitionId, Part]:
         """Return the partitions in which the log holds events of a transaction."""
         return {
             at: part
-            for at, part in self.ledger.parts.get(transactional_id, {}).items()
+            for at, part in self.fold.parts.get(transactional_id, {}).items()
             if part.first_offset >= 0
             and self._has_topic(at)
             and part.first_offset < self._log.bounds(at).end
         }
 
-    def _aborted(self, at: PartitionId, part: Part) -> LedgerChange:
+    def _aborted(self, at: PartitionId, part: Part) -> TransactionChange:
         end = self._log.bounds(at).end
-        ongoing = self.ledger.open.get(at, {})
+        ongoing = self.fold.open.get(at, {})
         others = [first for each, first in ongoing.items() if each != part.producer_id]
         value = Aborted(part.producer_id, part.first_offset, min([end, *others]))
-        return LedgerChange(AbortedKey(*at, end), value)
+        return TransactionChange(AbortedKey(*at, end), value)
 
     def _moves(self, transactional_id: str, now_ms: int) -> list[CursorChange]:
         """Return the cursors that a commit moves, in topics that are still there."""
@@ -223,7 +223,7 @@ class Settlements:
             CursorChange(
                 CursorKey(group, *at), msgspec.structs.replace(cursor, committed_ms=now_ms)
             )
-            for (group, at), cursor in self.ledger.pending.get(transactional_id, {}).items()
+            for (group, at), cursor in self.fold.pending.get(transactional_id, {}).items()
             if self._has_topic(at)
         ]
 
@@ -231,7 +231,7 @@ class Settlements:
         return self._state.topics.by_id(at.topic_id) is not None
 
     def _set_deadline(self, transactional_id: str) -> None:
-        found = self.ledger.transactions.get(transactional_id)
+        found = self.fold.transactions.get(transactional_id)
         if found is None:
             self._deadlines.clear(transactional_id)
         elif found.phase is TransactionPhase.ONGOING:

@@ -27,7 +27,7 @@ MAX_EPOCH = 2**15 - 1
 """Only ever used to fence a producer whose epochs are used up."""
 
 
-class Speaker(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """Who speaks: a producer id and an epoch."""
 
     producer_id: int
@@ -37,7 +37,7 @@ class Speaker(NamedTuple):
 def begin(
     transactional_id: str,
     was: Transaction | None,
-    expected: Speaker | None,
+    expected: ProducerIdAndEpoch | None,
     timeout_ms: int,
     now_ms: int,
     new_id: Callable[[], int],
@@ -69,7 +69,7 @@ def begin(
     )
 
 
-def check(transactional_id: str, was: Transaction | None, who: Speaker) -> Transaction:
+def check(transactional_id: str, was: Transaction | None, who: ProducerIdAndEpoch) -> Transaction:
     """Return the transaction of a speaker, unless it is not its own."""
     if not transactional_id:
         raise InvalidName("producer", transactional_id, "it is empty, transactions have names")
@@ -83,7 +83,7 @@ def check(transactional_id: str, was: Transaction | None, who: Speaker) -> Trans
 def end(
     transactional_id: str,
     was: Transaction | None,
-    who: Speaker,
+    who: ProducerIdAndEpoch,
     committed: bool,
     bumps: bool,
     now_ms: int,
@@ -135,14 +135,14 @@ def _is_used_up(was: Transaction) -> bool:
     return was.epoch >= MAX_EPOCH - 1
 
 
-def _asks_again(was: Transaction, expected: Speaker) -> bool:
+def _asks_again(was: Transaction, expected: ProducerIdAndEpoch) -> bool:
     """Tell whether this was answered already, and the answer got lost."""
     if was.phase is TransactionPhase.ONGOING or not 0 <= expected.epoch == was.last_epoch:
         return False
     return expected.producer_id in (was.producer_id, was.previous_id)
 
 
-def _ended_before(was: Transaction, who: Speaker) -> bool:
+def _ended_before(was: Transaction, who: ProducerIdAndEpoch) -> bool:
     """Tell whether the speaker is who it was before its transaction ended."""
     if not was.is_bumped or who.epoch != was.last_epoch:
         return False

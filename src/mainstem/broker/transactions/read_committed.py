@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from mainstem.broker.transactions.records import AbortedSpan, Ledger
+from mainstem.broker.transactions.records import AbortedSpan, TransactionFold
 from mainstem.core.batch import HEADER_SIZE, BatchHeader, batches, read_header
 from mainstem.core.transaction_markers import is_commit
 from mainstem.log.port import Bounds, Log, PartitionId, Slice
@@ -30,9 +30,9 @@ class Committed(msgspec.Struct, frozen=True):
 class CommittedView:
     """The log as readers of committed events see it; used under the broker's lock."""
 
-    def __init__(self, log: Log, ledger: Ledger) -> None:
+    def __init__(self, log: Log, fold: TransactionFold) -> None:
         self._log = log
-        self._ledger = ledger
+        self._fold = fold
         self.ending: dict[PartitionId, list[tuple[int, int]]] = {}
         """Where transactions begin whose markers are not durable yet, and where these stand."""
 
@@ -44,7 +44,7 @@ class CommittedView:
     def stable(self, partition: PartitionId, tail: int) -> int:
         """Return the first offset that readers of committed events cannot see yet."""
         stable = tail
-        ongoing = self._ledger.open.get(partition)
+        ongoing = self._fold.open.get(partition)
         if ongoing:
             stable = min(stable, *ongoing.values())
         return min((stable, *(first for first, _ in self._still_ending(partition, tail))))
@@ -66,10 +66,10 @@ class CommittedView:
         """
         bounds: Bounds = self._log.bounds(partition)
         stable = self.stable(partition, bounds.tail)
-        if stable == bounds.tail and not self._ledger.has_aborted(partition):
+        if stable == bounds.tail and not self._fold.has_aborted(partition):
             return Committed(data, stable)
         data, end = _before(data, offset, stable)
-        return Committed(data, stable, self._ledger.aborted(partition, offset, end))
+        return Committed(data, stable, self._fold.aborted(partition, offset, end))
 
     def forget(self, partition: PartitionId) -> None:
         """Forget a partition that is gone."""

@@ -115,15 +115,15 @@ class Aborted(msgspec.Struct, frozen=True, tag_field="kind", tag="aborted/1"):
     """No transaction that ended later has events before this."""
 
 
-LedgerKey = TransactionKey | PartKey | EnlistedKey | PendingKey | AbortedKey
-LedgerValue = Transaction | Part | Enlisted | Cursor | Aborted
+TransactionRecordKey = TransactionKey | PartKey | EnlistedKey | PendingKey | AbortedKey
+TransactionRecordValue = Transaction | Part | Enlisted | Cursor | Aborted
 
 
-class LedgerChange(NamedTuple):
+class TransactionChange(NamedTuple):
     """One record of the fold."""
 
-    key: LedgerKey
-    value: LedgerValue | None
+    key: TransactionRecordKey
+    value: TransactionRecordValue | None
 
 
 class AbortedSpan(NamedTuple):
@@ -139,7 +139,7 @@ Move = tuple[str, PartitionId]
 """A cursor to be moved: group and partition."""
 
 
-class Ledger:
+class TransactionFold:
     """All transactional ids, and what their transactions have touched."""
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class Ledger:
         """How many transactions are going to move each cursor."""
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Ledger):
+        if not isinstance(other, TransactionFold):
             return NotImplemented
         return self.__dict__ == other.__dict__
 
@@ -173,14 +173,14 @@ class Ledger:
         """Tell whether an ongoing transaction is going to move a cursor."""
         return (group, partition) in self._unstable
 
-    def touched(self, transactional_id: str) -> Iterator[LedgerChange]:
+    def touched(self, transactional_id: str) -> Iterator[TransactionChange]:
         """Return what takes back all that a transaction has touched."""
         for partition in self.parts.get(transactional_id, ()):
-            yield LedgerChange(PartKey(transactional_id, *partition), None)
+            yield TransactionChange(PartKey(transactional_id, *partition), None)
         for group in sorted(self.enlisted.get(transactional_id, ())):
-            yield LedgerChange(EnlistedKey(transactional_id, group), None)
+            yield TransactionChange(EnlistedKey(transactional_id, group), None)
         for group, partition in self.pending.get(transactional_id, ()):
-            yield LedgerChange(PendingKey(transactional_id, group, *partition), None)
+            yield TransactionChange(PendingKey(transactional_id, group, *partition), None)
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> tuple[AbortedSpan, ...]:
         """Return the aborted transactions that have events from ``start`` to before ``end``."""
@@ -201,29 +201,31 @@ class Ledger:
         """Return the partitions that hold events of aborted transactions."""
         return list(self._aborted)
 
-    def forget_aborted(self, partition: PartitionId, start: int, end: int) -> list[LedgerChange]:
+    def forget_aborted(
+        self, partition: PartitionId, start: int, end: int
+    ) -> list[TransactionChange]:
         """Decide to forget aborted transactions outside of what the log holds."""
         return [
-            LedgerChange(AbortedKey(*partition, span.last_offset), None)
+            TransactionChange(AbortedKey(*partition, span.last_offset), None)
             for span in self._aborted.get(partition, ())
             if span.last_offset <= start or span.first_offset >= end
         ]
 
-    def forget_partitions(self, partitions: Iterable[PartitionId]) -> list[LedgerChange]:
+    def forget_partitions(self, partitions: Iterable[PartitionId]) -> list[TransactionChange]:
         """Decide to forget everything about partitions that are gone."""
         gone = set(partitions)
         changes = [change for each in gone for change in self.forget_aborted(each, 0, 0)]
         for each, parts in self.parts.items():
-            changes += [LedgerChange(PartKey(each, *at), None) for at in parts if at in gone]
+            changes += [TransactionChange(PartKey(each, *at), None) for at in parts if at in gone]
         for each, cursors in self.pending.items():
             changes += [
-                LedgerChange(PendingKey(each, group, *at), None)
+                TransactionChange(PendingKey(each, group, *at), None)
                 for group, at in cursors
                 if at in gone
             ]
         return changes
 
-    def apply(self, change: LedgerChange) -> None:
+    def apply(self, change: TransactionChange) -> None:
         """Make one change true; the only place where this state changes, live and on replay."""
         key, value = change
         match key:
@@ -241,7 +243,9 @@ class Ledger:
             case AbortedKey():
                 self._apply_aborted(key, value)
 
-    def _apply_transaction(self, transactional_id: str, value: LedgerValue | None) -> None:
+    def _apply_transaction(
+        self, transactional_id: str, value: TransactionRecordValue | None
+    ) -> None:
         was = self.transactions.pop(transactional_id, None)
         if was is not None:
             self._ids.pop(was.producer_id, None)
@@ -252,7 +256,7 @@ class Ledger:
             if value.previous_id >= 0:
                 self._ids[value.previous_id] = transactional_id
 
-    def _apply_part(self, key: PartKey, value: LedgerValue | None) -> None:
+    def _apply_part(self, key: PartKey, value: TransactionRecordValue | None) -> None:
         partition = PartitionId(key.topic_id, key.partition)
         parts = self.parts.setdefault(key.id, {})
         was = parts.pop(partition, None)
@@ -265,7 +269,7 @@ class Ledger:
         if not parts:
             del self.parts[key.id]
 
-    def _apply_pending(self, key: PendingKey, value: LedgerValue | None) -> None:
+    def _apply_pending(self, key: PendingKey, value: TransactionRecordValue | None) -> None:
         move = (key.group, PartitionId(key.topic_id, key.partition))
         cursors = self.pending.setdefault(key.id, {})
         if cursors.pop(move, None) is not None:
@@ -278,7 +282,7 @@ class Ledger:
         if not cursors:
             del self.pending[key.id]
 
-    def _apply_aborted(self, key: AbortedKey, value: LedgerValue | None) -> None:
+    def _apply_aborted(self, key: AbortedKey, value: TransactionRecordValue | None) -> None:
         partition = PartitionId(key.topic_id, key.partition)
         spans = self._aborted.setdefault(partition, [])
         at = bisect_left(spans, key.last_offset, key=_last_offset)

@@ -16,23 +16,27 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.broker.callbacks import make
-from mainstem.broker.groups.classic.coordinator import ClassicGroups, Membership, Moved, Place
+from mainstem.broker.groups.classic.coordinator import (
+    ClassicGroups,
+    Membership,
+    PartitionResults,
+)
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.producers.producers import Producers
 from mainstem.broker.state import State
-from mainstem.broker.topics.catalog import Topic
+from mainstem.broker.topics.catalog import Topic, TopicPartition
 from mainstem.broker.transactions import epochs
-from mainstem.broker.transactions.completion import Settlements, TransactionLimits
-from mainstem.broker.transactions.epochs import Speaker
+from mainstem.broker.transactions.completion import Completion, TransactionLimits
+from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.broker.transactions.read_committed import Committed
 from mainstem.broker.transactions.records import (
     Enlisted,
     EnlistedKey,
-    LedgerChange,
     Part,
     PartKey,
     PendingKey,
     Transaction,
+    TransactionChange,
     TransactionKey,
     TransactionPhase,
 )
@@ -55,7 +59,7 @@ DEFAULTS = TransactionLimits()
 _MAX_ID_LENGTH = 1_000
 
 
-class Begun(NamedTuple):
+class ProducerSession(NamedTuple):
     """Who the producer is from now on, and when that is certain."""
 
     producer_id: int
@@ -73,7 +77,7 @@ class TransactionDescription(msgspec.Struct, frozen=True):
     timeout_ms: int
     started_ms: int
     """-1 if no transaction is ongoing."""
-    partitions: tuple[Place, ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 class Transactions:
@@ -93,72 +97,74 @@ class Transactions:
         self._groups = groups
         self._now_ms = now_ms
         self._limits = limits
-        self.settlements = Settlements(state, producers, now_ms, limits)
-        self.ledger = self.settlements.ledger
-        self._view = self.settlements.view
+        self.completion = Completion(state, producers, now_ms, limits)
+        self.fold = self.completion.fold
+        self._view = self.completion.view
         with self._turn():
-            self.settlements.put_right()
+            self.completion.put_right()
 
     # What producers ask for
 
     def begin(
-        self, transactional_id: str, timeout_ms: int, expected: Speaker | None = None
-    ) -> Begun:
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
+    ) -> ProducerSession:
         """Take over a transactional id: whoever had it is fenced, and its transaction aborted.
 
         ``expected``: who the producer was, if it only wants to go on after an error.
         """
         self._check_begin(transactional_id, timeout_ms)
         with self._turn():
-            was = self.ledger.transactions.get(transactional_id)
-            if was is None and len(self.ledger.transactions) >= self._limits.max_ids:
+            was = self.fold.transactions.get(transactional_id)
+            if was is None and len(self.fold.transactions) >= self._limits.max_ids:
                 raise InvalidSetting(
                     f"there are {self._limits.max_ids} transactional ids already; use fewer"
                 )
             now_ms = self._now_ms()
             value = epochs.begin(transactional_id, was, expected, timeout_ms, now_ms, self._next_id)
-            durable = self.settlements.settle(transactional_id, value, committed=False)
-        return Begun(value.producer_id, value.epoch, durable)
+            durable = self.completion.settle(transactional_id, value, committed=False)
+        return ProducerSession(value.producer_id, value.epoch, durable)
 
-    def add_partitions(self, transactional_id: str, who: Speaker, places: Iterable[Place]) -> Moved:
+    def add_partitions(
+        self, transactional_id: str, who: ProducerIdAndEpoch, places: Iterable[TopicPartition]
+    ) -> PartitionResults:
         """Let a transaction touch partitions; if one is refused, none is added."""
         with self._state.lock:
             was = self._own(transactional_id, who)
-            refused: dict[Place, MainstemError] = {}
+            refused: dict[TopicPartition, MainstemError] = {}
             found: list[PartitionId] = []
             for place in places:
                 try:
                     found.append(self._state.at(*place))
                 except MainstemError as error:
                     refused[place] = error
-            known = self.ledger.parts.get(transactional_id, {})
+            known = self.fold.parts.get(transactional_id, {})
             changes = [] if refused else self._ongoing(transactional_id, was)
             if not refused:
                 changes += [
-                    LedgerChange(PartKey(transactional_id, *at), Part(was.producer_id))
+                    TransactionChange(PartKey(transactional_id, *at), Part(was.producer_id))
                     for at in dict.fromkeys(found)
                     if at not in known
                 ]
-            return Moved(self.settlements.write(changes), refused)
+            return PartitionResults(self.completion.write(changes), refused)
 
-    def add_group(self, transactional_id: str, who: Speaker, group: str) -> Durable:
+    def add_group(self, transactional_id: str, who: ProducerIdAndEpoch, group: str) -> Durable:
         """Let a transaction move cursors of a group."""
         check_group(group)
         with self._state.lock:
-            return self.settlements.write(
+            return self.completion.write(
                 self._enlist(transactional_id, self._own(transactional_id, who), group)
             )
 
     def commit_cursors(
         self,
         transactional_id: str,
-        who: Speaker,
+        who: ProducerIdAndEpoch,
         group: str,
         member: Membership,
-        cursors: Mapping[Place, Cursor],
+        cursors: Mapping[TopicPartition, Cursor],
         *,
         joins: bool = False,
-    ) -> Moved:
+    ) -> PartitionResults:
         """Move cursors of a group when the transaction commits, and not if it does not.
 
         ``joins``: under the newer rules the group need not have been added before.
@@ -167,52 +173,57 @@ class Transactions:
         with self._state.lock:
             self._groups.check_commit(group, member, transactional=True)
             was = self._own(transactional_id, who)
-            if not joins and group not in self.ledger.enlisted.get(transactional_id, ()):
+            if not joins and group not in self.fold.enlisted.get(transactional_id, ()):
                 raise NotInTransaction(
                     transactional_id, was.phase, f"used to move cursors of {group!r}, not added"
                 )
             changes = self._enlist(transactional_id, was, group)
-            refused: dict[Place, MainstemError] = {}
+            refused: dict[TopicPartition, MainstemError] = {}
             for place, cursor in cursors.items():
                 try:
                     at = self._state.at(*place)
                     self._state.cursors.commit(group, {at: cursor}, may_unset=True)
                     key = PendingKey(transactional_id, group, *at)
-                    changes.append(LedgerChange(key, cursor))
+                    changes.append(TransactionChange(key, cursor))
                 except MainstemError as error:
                     refused[place] = error
-            return Moved(self.settlements.write(changes), refused)
+            return PartitionResults(self.completion.write(changes), refused)
 
     def end(
-        self, transactional_id: str, who: Speaker, *, committed: bool, bumps: bool = False
-    ) -> Begun:
+        self,
+        transactional_id: str,
+        who: ProducerIdAndEpoch,
+        *,
+        committed: bool,
+        bumps: bool = False,
+    ) -> ProducerSession:
         """Commit or abort; under the newer rules (``bumps``) the producer gets another epoch."""
         with self._turn():
-            was = self.ledger.transactions.get(transactional_id)
+            was = self.fold.transactions.get(transactional_id)
             now_ms = self._now_ms()
             value = epochs.end(transactional_id, was, who, committed, bumps, now_ms, self._next_id)
             # What was answered before is written again: once that is durable, so is the first.
-            durable = self.settlements.settle(transactional_id, value, committed=committed)
-        return Begun(value.producer_id, value.epoch, durable)
+            durable = self.completion.settle(transactional_id, value, committed=committed)
+        return ProducerSession(value.producer_id, value.epoch, durable)
 
     # What they write; used under the lock
 
     def enter(
         self, topic: Topic, number: int, header: BatchHeader, *, joins: bool
-    ) -> list[LedgerChange]:
+    ) -> list[TransactionChange]:
         """Decide whether a batch may be written, and what must be written down with it.
 
         ``joins``: under the newer rules the partition need not have been added before.
         """
         producer_id = header.producer_id
-        transactional_id = self.ledger.id_of(producer_id)
+        transactional_id = self.fold.id_of(producer_id)
         if transactional_id is None:
             if header.is_transactional:
                 raise UnknownProducer("", producer_id)
             return []
         at = topic.partitions[number]
-        is_open = producer_id in self.ledger.open.get(at, ())
-        was = self.ledger.transactions[transactional_id]
+        is_open = producer_id in self.fold.open.get(at, ())
+        was = self.fold.transactions[transactional_id]
         if not header.is_transactional:
             if is_open:
                 raise InvalidTransactionState(
@@ -223,19 +234,19 @@ class Transactions:
             raise InvalidProducerEpoch(producer_id, header.producer_epoch, was.epoch)
         if is_open:
             return []
-        if not joins and at not in self.ledger.parts.get(transactional_id, ()):
+        if not joins and at not in self.fold.parts.get(transactional_id, ()):
             deed = f"written to partition {number} of topic {topic.name!r}, which was not added"
             raise NotInTransaction(transactional_id, was.phase, deed)
         part = Part(producer_id, self._state.log.bounds(at).end)
         return [
             *self._ongoing(transactional_id, was),
-            LedgerChange(PartKey(transactional_id, *at), part),
+            TransactionChange(PartKey(transactional_id, *at), part),
         ]
 
     def forget(self, partitions: Iterable[PartitionId]) -> None:
         """Forget partitions that are gone."""
         gone = list(partitions)
-        self.settlements.write(self.ledger.forget_partitions(gone))
+        self.completion.write(self.fold.forget_partitions(gone))
         for partition in gone:
             self._view.forget(partition)
 
@@ -245,7 +256,7 @@ class Transactions:
             at = self._state.at(topic, partition)
             bounds = self._state.log.bounds(at)
             is_within = self._view.stable(at, bounds.tail) < bounds.tail or any(
-                span.first_offset < end for span in self.ledger.aborted(at, end, bounds.end)
+                span.first_offset < end for span in self.fold.aborted(at, end, bounds.end)
             )
         if is_within:
             raise InvalidSetting(
@@ -256,7 +267,7 @@ class Transactions:
     def cut(self, partition: PartitionId) -> None:
         """Forget the transactions that were taken back with the end of a partition."""
         bounds = self._state.log.bounds(partition)
-        self.settlements.write(self.ledger.forget_aborted(partition, bounds.start, bounds.end))
+        self.completion.write(self.fold.forget_aborted(partition, bounds.start, bounds.end))
 
     # What readers see
 
@@ -284,19 +295,19 @@ class Transactions:
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
         """Tell whether an ongoing transaction is going to move a cursor."""
         with self._state.lock:
-            return self.ledger.is_pending(group, self._state.at(topic, partition))
+            return self.fold.is_pending(group, self._state.at(topic, partition))
 
     def started_at(self, topic: str, partition: int) -> dict[int, int]:
         """Return where the ongoing transaction of each producer begins in a partition."""
         with self._state.lock:
-            return dict(self.ledger.open.get(self._state.at(topic, partition), {}))
+            return dict(self.fold.open.get(self._state.at(topic, partition), {}))
 
     # Administration
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         """Return a transactional id; raises UnknownTransaction."""
         with self._state.lock:
-            found = self.ledger.transactions.get(transactional_id)
+            found = self.fold.transactions.get(transactional_id)
             if found is None:
                 raise UnknownTransaction(transactional_id)
             return self._described(transactional_id, found)
@@ -304,12 +315,12 @@ class Transactions:
     def every(self) -> list[TransactionDescription]:
         """Return every transactional id, described."""
         with self._state.lock:
-            return [self._described(*item) for item in sorted(self.ledger.transactions.items())]
+            return [self._described(*item) for item in sorted(self.fold.transactions.items())]
 
     def _described(self, transactional_id: str, found: Transaction) -> TransactionDescription:
         places = [
             (topic.name, at.number)
-            for at in self.ledger.parts.get(transactional_id, ())
+            for at in self.fold.parts.get(transactional_id, ())
             if (topic := self._state.topics.by_id(at.topic_id)) is not None
         ]
         return TransactionDescription(
@@ -327,19 +338,19 @@ class Transactions:
     def tick(self) -> None:
         """Abort transactions that take too long, and forget what is no longer needed."""
         with self._turn():
-            self.settlements.expire()
+            self.completion.expire()
 
     def next_deadline(self) -> int | None:
         """Return when ``tick`` should be called, as a time of day; None if never."""
         with self._state.lock:
-            return self.settlements.next_deadline()
+            return self.completion.next_deadline()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Take the lock, and make the calls that were decided on without it."""
         with self._state.lock:
             yield
-            calls, self.settlements.calls = self.settlements.calls, []
+            calls, self.completion.calls = self.completion.calls, []
         make(calls)
 
     # Parts of decisions
@@ -351,10 +362,10 @@ class Transactions:
         if not 0 < timeout_ms <= self._limits.max_timeout_ms:
             raise InvalidTransactionTimeout(timeout_ms, self._limits.max_timeout_ms)
 
-    def _own(self, transactional_id: str, who: Speaker) -> Transaction:
-        return epochs.check(transactional_id, self.ledger.transactions.get(transactional_id), who)
+    def _own(self, transactional_id: str, who: ProducerIdAndEpoch) -> Transaction:
+        return epochs.check(transactional_id, self.fold.transactions.get(transactional_id), who)
 
-    def _ongoing(self, transactional_id: str, was: Transaction) -> list[LedgerChange]:
+    def _ongoing(self, transactional_id: str, was: Transaction) -> list[TransactionChange]:
         """Decide to open the transaction, unless it is."""
         if was.phase is TransactionPhase.ONGOING:
             return []
@@ -366,12 +377,14 @@ class Transactions:
             changed_ms=now_ms,
             is_bumped=False,
         )
-        return [LedgerChange(TransactionKey(transactional_id), value)]
+        return [TransactionChange(TransactionKey(transactional_id), value)]
 
-    def _enlist(self, transactional_id: str, was: Transaction, group: str) -> list[LedgerChange]:
+    def _enlist(
+        self, transactional_id: str, was: Transaction, group: str
+    ) -> list[TransactionChange]:
         changes = self._ongoing(transactional_id, was)
-        if group not in self.ledger.enlisted.get(transactional_id, ()):
-            changes.append(LedgerChange(EnlistedKey(transactional_id, group), Enlisted()))
+        if group not in self.fold.enlisted.get(transactional_id, ()):
+            changes.append(TransactionChange(EnlistedKey(transactional_id, group), Enlisted()))
         return changes
 
     def _next_id(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, Iterable, Iterator
 from types import TracebackType
 from typing import Literal, Self
 
-from mainstem.broker.door import Held
+from mainstem.broker.door import HeldPublish
 from mainstem.client.aio.administration import ThreadedGroups, ThreadedQueues, ThreadedTopics
 from mainstem.client.aio.embedded_queue import AsyncEmbeddedQueue
 from mainstem.client.aio.embedded_subscription import AsyncEmbeddedSubscription
@@ -53,7 +53,7 @@ class AsyncEmbeddedStem:
         """Append one event; return where it stands, once it is as durable as the topic says."""
         event = make_event(value, key, headers, timestamp_ms)
         answer = self._stem.try_publish(topic, event, partition)
-        while isinstance(answer, Held):
+        while isinstance(answer, HeldPublish):
             await self._wait(Wait(answer.room, answer.until_ms))
             answer = self._stem.try_publish(topic, event, partition, answer)
         await until_durable(answer.durable)

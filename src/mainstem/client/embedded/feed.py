@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from mainstem.broker.door import AT_ONCE, Door, Durable, Share
+from mainstem.broker.door import AT_ONCE, AssignedPartition, Door, Durable
 from mainstem.client.embedded.partition_reader import PartitionReader
 from mainstem.client.embedded.starts import StartOffsets, partitions_of
 from mainstem.client.subscription import SubscriptionOptions
@@ -374,7 +374,7 @@ class Feed:
             if (share.topic, share.partition) not in self._readers:
                 self._add_share(share)
 
-    def _add_share(self, share: Share) -> None:
+    def _add_share(self, share: AssignedPartition) -> None:
         try:
             cursor = self._broker.cursor(self._member.group, share.topic, share.partition)
             at = None if cursor is None else cursor.offset

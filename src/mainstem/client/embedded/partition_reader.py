@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from mainstem.broker.door import Door, Share
+from mainstem.broker.door import AssignedPartition, Door
 from mainstem.core.errors import OffsetOutOfRange
 from mainstem.core.event import Event
 
@@ -34,7 +34,7 @@ class PartitionReader:
         self.limit = limit
         """Where to stop; None to follow the tail."""
         self.committed: int | None = None
-        self.share: Share | None = None
+        self.share: AssignedPartition | None = None
         self.missed = 0
         self.unwatch: Callable[[], None] | None = None
 
@@ -49,7 +49,7 @@ class PartitionReader:
         Where the log no longer has them, go on with the first one it has, and count the rest.
         """
         try:
-            return self._feed.stretch(max_bytes, self.limit)
+            return self._feed.chunk(max_bytes, self.limit)
         except OffsetOutOfRange as error:
             self._jump(error.start, error.tail)
             return self.read(max_bytes)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mainstem.broker.door import Door, Durable, Held
+from mainstem.broker.door import Door, Durable, HeldPublish
 from mainstem.core.event import Event
 from mainstem.core.partitioner import partition_for
 
@@ -106,7 +106,7 @@ class Bulk:
         size = self._sizes.pop(number)
         self._size -= size
         answer = self._broker.try_publish(self._topic, events, number)
-        while isinstance(answer, Held):
+        while isinstance(answer, HeldPublish):
             yield Wait(answer.room, answer.until_ms)
             answer = self._broker.try_publish(self._topic, events, number, answer)
         self.count += len(events)

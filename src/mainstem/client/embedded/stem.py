@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Literal, NoReturn, Protocol, Self
 from weakref import WeakSet
 
-from mainstem.broker.door import Held, Published
+from mainstem.broker.door import HeldPublish, Published
 from mainstem.client.embedded.feed import Feed
 from mainstem.client.embedded.groups import EmbeddedGroups
 from mainstem.client.embedded.publishing import Bulk, Wait
@@ -298,8 +298,8 @@ class EmbeddedStem:
         self._subscriptions.add(subscription)
 
     def try_publish(
-        self, topic: str, event: Event, partition: int | None, held: Held | None = None
-    ) -> Published | Held:
+        self, topic: str, event: Event, partition: int | None, held: HeldPublish | None = None
+    ) -> Published | HeldPublish:
         """Append one event without waiting, neither for durability nor for room."""
         self.check_open()
         try:

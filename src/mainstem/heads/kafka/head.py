@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mainstem.broker.door import Held
+from mainstem.broker.door import HeldPublish
 from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Answer, Later, Outbox, ProtocolError
 from mainstem.heads.kafka.adapter.apis import SERVED, api_versions, produce
@@ -38,7 +38,7 @@ class KafkaConversation:
     def handle(self, frame: memoryview) -> Answer | Later:
         """Carry out a request."""
         known = None if self._service.draining else self._produce_fast_path.answer(frame)
-        if known is not None and not isinstance(known, Held):
+        if known is not None and not isinstance(known, HeldPublish):
             return known
         try:
             request = self._session.receive(frame)

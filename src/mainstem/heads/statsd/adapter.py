@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainstem.broker.door import Door, Held
+from mainstem.broker.door import Door, HeldPublish
 from mainstem.core.errors import MainstemError, TopicExists
 from mainstem.core.event import NO_TIMESTAMP, Event
 from mainstem.core.topic_settings import Durability
@@ -197,7 +197,7 @@ class _Topic:
         except MainstemError as error:
             self._lose(len(events), str(error))
             return
-        if isinstance(found, Held):
+        if isinstance(found, HeldPublish):
             self._lose(len(events), "the topic is full (max_backlog)")
             return
 

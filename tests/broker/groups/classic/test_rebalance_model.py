@@ -272,9 +272,9 @@ class Machine(RuleBasedStateMachine):
         groups = rebalances.groups.values()
         members = [member for group in groups for member in group.members.values()]
         pending = [member for group in groups for member in group.pending]
-        assert rebalances.roster.count == len(members) + len(pending)
+        assert rebalances.sessions.count == len(members) + len(pending)
         held = sum(member.size_bytes for member in members) + texts_bytes(pending)
-        assert rebalances.roster.held_bytes == held
+        assert rebalances.sessions.held_bytes == held
         for group in groups:
             assert (group.leader in group.members) == bool(group.members)
             assert group.joining.keys() <= group.members.keys()

@@ -7,24 +7,25 @@ from tests.broker.groups.classic.consumers import Asked
 from tests.broker.groups.consumer.members import REBALANCE_MS, SESSION_MS, Hall
 
 from mainstem.broker.groups.classic.group import Join, Joined, Sync, Synced
-from mainstem.broker.groups.consumer.classic_members import Place, Said
+from mainstem.broker.groups.consumer.classic_members import MemberSubscription
 from mainstem.broker.groups.consumer.records import Partitions
+from mainstem.broker.topics.catalog import TopicPartition
 from mainstem.core.errors import IllegalGeneration, RebalanceInProgress
 
 
-class PlainWords:
+class JsonConsumerProtocol:
     """The words of members as tests write them: lists of places in JSON."""
 
-    def subscription(self, metadata: bytes) -> Said | None:
+    def subscription(self, metadata: bytes) -> MemberSubscription | None:
         if metadata == b"unreadable":
             return None
         names, owned = json.loads(metadata)
-        return Said(names, [(name, number) for name, number in owned])
+        return MemberSubscription(names, [(name, number) for name, number in owned])
 
-    def owned(self, assignment: bytes) -> list[Place]:
+    def owned(self, assignment: bytes) -> list[TopicPartition]:
         return [(name, number) for name, number in json.loads(assignment or b"[]")]
 
-    def assignment(self, places: Iterable[Place], metadata: bytes) -> bytes:
+    def assignment(self, places: Iterable[TopicPartition], metadata: bytes) -> bytes:
         return json.dumps(list(places)).encode()
 
 
@@ -38,7 +39,7 @@ class EagerMember:
         self.names = names
         self.id = ""
         self.epoch = -1
-        self.places: list[Place] = []
+        self.places: list[TopicPartition] = []
         self._joining: Asked[Joined] | None = None
         self._syncing: Asked[Synced] | None = None
 
@@ -108,7 +109,7 @@ class EagerMember:
     @property
     def owned(self) -> Partitions:
         """What it reads now."""
-        return self._hall.groups.guests.partitions(self.places)
+        return self._hall.groups.classic_members.partitions(self.places)
 
     @property
     def is_waiting(self) -> bool:
@@ -143,7 +144,7 @@ class EagerMember:
     def _shares(self, joined: Joined) -> dict[str, bytes]:
         """Give every partition to the next member that wants it, as a leader does."""
         readers = {each.member_id: json.loads(each.metadata)[0] for each in joined.members}
-        shares: dict[str, list[Place]] = {each: [] for each in readers}
+        shares: dict[str, list[TopicPartition]] = {each: [] for each in readers}
         for topic in self._hall.broker.topics():
             wanting = [each for each, names in readers.items() if topic.name in names]
             for number in range(len(topic.partitions) if wanting else 0):

@@ -9,7 +9,7 @@ from mainstem.broker.broker import Broker
 from mainstem.broker.groups.consumer.classic_members import ConsumerProtocol
 from mainstem.broker.groups.consumer.coordinator import ConsumerGroups
 from mainstem.broker.groups.consumer.description import ConsumerGroupDescription
-from mainstem.broker.groups.consumer.heartbeat import Heard, Heartbeat
+from mainstem.broker.groups.consumer.heartbeat import Heartbeat, HeartbeatResponse
 from mainstem.broker.groups.consumer.records import NOTHING, Partitions
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.memory import MemoryLog
@@ -40,7 +40,7 @@ class Member:
         assignor: str | None = None,
         rebalance_timeout_ms: int = REBALANCE_MS,
         is_lost: bool = False,
-    ) -> Heard:
+    ) -> HeartbeatResponse:
         """Come, or come again without anything."""
         self.epoch, self.owned, self._unconfirmed = 0, NOTHING, None
         self._wish = Heartbeat(
@@ -56,25 +56,25 @@ class Member:
         )
         return self._send(self._wish, is_lost=is_lost)
 
-    def beat(self, *, is_lost: bool = False) -> Heard:
+    def beat(self, *, is_lost: bool = False) -> HeartbeatResponse:
         """Show itself; what it was told to do it has done by now, and says so."""
         if self._is_deaf:
             return self._send(replace(self._wish, epoch=self.epoch, owned=self.owned))
         owned = None if self._unconfirmed is None else self.owned
         return self._send(self._beat(owned=owned), is_lost=is_lost)
 
-    def linger(self) -> Heard:
+    def linger(self) -> HeartbeatResponse:
         """Show itself, and go on reading what it is to give up."""
         return self.beat() if self._is_deaf else self._send(self._beat())
 
-    def wish(self, *names: str, regex: str = "") -> Heard:
+    def wish(self, *names: str, regex: str = "") -> HeartbeatResponse:
         """Want other topics."""
         self._wish = replace(self._wish, names=names, regex=regex)
         if self._is_deaf:
             return self.beat()
         return self._send(self._beat(names=names, regex=regex, owned=self.owned))
 
-    def say(self, **changes: object) -> Heard:
+    def say(self, **changes: object) -> HeartbeatResponse:
         """Send a heartbeat with some things otherwise; do nothing of what it is told."""
         return self._hall.groups.heartbeat(replace(self._beat(owned=self.owned), **changes))
 
@@ -104,7 +104,7 @@ class Member:
         )
         return replace(beat, **said)
 
-    def _send(self, beat: Heartbeat, *, is_lost: bool = False) -> Heard:
+    def _send(self, beat: Heartbeat, *, is_lost: bool = False) -> HeartbeatResponse:
         if beat.owned is not None:
             self._unconfirmed = None
         heard = self._hall.groups.heartbeat(beat)
@@ -165,7 +165,7 @@ class Hall:
     def restart(self) -> None:
         """Open the broker anew, on what was written down."""
         self.broker = Broker(self.log, self.clock, new_id=lambda: f"{next(self._ids):032x}")
-        self.groups.guests.protocol = self.protocol
+        self.groups.classic_members.protocol = self.protocol
 
     def pass_time(self, ms: int) -> None:
         self.clock.now_ms += ms

@@ -5,17 +5,17 @@ from contextlib import suppress
 
 import pytest
 from msgspec.structs import replace
-from tests.broker.counted_names import Looked
+from tests.broker.counted_names import CountedName
 from tests.broker.groups.classic.consumers import Asked
-from tests.broker.groups.consumer.classic_member_sessions import PlainWords
+from tests.broker.groups.consumer.classic_member_sessions import JsonConsumerProtocol
 from tests.broker.groups.consumer.members import REBALANCE_MS, Hall, Member
 
 from mainstem.broker.groups.classic.coordinator import Membership
 from mainstem.broker.groups.classic.group import Join, Joined, Phase, Sync, Synced
 from mainstem.broker.groups.classic.journal import ClassicJournal
-from mainstem.broker.groups.consumer.classic_members import Place
 from mainstem.broker.groups.consumer.description import ConsumerPhase
 from mainstem.broker.groups.cursors import Cursor
+from mainstem.broker.topics.catalog import TopicPartition
 from mainstem.core.errors import (
     FencedInstance,
     GroupIsLive,
@@ -40,7 +40,7 @@ class OldMember:
         self._instance_id = instance_id
         self.id = ""
         self.generation = -1
-        self.places: list[Place] = []
+        self.places: list[TopicPartition] = []
 
     def join(self, *names: str) -> Asked[Joined]:
         """Join, or join again with what it has."""
@@ -61,7 +61,7 @@ class OldMember:
         )
         return asked
 
-    def sync(self, assignments: dict[str, list[Place]] | None = None) -> Asked[Synced]:
+    def sync(self, assignments: dict[str, list[TopicPartition]] | None = None) -> Asked[Synced]:
         """Ask what to own; a leader brings what all others are to own."""
         asked = Asked[Synced]()
         given = {each: json.dumps(it).encode() for each, it in (assignments or {}).items()}
@@ -100,7 +100,7 @@ class OldMember:
 
 def hall_with_protocol() -> Hall:
     hall = Hall(t=4)
-    hall.protocol = hall.groups.guests.protocol = PlainWords()
+    hall.protocol = hall.groups.classic_members.protocol = JsonConsumerProtocol()
     return hall
 
 
@@ -122,7 +122,7 @@ def come_to_rest(*members: OldMember | Member) -> None:
             each.beat()
 
 
-def all_places(*members: OldMember | Member) -> list[Place]:
+def all_places(*members: OldMember | Member) -> list[TopicPartition]:
     return sorted(place for each in members for place in each.places)
 
 
@@ -284,7 +284,7 @@ def test_a_static_member_changes_its_protocol_and_keeps_its_partitions() -> None
         hall.broker.classic.heartbeat("g", old.id, old.generation, "one")
 
 
-def test_guests_are_there_after_a_restart() -> None:
+def test_classic_members_are_there_after_a_restart() -> None:
     hall = hall_with_protocol()
     first, second = old_pair(hall)
     new = hall.member("new")
@@ -398,22 +398,22 @@ def test_who_waits_for_others_when_the_group_is_taken_over_is_told_to_join_again
 
 def test_partitions_that_are_gone_are_nobodys() -> None:
     hall = hall_with_protocol()
-    guests = hall.groups.guests
+    classic_members = hall.groups.classic_members
 
-    assert guests.partitions([("t", 0), ("t", 9), ("x", 0)]) == {
+    assert classic_members.partitions([("t", 0), ("t", 9), ("x", 0)]) == {
         PartitionId(hall.broker.topic("t").id, 0)
     }
 
 
-def test_the_protocols_of_a_guest_are_not_gone_through_for_every_other_guest() -> None:
+def test_the_protocols_of_a_classic_member_are_not_gone_through_for_every_other() -> None:
     hall = hall_with_protocol()
     hall.member("new").join()
-    guests, names = 200, 50
-    for number in range(guests):
-        OldMember(hall, f"guest{number}").join()
+    classic_members, names = 200, 50
+    for number in range(classic_members):
+        OldMember(hall, f"classic member{number}").join()
     asked = Asked[Joined]()
 
-    Looked.times = 0
+    CountedName.times = 0
     hall.broker.classic.join(
         Join(
             group="g",
@@ -421,7 +421,7 @@ def test_the_protocols_of_a_guest_are_not_gone_through_for_every_other_guest() -
             protocol_type="consumer",
             protocols=(
                 ("cooperative", b"unreadable"),
-                *((Looked(f"p{number}"), b"") for number in range(names)),
+                *((CountedName(f"p{number}"), b"") for number in range(names)),
             ),
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
@@ -430,4 +430,4 @@ def test_the_protocols_of_a_guest_are_not_gone_through_for_every_other_guest() -
     )
 
     assert asked.error is InconsistentProtocol
-    assert Looked.times < 10 * names
+    assert CountedName.times < 10 * names

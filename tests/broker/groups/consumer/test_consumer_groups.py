@@ -12,7 +12,7 @@ from mainstem.broker.groups.consumer.records import (
     ConsumerGroupKey,
     write_member,
 )
-from mainstem.broker.groups.consumer.subscribed_topics import Wishes
+from mainstem.broker.groups.consumer.subscribed_topics import SubscribedTopics
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.groups.limits import GroupLimits
 from mainstem.broker.topics.catalog import Topics
@@ -293,15 +293,15 @@ def test_a_regular_expression_that_older_versions_took_is_refused_with_the_next_
 
 
 def test_regular_expressions_are_refused_when_all_of_them_take_too_much_room() -> None:
-    wishes = Wishes(Topics(), max_places=3_000)
-    wishes.learn(".{400}")
-    wishes.learn(".{500}")
+    subscribed_topics = SubscribedTopics(Topics(), max_places=3_000)
+    subscribed_topics.learn(".{400}")
+    subscribed_topics.learn(".{500}")
 
     with pytest.raises(InvalidSetting, match="no more can be kept"):
-        wishes.learn(".{700}")
+        subscribed_topics.learn(".{700}")
 
-    wishes.unlearn(".{400}")
-    wishes.learn(".{700}")
+    subscribed_topics.unlearn(".{400}")
+    subscribed_topics.learn(".{700}")
 
 
 def test_names_of_topics_count_for_what_they_take_in_memory() -> None:

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.broker.groups.consumer.classic_member_sessions import EagerMember, PlainWords
+from tests.broker.groups.consumer.classic_member_sessions import EagerMember, JsonConsumerProtocol
 from tests.broker.groups.consumer.members import REBALANCE_MS, SESSION_MS, Hall, Member
 
 from mainstem.core.errors import MainstemError, UnknownMember
@@ -33,7 +33,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.hall = Hall(t=4, u=2)
-        self.hall.protocol = self.hall.groups.guests.protocol = PlainWords()
+        self.hall.protocol = self.hall.groups.classic_members.protocol = JsonConsumerProtocol()
         self.members: list[Member | EagerMember] = []
         self.ids = iter(range(1_000_000))
 
@@ -69,9 +69,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def beat(self, number: int, is_lost: bool) -> None:
         self._do(number, lambda member: member.beat(is_lost=is_lost))
 
-    @rule(wishes=st.lists(numbers, max_size=8))
-    def beats(self, wishes: list[int]) -> None:
-        for number in wishes:
+    @rule(subscribed_topics=st.lists(numbers, max_size=8))
+    def beats(self, subscribed_topics: list[int]) -> None:
+        for number in subscribed_topics:
             self._do(number, lambda member: member.beat())
 
     @rule(number=numbers, wish=st.sampled_from(WISHES))
@@ -186,8 +186,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         described = self.hall.groups.describe("g")
         if described is None or described.assignor != "uniform":
             return
-        wishes = {(each.profile.names, each.profile.regex) for each in described.members}
-        if len(wishes) == 1:
+        subscribed_topics = {(each.profile.names, each.profile.regex) for each in described.members}
+        if len(subscribed_topics) == 1:
             loads = [len(each.owned) for each in self.members]
             assert max(loads) - min(loads) <= 1
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 from tests.broker.brokers import Clock, new_broker
 
-from mainstem.broker.groups.local.coordinator import Share
+from mainstem.broker.groups.local.coordinator import AssignedPartition
 from mainstem.core.errors import Fenced
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
@@ -40,7 +40,7 @@ class Consumer:
     def __init__(self, machine: "GroupMachine", wanted: list[str]) -> None:
         self.machine = machine
         self.member = machine.broker.join("group", wanted, lambda: None)
-        self.next_offsets: dict[Share, int] = {}
+        self.next_offsets: dict[AssignedPartition, int] = {}
 
     def look(self) -> None:
         """Begin what is new, give up what is revoked, drop what is gone."""
@@ -100,7 +100,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.publish("t.a", 3)
         self.join(wanted)
 
-    def held(self, consumer: Consumer, share: Share) -> PartitionId | None:
+    def held(self, consumer: Consumer, share: AssignedPartition) -> PartitionId | None:
         """Return the partition of a share, unless it was taken away without being released."""
         assignment = consumer.member.assignment()
         if share not in assignment.owned and share not in assignment.revoked:

@@ -6,11 +6,17 @@ from tests.broker.transactions.transactional_producers import Bank
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.limits import GroupLimits
-from mainstem.broker.groups.share.coordinator import ShareTurn
-from mainstem.broker.groups.share.group import ShareBeat
+from mainstem.broker.groups.share.coordinator import ShareHeartbeatResponse
+from mainstem.broker.groups.share.group import ShareHeartbeat
 from mainstem.broker.groups.share.offset_reset import back_ms
 from mainstem.broker.limits import Limits
-from mainstem.broker.queues.records import Order, Outcome, QueueSettings, Run, Settlement
+from mainstem.broker.queues.records import (
+    AcquiredRecords,
+    Order,
+    Outcome,
+    QueueSettings,
+    Settlement,
+)
 from mainstem.broker.topics.catalog import Topic, Topics
 from mainstem.core.errors import (
     DamagedLog,
@@ -31,9 +37,9 @@ HOUR_MS = 3_600_000
 
 def beat(
     broker: Broker, epoch: int = 0, *, member: str = "ann", topics: tuple[str, ...] | None = None
-) -> ShareTurn:
+) -> ShareHeartbeatResponse:
     wanted = ("orders",) if topics is None and not epoch else topics
-    beat = ShareBeat(group="emails", member_id=member, epoch=epoch, topics=wanted)
+    beat = ShareHeartbeat(group="emails", member_id=member, epoch=epoch, topics=wanted)
     return broker.share.heartbeat(beat)
 
 
@@ -47,10 +53,10 @@ def with_orders(clock: Clock | None = None, **settings: str) -> Broker:
 
 def lent(
     broker: Broker, count: int = 100, *, topic: str = "orders", whole: bool = False
-) -> list[Run]:
+) -> list[AcquiredRecords]:
     """Take events of all partitions; return which."""
     numbers = range(len(broker.topic(topic).partitions))
-    lend = broker.queues.lend
+    lend = broker.queues.acquire_batches
     found = lend(topic, "emails", "ann", numbers, max_events=count, whole=whole)
     return [run for each in found for run in each.runs]
 
@@ -101,7 +107,9 @@ def test_members_and_what_they_want_are_limited() -> None:
     broker = Broker(MemoryLog(), Clock(), limits=Limits(groups=limits))
 
     def join(group: str, member: str, *topics: str) -> None:
-        broker.share.heartbeat(ShareBeat(group=group, member_id=member, epoch=0, topics=topics))
+        broker.share.heartbeat(
+            ShareHeartbeat(group=group, member_id=member, epoch=0, topics=topics)
+        )
 
     with pytest.raises(InvalidSetting):
         join("g", "ann", "t" * 51)
@@ -157,7 +165,7 @@ def test_after_a_restart_members_join_again_and_the_group_goes_on() -> None:
     with pytest.raises(UnknownMember):
         beat(again, epoch)
     beat(again)
-    assert lent(again) == [Run(0, 0, 2), Run(2, 2, 2)]
+    assert lent(again) == [AcquiredRecords(0, 0, 2), AcquiredRecords(2, 2, 2)]
 
 
 def test_a_queue_of_the_same_name_is_the_group_and_keeps_its_settings() -> None:
@@ -169,7 +177,7 @@ def test_a_queue_of_the_same_name_is_the_group_and_keeps_its_settings() -> None:
     beat(broker)
 
     assert broker.queues.settings("orders", "emails") == settings
-    assert lent(broker) == [Run(0, 0, 1), Run(2, 2, 1)]
+    assert lent(broker) == [AcquiredRecords(0, 0, 1), AcquiredRecords(2, 2, 1)]
     with pytest.raises(UnknownGroup):
         broker.share.describe("others")
 
@@ -186,7 +194,7 @@ def test_a_group_begins_at_a_time_before_now() -> None:
 
     beat(broker)
 
-    assert lent(broker) == [Run(1, 1, 1)]
+    assert lent(broker) == [AcquiredRecords(1, 1, 1)]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +241,7 @@ def test_a_setting_that_is_removed_is_by_default_again_at_once(
     broker.group_configs.alter("emails", given)
     beat(broker)
     publish(broker, "orders", b"1")
-    assert lent(broker) == [Run(0, 0, 1)]
+    assert lent(broker) == [AcquiredRecords(0, 0, 1)]
 
     broker.group_configs.alter("emails", removal, fresh=fresh)
 
@@ -242,7 +250,7 @@ def test_a_setting_that_is_removed_is_by_default_again_at_once(
     # What is out already, too, may be delivered as often as by default.
     for count in (2, 3, 4, 5):
         broker.queues.leave("orders", "emails", "ann", failed=True)
-        assert lent(broker) == [Run(0, 0, count)]
+        assert lent(broker) == [AcquiredRecords(0, 0, count)]
     assert new_broker(log).queues.settings("orders", "emails") == by_default
 
 
@@ -270,7 +278,7 @@ def test_a_topic_that_was_made_again_is_taken_from_its_beginning() -> None:
     publish(broker, "orders", b"1")
     beat(broker, epoch)
 
-    assert lent(broker) == [Run(0, 0, 1)]
+    assert lent(broker) == [AcquiredRecords(0, 0, 1)]
 
 
 # What is handed out as it is stored
@@ -289,7 +297,7 @@ def test_a_topic_that_was_waited_for_is_taken_from_its_beginning_also_after_a_fu
     log.is_full = False
     beat(broker, epoch)
 
-    assert lent(broker) == [Run(0, 0, 1)]
+    assert lent(broker) == [AcquiredRecords(0, 0, 1)]
 
 
 def test_a_new_group_is_put_somewhere_in_one_append() -> None:
@@ -313,10 +321,10 @@ def test_only_as_much_is_lent_as_may_be_unsettled() -> None:
     for _ in range(2):
         publish(broker, "orders", *[b"x"] * 80)
 
-    assert lent(broker, 1_000, whole=True) == [Run(0, 99, 1)]
+    assert lent(broker, 1_000, whole=True) == [AcquiredRecords(0, 99, 1)]
     assert lent(broker, 1_000, whole=True) == []
     broker.queues.settle("orders", "emails", "ann", [Settlement(0, 5)])
-    assert lent(broker, 1_000, whole=True) == [Run(100, 100, 1)]
+    assert lent(broker, 1_000, whole=True) == [AcquiredRecords(100, 100, 1)]
 
 
 def test_a_batch_that_is_too_large_is_lent_alone_and_first() -> None:
@@ -328,7 +336,7 @@ def test_a_batch_that_is_too_large_is_lent_alone_and_first() -> None:
     publish(broker, "orders", b"x" * 5_000, partition=1)
 
     def lent_within(max_bytes: int) -> list[int]:
-        lend = broker.queues.lend
+        lend = broker.queues.acquire_batches
         found = lend("orders", "emails", "ann", (0, 1), max_events=100, max_bytes=max_bytes)
         assert sum(len(batch) for each in found for batch in each.batches) <= max(max_bytes, 5_100)
         return [len(each.batches) for each in found]
@@ -349,21 +357,25 @@ def test_a_batch_that_is_begun_is_lent_whole_if_wanted() -> None:
     for _ in range(3):
         publish(broker, "orders", *[b"x"] * 10)
 
-    assert lent(broker, 11, whole=True) == [Run(0, 19, 1)]
-    assert lent(broker, 3) == [Run(20, 22, 1)]
-    assert lent(broker, 1, whole=True) == [Run(23, 29, 1)]
+    assert lent(broker, 11, whole=True) == [AcquiredRecords(0, 19, 1)]
+    assert lent(broker, 3) == [AcquiredRecords(20, 22, 1)]
+    assert lent(broker, 1, whole=True) == [AcquiredRecords(23, 29, 1)]
 
 
 @pytest.mark.parametrize(
     ("level", "before", "after"),
     [
         # Committed at 0, aborted at 2, ongoing at 4: with a marker each at 1, 3 and 5.
-        ("read_committed", [Run(0, 0, 1)], [Run(4, 4, 1)]),
-        ("read_uncommitted", [Run(0, 0, 1), Run(2, 2, 1), Run(4, 4, 1)], []),
+        ("read_committed", [AcquiredRecords(0, 0, 1)], [AcquiredRecords(4, 4, 1)]),
+        (
+            "read_uncommitted",
+            [AcquiredRecords(0, 0, 1), AcquiredRecords(2, 2, 1), AcquiredRecords(4, 4, 1)],
+            [],
+        ),
     ],
 )
 def test_transactions_are_waited_for_if_the_group_says_so(
-    level: str, before: list[Run], after: list[Run]
+    level: str, before: list[AcquiredRecords], after: list[AcquiredRecords]
 ) -> None:
     bank = Bank()
     settings = {"share.isolation.level": level, "share.auto.offset.reset": "earliest"}
@@ -393,19 +405,19 @@ def test_events_are_acquired_one_by_one_and_as_stored_side_by_side() -> None:
     second = acquire("orders", "emails", "bob", max_events=2)
 
     assert [each.event.offset for each in [*first, *second]] == [0, 1, 5, 6]
-    assert stored == [Run(2, 4, 1)]
+    assert stored == [AcquiredRecords(2, 4, 1)]
 
 
 def test_what_is_given_back_is_lent_once_also_after_a_change_of_settings() -> None:
     broker = with_orders()
     beat(broker)
     publish(broker, "orders", b"1", b"2")
-    assert lent(broker) == [Run(0, 1, 1)]
+    assert lent(broker) == [AcquiredRecords(0, 1, 1)]
     broker.queues.leave("orders", "emails", "ann", failed=True)
 
     broker.group_configs.alter("emails", {"share.record.lock.duration.ms": "20000"})
 
-    assert lent(broker) == [Run(0, 1, 2)]
+    assert lent(broker) == [AcquiredRecords(0, 1, 2)]
     assert broker.queues.show("orders", "emails").owners == {"ann": 2}
 
 
@@ -423,7 +435,7 @@ def test_an_event_that_waited_for_its_key_is_lent_once_after_a_restart() -> None
     broker.queues.acquire("orders", "emails", "bob")
     broker.queues.settle("orders", "emails", "bob", [Settlement(0, 0)])
 
-    assert lent(broker) == [Run(1, 1, 1)]
+    assert lent(broker) == [AcquiredRecords(1, 1, 1)]
     assert broker.queues.show("orders", "emails").owners == {"ann": 1}
 
 

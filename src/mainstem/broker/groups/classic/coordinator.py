@@ -1,7 +1,7 @@
-"""Groups whose members agree among themselves who reads what, as Kafka's consumers do.
+"""Classic groups: members assign partitions among themselves (JoinGroup, SyncGroup, Heartbeat).
 
-The broker only gathers them, numbers their generations and passes their words on (``rebalances``);
-their cursors are the same as those of every other kind of group. A group has members of one kind
+The broker gathers members, numbers generations and relays assignments (``rebalance``). Cursors are
+the same as those of every other kind of group. A group has members of one kind
 at a time: whoever else wants to join is refused while it is live.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainstem.broker.callbacks import Call, make
+from mainstem.broker.callbacks import Callback, make
 from mainstem.broker.groups.classic.generations import Generation, GenerationChange, GenerationKey
 from mainstem.broker.groups.classic.group import (
     ClassicGroup,
@@ -40,6 +40,7 @@ from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.groups.limits import GroupLimits
 from mainstem.broker.journal import Written
 from mainstem.broker.state import REFUSALS, State
+from mainstem.broker.topics.catalog import TopicPartition
 from mainstem.core.errors import (
     GroupIsLive,
     IllegalGeneration,
@@ -55,7 +56,6 @@ from mainstem.log.port import Durable, PartitionId
 KIND = "Kafka"
 """What these groups are called beside those of other kinds."""
 DEFAULTS = GroupLimits()
-Place = tuple[str, int]
 
 
 class Membership(msgspec.Struct, frozen=True):
@@ -66,11 +66,11 @@ class Membership(msgspec.Struct, frozen=True):
     instance_id: str | None = None
 
 
-class Moved(NamedTuple):
+class PartitionResults(NamedTuple):
     """What became of cursors that were to move: when it is durable, and what was refused."""
 
     durable: Durable
-    refused: dict[Place, MainstemError]
+    refused: dict[TopicPartition, MainstemError]
 
 
 class MemberDescription(msgspec.Struct, frozen=True):
@@ -137,9 +137,9 @@ class ClassicGroups:
         with self._turn() as rebalances:
             try:
                 if self._consumers.has_members(join.group):
-                    joined, durable = self._consumers.guests.join(join)
+                    joined, durable = self._consumers.classic_members.join(join)
                     answer = partial(once_durable, reply, joined)
-                    rebalances.roster.calls.append(partial(durable.then, answer))
+                    rebalances.sessions.calls.append(partial(durable.then, answer))
                     return
                 if join.group not in rebalances.groups:
                     deed = f"joined by {KIND} consumers"
@@ -156,8 +156,8 @@ class ClassicGroups:
         with self._turn() as rebalances:
             try:
                 if self._consumers.has_members(sync.group):
-                    synced = self._consumers.guests.sync(sync)
-                    rebalances.roster.calls.append(partial(reply, synced))
+                    synced = self._consumers.classic_members.sync(sync)
+                    rebalances.sessions.calls.append(partial(reply, synced))
                     return
                 rebalances.sync(sync, reply)
             except MainstemError as error:
@@ -172,7 +172,7 @@ class ClassicGroups:
         """Show that a member is there; RebalanceInProgress tells it to join again."""
         with self._turn() as rebalances:
             if self._consumers.has_members(group):
-                self._consumers.guests.heartbeat(group, member_id, instance_id, generation)
+                self._consumers.classic_members.heartbeat(group, member_id, instance_id, generation)
             else:
                 rebalances.heartbeat(group, member_id, instance_id, generation)
 
@@ -180,13 +180,13 @@ class ClassicGroups:
         """Leave a group, several members at once; what is wrong with each, None if it is out."""
         with self._turn() as rebalances:
             if self._consumers.has_members(group):
-                return self._consumers.guests.leave(group, leavers)
+                return self._consumers.classic_members.leave(group, leavers)
             return rebalances.leave(group, leavers)
 
     def tick(self) -> None:
         """Do what is due by now, in turns: members that are silent or late are taken out."""
         with self._turn() as rebalances:
-            for timer in rebalances.roster.deadlines.due(rebalances.roster.now_ms):
+            for timer in rebalances.sessions.deadlines.due(rebalances.sessions.now_ms):
                 if timer[1] == "forget":
                     self._forget_if_unused(timer[0])
                 else:
@@ -195,7 +195,7 @@ class ClassicGroups:
     def next_deadline(self) -> int | None:
         """Return when ``tick`` should be called, on the monotonic clock; None if never."""
         with self._state.lock:
-            return self._rebalances.roster.deadlines.next()
+            return self._rebalances.sessions.deadlines.next()
 
     # Cursors
 
@@ -206,7 +206,7 @@ class ClassicGroups:
                 group, who.member_id, who.generation, transactional=transactional
             )
             return
-        self._rebalances.roster.now_ms = self._monotonic_ms()
+        self._rebalances.sessions.now_ms = self._monotonic_ms()
         found = self._rebalances.groups.get(group)
         is_anonymous = not who.member_id and who.instance_id is None and who.generation < 0
         if found is None or found.phase is Phase.EMPTY:
@@ -224,13 +224,15 @@ class ClassicGroups:
         _, member = self._rebalances.member(group, who.member_id, who.instance_id, who.generation)
         if found.phase is Phase.COMPLETING and not transactional:
             raise RebalanceInProgress(group)
-        self._rebalances.roster.hear(found, member)
+        self._rebalances.sessions.heartbeat(found, member)
 
-    def commit(self, group: str, who: Membership, cursors: Mapping[Place, Cursor]) -> Moved:
+    def commit(
+        self, group: str, who: Membership, cursors: Mapping[TopicPartition, Cursor]
+    ) -> PartitionResults:
         """Move cursors of a group for one of its members, or for nobody while it is empty."""
         with self._turn():
             self.check_commit(group, who)
-            refused: dict[Place, MainstemError] = {}
+            refused: dict[TopicPartition, MainstemError] = {}
             changes = []
             moved: list[PartitionId] = []
             for place, cursor in cursors.items():
@@ -241,17 +243,17 @@ class ClassicGroups:
                 except MainstemError as error:
                     refused[place] = error
             durable = self._state.change_cursors(changes, self._now_ms())
-            self._rebalances.roster.calls += self._state.make_room(moved)
-        return Moved(durable, refused)
+            self._rebalances.sessions.calls += self._state.make_room(moved)
+        return PartitionResults(durable, refused)
 
-    def delete_cursors(self, group: str, places: Iterable[Place]) -> Moved:
+    def delete_cursors(self, group: str, places: Iterable[TopicPartition]) -> PartitionResults:
         """Forget some cursors of a group; whether its members still need them is not known here."""
         check_group(group)
         with self._turn():
             self._check_known(group)
             if group not in self._rebalances.groups and not self._consumers.has_members(group):
                 self._state.groups.check_not_live(group, "changed from outside")
-            refused: dict[Place, MainstemError] = {}
+            refused: dict[TopicPartition, MainstemError] = {}
             chosen: list[PartitionId] = []
             for place in places:
                 try:
@@ -259,11 +261,11 @@ class ClassicGroups:
                 except MainstemError as error:
                     refused[place] = error
             if not self._state.cursors.of(group):
-                return Moved(AT_ONCE, refused)
+                return PartitionResults(AT_ONCE, refused)
             changes = self._state.cursors.remove(group, chosen)
             durable = self._state.change_cursors(changes, self._now_ms())
-            self._rebalances.roster.calls += self._state.make_room(chosen)
-        return Moved(durable, refused)
+            self._rebalances.sessions.calls += self._state.make_room(chosen)
+        return PartitionResults(durable, refused)
 
     # Administration
 
@@ -273,12 +275,12 @@ class ClassicGroups:
             known = {*self._rebalances.groups, *self.generations, *self._state.cursors.groups()}
             return sorted(each for each in known if each not in self._consumers)
 
-    def members(self, name: str) -> dict[str, tuple[Place, ...]]:
+    def members(self, name: str) -> dict[str, tuple[TopicPartition, ...]]:
         """Return the ids of a group's members, and what each owns; used under the lock."""
         found = self._rebalances.groups.get(name)
         if found is None:
             return {}
-        protocol = self._consumers.guests.protocol
+        protocol = self._consumers.classic_members.protocol
         if protocol is None or found.protocol_type != PROTOCOL_TYPE:
             return dict.fromkeys(found.members, ())
         return {
@@ -315,8 +317,8 @@ class ClassicGroups:
             for removal in removed:
                 cursors.apply(removal)
             self.journal.apply(*forgotten)
-            self._rebalances.roster.deadlines.clear((name, "forget", ""))
-            self._rebalances.roster.calls += self._state.make_room(partitions)
+            self._rebalances.sessions.deadlines.clear((name, "forget", ""))
+            self._rebalances.sessions.calls += self._state.make_room(partitions)
             return durable
 
     # Groups that change their kind; used under the lock
@@ -326,16 +328,16 @@ class ClassicGroups:
         return self.generations.of(name).number
 
     def offered(self, name: str) -> list[ConsumerMember] | None:
-        """Return the members of a live group as guests of a consumer group, None if it is empty."""
-        group, guests = self._rebalances.groups.get(name), self._consumers.guests
+        """Return a live group's members for a consumer group to take in, None if it is empty."""
+        group, classic_members = self._rebalances.groups.get(name), self._consumers.classic_members
         if group is None or group.phase is Phase.EMPTY:
             return None
-        if group.protocol_type != PROTOCOL_TYPE or guests.protocol is None:
+        if group.protocol_type != PROTOCOL_TYPE or classic_members.protocol is None:
             deed = "joined by consumers of another protocol"
             raise GroupIsLive(name, f"{len(group.members)} members", deed)
         # Who has had no answer yet is not a member in its own eyes, and comes again.
         members = [each for each in group.members.values() if not each.is_new]
-        return guests.welcomed(members, group.generation, group.protocol)
+        return classic_members.welcomed(members, group.generation, group.protocol)
 
     def hand_over_batches(self, name: str) -> Written:
         """Return what has to be appended for a group to become one of another kind."""
@@ -346,17 +348,17 @@ class ClassicGroups:
         self.journal.apply(members=self.journal.members.forget(name))
         self._rebalances.release(name)
         if name in self.generations:
-            self._rebalances.roster.deadlines.set((name, "forget", ""), self._monotonic_ms())
+            self._rebalances.sessions.deadlines.set((name, "forget", ""), self._monotonic_ms())
 
     def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Written:
         """Return what has to be appended for a group to be taken back."""
-        home = self._consumers.guests.sent_home(members)
+        home = self._consumers.classic_members.sent_home(members)
         return self.journal.batches([_reached(name, number)], self._returned(name, home))
 
     def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
         """Go on with a group that has only members of the classic protocol left."""
-        self._rebalances.roster.now_ms = self._monotonic_ms()
-        home = self._consumers.guests.sent_home(members)
+        self._rebalances.sessions.now_ms = self._monotonic_ms()
+        home = self._consumers.classic_members.sent_home(members)
         self.journal.apply([_reached(name, number)], self._returned(name, home))
         self._state.groups.occupy(name, KIND)
         self._rebalances.adopt(name, home, PROTOCOL_TYPE)
@@ -400,14 +402,14 @@ class ClassicGroups:
     def _turn(self) -> Iterator[Rebalances]:
         """Take the lock, and make the calls that were decided on without it."""
         rebalances = self._rebalances
-        calls: list[Call] = []
+        calls: list[Callback] = []
         try:
             with self._state.lock:
-                rebalances.roster.now_ms = self._monotonic_ms()
+                rebalances.sessions.now_ms = self._monotonic_ms()
                 try:
                     yield rebalances
                 finally:
-                    calls, rebalances.roster.calls = rebalances.roster.calls, []
+                    calls, rebalances.sessions.calls = rebalances.sessions.calls, []
         finally:
             make(calls)
 

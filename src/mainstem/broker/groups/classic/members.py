@@ -1,14 +1,14 @@
 """Everybody in a classic group: how long each may be silent, what it makes us hold, and is owed.
 
 What must happen to several things at once when a member comes, goes or is answered is here, so
-that ``rebalances`` can speak of groups alone.
+that ``rebalance`` can speak of groups alone.
 """
 
 from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
-from mainstem.broker.callbacks import Call
+from mainstem.broker.callbacks import Callback
 from mainstem.broker.deadlines import Deadlines
 from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember, Join
 from mainstem.broker.groups.memory import texts_bytes
@@ -19,11 +19,11 @@ Timer = tuple[str, Kind, str]
 """Whose time it is: group, kind, and the member if it is one's own."""
 
 
-class Roster:
+class MemberSessions:
     """The members of all classic groups; used under the broker's lock."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[Callback] = []
         """To be made without the lock."""
         self.deadlines = Deadlines[Timer]()
         self.now_ms = 0
@@ -85,7 +85,7 @@ class Roster:
         self.held_bytes -= member.size_bytes
         group.remove(member)
 
-    def hear(self, group: ClassicGroup, member: ClassicMember) -> None:
+    def heartbeat(self, group: ClassicGroup, member: ClassicMember) -> None:
         """Let a member's session begin anew, unless it is waiting for an answer."""
         if member.id not in group.joining and member.id not in group.syncing:
             due_ms = self.now_ms + member.session_timeout_ms

@@ -11,7 +11,7 @@ thread, without the lock. What happens when nothing happens is a deadline:
     forget    the group has been empty for a while, and has no cursors: nothing is left of it
 
 ``Rebalances`` is used under the lock, through ``ClassicGroups``; calls to be made without the lock
-are collected by the ``roster``.
+are collected by the ``members``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ from mainstem.broker.groups.classic.group import (
     SyncReply,
 )
 from mainstem.broker.groups.classic.journal import ClassicJournal
-from mainstem.broker.groups.classic.members import Roster, Timer
+from mainstem.broker.groups.classic.members import MemberSessions, Timer
 from mainstem.broker.groups.classic.records import WrittenGroup, agreed, read_members, written
 from mainstem.broker.groups.limits import GroupLimits
 from mainstem.core.errors import (
@@ -66,7 +66,7 @@ class Rebalances:
         limits: GroupLimits,
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
-        self.roster = Roster()
+        self.sessions = MemberSessions()
         self._journal = journal
         self._generations = journal.generations
         self._occupy = occupy
@@ -79,7 +79,7 @@ class Rebalances:
     def join(self, join: Join, reply: JoinReply) -> None:
         """Take a member into the next generation; answered when that begins."""
         check_group(join.group)
-        self._limits.check_join(join, self.roster.held_bytes)
+        self._limits.check_join(join, self.sessions.held_bytes)
         group = self.groups.get(join.group)
         if group is None:
             if join.member_id:
@@ -90,7 +90,7 @@ class Rebalances:
             self._turn_away(group, join.member_id)
         group.check_protocols(join)
         if not join.member_id:
-            self._limits.check_newcomer(group, self.roster.count)
+            self._limits.check_newcomer(group, self.sessions.count)
             self._join_newcomer(group, join, reply)
         elif join.member_id in group.pending and join.instance_id is None:
             self._add(group, ClassicMember(join.member_id, join), join, reply)
@@ -111,18 +111,18 @@ class Rebalances:
             raise RebalanceInProgress(group.name)
         is_leader = group.phase is Phase.COMPLETING and group.leader == member.id
         if is_leader:
-            self._limits.check_assignments(group, sync, self.roster.held_bytes)
+            self._limits.check_assignments(group, sync, self.sessions.held_bytes)
             self._write_down(group, sync.assignments)
         group.unsynced.discard(member.id)
         if not group.unsynced:
-            self.roster.deadlines.clear((group.name, "sync", ""))
+            self.sessions.deadlines.clear((group.name, "sync", ""))
         if group.phase is Phase.STABLE:
-            self.roster.hear(group, member)
+            self.sessions.heartbeat(group, member)
             self._answer_when(group.assigned, reply, group.synced(member))
             return
-        self.roster.answer_sync(group, member.id, RebalanceInProgress(group.name))
+        self.sessions.answer_sync(group, member.id, RebalanceInProgress(group.name))
         group.syncing[member.id] = reply
-        self.roster.deadlines.clear((group.name, "session", member.id))
+        self.sessions.deadlines.clear((group.name, "session", member.id))
         if is_leader:
             self._assign(group, sync)
 
@@ -131,7 +131,7 @@ class Rebalances:
     ) -> None:
         """Hear that a member is there; RebalanceInProgress tells it to join again."""
         group, member = self.member(name, member_id, instance_id, generation)
-        self.roster.hear(group, member)
+        self.sessions.heartbeat(group, member)
         if group.phase is Phase.PREPARING:
             raise RebalanceInProgress(name)
 
@@ -175,13 +175,13 @@ class Rebalances:
             self._wait_over(group)
         elif kind == "sync":
             for each in [group.members[each] for each in group.unsynced]:
-                self.roster.remove(group, each)
+                self.sessions.remove(group, each)
             self._prepare(group)
         elif member_id in group.pending:
-            self.roster.drop_id(group, member_id)
+            self.sessions.drop_id(group, member_id)
             self._settle(group, any_left=False)
         else:
-            self.roster.remove(group, group.members[member_id])
+            self.sessions.remove(group, group.members[member_id])
             self._gather(group)
 
     # Groups that change their kind
@@ -192,13 +192,13 @@ class Rebalances:
         if group is None:
             return
         for member in list(group.members.values()):
-            self.roster.answer_join(group, member.id, RebalanceInProgress(name))
-            self.roster.answer_sync(group, member.id, RebalanceInProgress(name))
-            self.roster.remove(group, member)
+            self.sessions.answer_join(group, member.id, RebalanceInProgress(name))
+            self.sessions.answer_sync(group, member.id, RebalanceInProgress(name))
+            self.sessions.remove(group, member)
         for member_id in list(group.pending):
-            self.roster.drop_id(group, member_id)
-        self.roster.deadlines.clear((name, "join", ""))
-        self.roster.deadlines.clear((name, "sync", ""))
+            self.sessions.drop_id(group, member_id)
+        self.sessions.deadlines.clear((name, "join", ""))
+        self.sessions.deadlines.clear((name, "sync", ""))
         self._vacate(name)
 
     def adopt(self, name: str, members: Iterable[ClassicMember], protocol_type: str) -> None:
@@ -207,7 +207,7 @@ class Rebalances:
         self.groups[name] = group
         for member in members:
             member.is_new = False
-            self.roster.add(group, member, protocol_type, member.session_timeout_ms)
+            self.sessions.add(group, member, protocol_type, member.session_timeout_ms)
         group.enter(Phase.PREPARING)
         self._wait_for_joins(group)
 
@@ -222,7 +222,7 @@ class Rebalances:
         self.groups[name] = group
         for member in members:
             member.is_new = False
-            self.roster.add(group, member, agreement.protocol_type, member.session_timeout_ms)
+            self.sessions.add(group, member, agreement.protocol_type, member.session_timeout_ms)
         group.resume(agreement.protocol, agreement.leader)
 
     # Joining
@@ -236,7 +236,7 @@ class Rebalances:
             # Whoever loses the answer asks for another id, and leaves one behind each time: an id
             # alone is not a member, so nobody waits for it for long.
             self.groups[group.name] = group
-            self.roster.give_id(group, member_id, join.session_timeout_ms)
+            self.sessions.give_id(group, member_id, join.session_timeout_ms)
             raise MemberIdRequired(group.name, member_id)
         else:
             self._add(group, ClassicMember(member_id, join), join, reply)
@@ -247,7 +247,7 @@ class Rebalances:
         if not group.members:
             self._occupy(group.name)
         self.groups[group.name] = group
-        self.roster.add(group, member, join.protocol_type, self._limits.first_join_timeout_ms)
+        self.sessions.add(group, member, join.protocol_type, self._limits.first_join_timeout_ms)
         group.joining[member.id] = reply
         group.has_newcomers = True
         self._gather(group)
@@ -263,11 +263,11 @@ class Rebalances:
         if is_same and is_settled:
             self._answer_durably(group, reply, member.id)
             return
-        self.roster.update(group, member, join)
-        self.roster.answer_join(group, member.id, RebalanceInProgress(group.name))
+        self.sessions.update(group, member, join)
+        self.sessions.answer_join(group, member.id, RebalanceInProgress(group.name))
         group.joining[member.id] = reply
         if not member.is_new:
-            self.roster.deadlines.clear((group.name, "session", member.id))
+            self.sessions.deadlines.clear((group.name, "session", member.id))
         self._gather(group)
 
     def _replace(
@@ -282,12 +282,12 @@ class Rebalances:
         old_leader = group.leader
         replacement = self._journal.members.replace(group.name, old.id, member)
         durable = self._journal.write(members=replacement)
-        self.roster.replace(group, old, member)
+        self.sessions.replace(group, old, member)
         if group.phase is not Phase.STABLE or group.vote() != group.protocol:
             group.joining[member.id] = reply
             self._gather(group)
             return
-        self.roster.hear(group, member)
+        self.sessions.heartbeat(group, member)
         joined = group.joined(member.id)
         if group.leader == member.id and join.skips_assignment:
             joined = msgspec.structs.replace(joined, skip_assignment=True)
@@ -307,11 +307,11 @@ class Rebalances:
 
     def _prepare(self, group: ClassicGroup) -> None:
         if group.phase is Phase.COMPLETING:
-            self.roster.assign(group, {})
+            self.sessions.assign(group, {})
             for member_id in list(group.syncing):
-                self.roster.answer_sync(group, member_id, RebalanceInProgress(group.name))
-                self.roster.hear(group, group.members[member_id])
-        self.roster.deadlines.clear((group.name, "sync", ""))
+                self.sessions.answer_sync(group, member_id, RebalanceInProgress(group.name))
+                self.sessions.heartbeat(group, group.members[member_id])
+        self.sessions.deadlines.clear((group.name, "sync", ""))
         group.unsynced.clear()
         is_first = group.phase is Phase.EMPTY
         group.enter(Phase.PREPARING)
@@ -319,15 +319,15 @@ class Rebalances:
         if is_first and delay_ms:
             group.has_newcomers = False
             group.delay_left_ms = max(0, group.rebalance_timeout_ms - delay_ms)
-            self.roster.deadlines.set((group.name, "join", ""), self.roster.now_ms + delay_ms)
+            self.sessions.deadlines.set((group.name, "join", ""), self.sessions.now_ms + delay_ms)
         elif is_first or group.all_joined:
             self._begin_generation(group)
         else:
             self._wait_for_joins(group)
 
     def _wait_for_joins(self, group: ClassicGroup) -> None:
-        due_ms = self.roster.now_ms + group.rebalance_timeout_ms
-        self.roster.deadlines.set((group.name, "join", ""), due_ms)
+        due_ms = self.sessions.now_ms + group.rebalance_timeout_ms
+        self.sessions.deadlines.set((group.name, "join", ""), due_ms)
 
     def _wait_over(self, group: ClassicGroup) -> None:
         """Begin the generation, unless the first members of a group may wait for more."""
@@ -335,18 +335,18 @@ class Rebalances:
             group.has_newcomers = False
             delay_ms = min(self._limits.initial_delay_ms, group.delay_left_ms)
             group.delay_left_ms -= delay_ms
-            self.roster.deadlines.set((group.name, "join", ""), self.roster.now_ms + delay_ms)
+            self.sessions.deadlines.set((group.name, "join", ""), self.sessions.now_ms + delay_ms)
         else:
             self._begin_generation(group)
 
     def _begin_generation(self, group: ClassicGroup) -> None:
         """Let those who have joined be the next generation; the others are left out."""
-        self.roster.deadlines.clear((group.name, "join", ""))
+        self.sessions.deadlines.clear((group.name, "join", ""))
         group.delay_left_ms = None
         late = [each for each in group.members.values() if each.id not in group.joining]
         for member in late:
             if member.instance_id is None:
-                self.roster.remove(group, member)
+                self.sessions.remove(group, member)
         if not group.members:
             self._empty(group)
             return
@@ -369,9 +369,9 @@ class Rebalances:
             if waiting is not None:
                 self._answer_durably(group, waiting, member.id)
             member.is_new = False
-            self.roster.hear(group, member)
-        self.roster.deadlines.set(
-            (group.name, "sync", ""), self.roster.now_ms + group.rebalance_timeout_ms
+            self.sessions.heartbeat(group, member)
+        self.sessions.deadlines.set(
+            (group.name, "sync", ""), self.sessions.now_ms + group.rebalance_timeout_ms
         )
 
     def _answer_durably(self, group: ClassicGroup, reply: JoinReply, member_id: str) -> None:
@@ -382,14 +382,14 @@ class Rebalances:
         self, durable: Durable, reply: Callable[[Answer | MainstemError], None], answer: Answer
     ) -> None:
         """Answer once what the answer tells can no longer be lost."""
-        self.roster.calls.append(partial(durable.then, partial(once_durable, reply, answer)))
+        self.sessions.calls.append(partial(durable.then, partial(once_durable, reply, answer)))
 
     def _postpone(self, group: ClassicGroup, error: MainstemError) -> None:
         """Tell everybody that the generation could not be written down, and wait for them again."""
         for member_id in list(group.joining):
-            self.roster.answer_join(group, member_id, error)
+            self.sessions.answer_join(group, member_id, error)
             group.members[member_id].is_new = False
-            self.roster.hear(group, group.members[member_id])
+            self.sessions.heartbeat(group, group.members[member_id])
         self._wait_for_joins(group)
 
     def _write_down(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
@@ -403,13 +403,13 @@ class Rebalances:
 
     def _assign(self, group: ClassicGroup, sync: Sync) -> None:
         """Give everybody what the leader has assigned; who is not mentioned gets nothing."""
-        self.roster.assign(group, sync.assignments)
+        self.sessions.assign(group, sync.assignments)
         group.enter(Phase.STABLE)
         for member_id in list(group.syncing):
             member = group.members[member_id]
             reply = group.syncing.pop(member_id)
             self._answer_when(group.assigned, reply, group.synced(member))
-            self.roster.hear(group, member)
+            self.sessions.heartbeat(group, member)
 
     def _empty(self, group: ClassicGroup) -> None:
         group.enter(Phase.EMPTY)
@@ -428,8 +428,8 @@ class Rebalances:
 
     def remember_for_a_while(self, name: str) -> None:
         """Look later whether anything is left of an empty group."""
-        due_ms = self.roster.now_ms + self._limits.forget_after_ms
-        self.roster.deadlines.set((name, "forget", ""), due_ms)
+        due_ms = self.sessions.now_ms + self._limits.forget_after_ms
+        self.sessions.deadlines.set((name, "forget", ""), due_ms)
 
     # Members
 
@@ -438,9 +438,9 @@ class Rebalances:
             # An administrator names a static member by its instance id alone.
             member_id = group.static.get(instance_id, "")
         if member_id in group.pending:
-            self.roster.drop_id(group, member_id)
+            self.sessions.drop_id(group, member_id)
         else:
-            self.roster.remove(group, group.check_member(member_id, instance_id))
+            self.sessions.remove(group, group.check_member(member_id, instance_id))
 
     def _settle(self, group: ClassicGroup, *, any_left: bool) -> None:
         """Gather the members anew if some have left; go on without the ids that were not used."""
@@ -453,7 +453,7 @@ class Rebalances:
         """Refuse a member that comes too late to have a place in a group that is full."""
         known = group.members.get(member_id)
         if known is not None:
-            self.roster.remove(group, known)
+            self.sessions.remove(group, known)
             self._gather(group)
         raise GroupFull(group.name, f"{self._limits.max_members} members")
 

@@ -34,7 +34,7 @@ from mainstem.broker.groups.consumer.records import (
     Value,
     WrittenMember,
 )
-from mainstem.broker.groups.consumer.subscribed_topics import Wishes
+from mainstem.broker.groups.consumer.subscribed_topics import SubscribedTopics
 from mainstem.broker.groups.limits import GroupLimits
 from mainstem.broker.journal import CONSUMER_GROUPS, Journal, Written
 from mainstem.broker.state import State
@@ -56,7 +56,7 @@ class Before(Protocol):
         """Return the number that a group has got to, 0 if it is not known."""
 
     def offered(self, name: str) -> Sequence[ConsumerMember] | None:
-        """Return the members of a live group as guests, None if it is not live.
+        """Return the members of a live group as classic members, None if it is not live.
 
         Raises GroupIsLive if they cannot be among consumers of the other protocol.
         """
@@ -97,7 +97,7 @@ class Assignments:
         self.monotonic_ms = monotonic_ms
         self.limits = limits
         self.fold = ConsumerGroupFold()
-        self.wishes = Wishes(state.topics)
+        self.subscribed_topics = SubscribedTopics(state.topics)
         self.deadlines = Deadlines[Timer]()
         self.before: Before | None = None
         """Who knows what a group was before it was one of these."""
@@ -114,16 +114,16 @@ class Assignments:
         group = self.fold.groups.get(name)
         if group is not None and group.members:
             return ConsumerGroupDraft(group)
-        guests = None if self.before is None else self.before.offered(name)
-        if guests is None:
+        classic_members = None if self.before is None else self.before.offered(name)
+        if classic_members is None:
             self._state.groups.check_not_live(name, f"joined by {KIND} consumers")
         if group is None:
             group = ConsumerGroup(name)
             number = 0 if self.before is None else self.before.latest(name)
             group.epochs = Epochs(number, number)
         draft = ConsumerGroupDraft(group)
-        if guests:
-            draft.take_in(guests)
+        if classic_members:
+            draft.take_in(classic_members)
         return draft
 
     def settle(
@@ -135,8 +135,8 @@ class Assignments:
     ) -> tuple[Current, Durable]:
         """Let a member be what it says it is now, and take its next step."""
         is_new = was.id not in draft.group.members and not draft.has_room
-        is_other = member.profile.wishes != was.profile.wishes
-        if is_new or is_other or not self.wishes.knows(member.profile.regex):
+        is_other = member.profile.subscription != was.profile.subscription
+        if is_new or is_other or not self.subscribed_topics.knows(member.profile.regex):
             self.check_room(draft, member)
             draft.begin_epoch()
         draft.put(member)
@@ -150,7 +150,7 @@ class Assignments:
     def check_room(self, draft: ConsumerGroupDraft, member: ConsumerMember) -> None:
         """Refuse what would be too much."""
         group, limits, size = draft.group, self.limits, member.size_bytes
-        # One that comes back takes a place that is there, and so do guests.
+        # One that comes back takes a place that is there, and so do classic members.
         is_new = member.id not in group.members and not draft.changed
         if is_new and len(group.members) >= limits.max_members:
             raise GroupFull(group.name, f"{limits.max_members} members")
@@ -163,7 +163,7 @@ class Assignments:
             )
         if self.fold.held_bytes + size > limits.max_bytes:
             raise GroupFull(group.name, f"{limits.max_bytes} bytes for all groups")
-        self.wishes.learn(member.profile.regex)
+        self.subscribed_topics.learn(member.profile.regex)
 
     def assign(self, draft: ConsumerGroupDraft) -> None:
         """Decide who should own what, if the group's epoch says so or topics have changed."""
@@ -175,11 +175,11 @@ class Assignments:
         pause_ms = (len(group.members) + len(group.owners) // 10) // 50
         is_first = group.assigned_ms is None or draft.epochs.assignment == 0
         if draft.is_due and (is_first or now_ms >= (group.assigned_ms or 0) + pause_ms):
-            draft.assign(self.wishes)
+            draft.assign(self.subscribed_topics)
 
     def is_outdated(self, group: ConsumerGroup) -> bool:
         """Tell whether topics have changed so that partitions have to be assigned anew."""
-        if group.outdated and self.wishes.are_met(group, group.members.values()):
+        if group.outdated and self.subscribed_topics.are_met(group, group.members.values()):
             group.outdated = False
         return group.outdated
 
@@ -238,10 +238,10 @@ class Assignments:
         self._take_name(group, was_empty=was_empty)
         for regex in regexes - group.regexes.keys():
             if not any(regex in each.regexes for each in self.fold):
-                self.wishes.unlearn(regex)
-        if group.members and len(group.guests) == len(group.members):
-            # Without space the group goes on as it is: guests do not need the others, and with
-            # the next thing that is written of it this is tried again.
+                self.subscribed_topics.unlearn(regex)
+        if group.members and len(group.classic_members) == len(group.members):
+            # On a full disk it stays a consumer group, which classic members can use as well; the
+            # next write to it tries again.
             with suppress(StorageFull):
                 self._give_back(group)
         return durable
@@ -288,7 +288,7 @@ class Assignments:
         if member is None or member.profile.classic is None:
             self.deadlines.clear((group.name, "join", member_id))
             self.deadlines.clear((group.name, "sync", member_id))
-        # Guests have no such time of their own: they are to join again, and in time.
+        # Classic members have no such time of their own: they are to join again, and in time.
         is_guest = member is not None and member.profile.classic is not None
         if member is None or is_guest or member.current.stage is not Stage.REVOKING:
             self.deadlines.clear(rebalance)
@@ -329,7 +329,7 @@ class Assignments:
         self._journal.replay(lambda key, value: apply(ConsumerGroupChange(key, value)))
         for group in self.fold:
             for regex in group.regexes:
-                self.wishes.learn_again(regex)
+                self.subscribed_topics.learn_again(regex)
             # Topics may have changed just before a crash.
             group.outdated = True
             for member_id in group.members:

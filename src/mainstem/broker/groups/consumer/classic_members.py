@@ -1,13 +1,13 @@
-"""Members of the classic protocol in a consumer group, while it goes from one to the other.
+"""Classic-protocol members in a consumer group, while the group is upgraded or downgraded.
 
-How this works: to the group a guest is a member like all others: it is assigned what it should own,
-and comes there step by step (``reconciliation``). Only the words are others. Instead of hearing of
-changes with its heartbeats, it is told to join again; when it joins, it says what it owns, and its
-generation is its epoch; when it syncs, it is told what to own. Nobody waits for anybody: each of
-these is answered at once, and there is no leader.
+How this works: a classic member is assigned partitions and reconciled like every other member
+(``reconciliation``); only the requests differ. It learns of changes by RebalanceInProgress in the
+answer to its heartbeat. Its JoinGroup says what it owns, and returns its epoch as the generation;
+its SyncGroup returns what it is to own. Each is answered at once: there is no leader, and no member
+waits for another.
 
-What a guest says of its wishes, and how it is told what to own, is in a form that the broker does
-not know: whoever speaks the protocol gives it that (``ConsumerProtocol``).
+The metadata and assignments of classic members are bytes of a format that the broker does not
+know; the Kafka head supplies the codec (``ConsumerProtocol``).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +29,7 @@ from mainstem.broker.groups.consumer.records import (
     Stage,
 )
 from mainstem.broker.state import State
+from mainstem.broker.topics.catalog import TopicPartition
 from mainstem.core.errors import (
     GroupIsLive,
     IllegalGeneration,
@@ -41,31 +42,30 @@ from mainstem.core.errors import (
 from mainstem.log.port import Durable, PartitionId
 
 PROTOCOL_TYPE = "consumer"
-Place = tuple[str, int]
 
 
-class Said(NamedTuple):
+class MemberSubscription(NamedTuple):
     """What a member of the classic protocol says when it joins."""
 
     names: Sequence[str]
-    owned: Sequence[Place]
+    owned: Sequence[TopicPartition]
     rack: str = ""
 
 
 class ConsumerProtocol(Protocol):
     """The form in which members of the classic protocol speak of topics and partitions."""
 
-    def subscription(self, metadata: bytes) -> Said | None:
+    def subscription(self, metadata: bytes) -> MemberSubscription | None:
         """Read what a member says when it joins; None if that cannot be read."""
 
-    def owned(self, assignment: bytes) -> Sequence[Place]:
+    def owned(self, assignment: bytes) -> Sequence[TopicPartition]:
         """Read what a member was assigned; nothing if that cannot be read."""
 
-    def assignment(self, places: Iterable[Place], metadata: bytes) -> bytes:
+    def assignment(self, places: Iterable[TopicPartition], metadata: bytes) -> bytes:
         """Write what a member is to own, so that one who has joined with that metadata reads it."""
 
 
-class Guests:
+class ClassicMembers:
     """Members of the classic protocol in consumer groups; used under the broker's lock."""
 
     def __init__(self, state: State, assignments: Assignments, new_id: Callable[[], str]) -> None:
@@ -135,7 +135,7 @@ class Guests:
     def leave(
         self, name: str, leavers: Iterable[tuple[str, str | None]]
     ) -> list[MainstemError | None]:
-        """Take guests out; what is wrong with each, None if it is out."""
+        """Take classic members out; what is wrong with each, None if it is out."""
         answers: list[MainstemError | None] = []
         for member_id, instance_id in leavers:
             try:
@@ -157,7 +157,7 @@ class Guests:
     def welcomed(
         self, members: Iterable[ClassicMember], generation: int, protocol: str | None
     ) -> list[ConsumerMember]:
-        """Return members of a classic group as guests, with what they were assigned there."""
+        """Return members of a classic group with what they were assigned there."""
         found: list[ConsumerMember] = []
         taken: set[PartitionId] = set()
         for member in members:
@@ -173,7 +173,7 @@ class Guests:
         return found
 
     def sent_home(self, members: Iterable[ConsumerMember]) -> list[ClassicMember]:
-        """Return guests as members of a classic group, with what they own."""
+        """Return classic members as members of a classic group, with what they own."""
         found: list[ClassicMember] = []
         for member in members:
             profile, classic = member.profile, member.profile.classic
@@ -194,7 +194,7 @@ class Guests:
             found.append(home)
         return found
 
-    def partitions(self, places: Iterable[Place]) -> Partitions:
+    def partitions(self, places: Iterable[TopicPartition]) -> Partitions:
         """Return the partitions of places that there are."""
         return frozenset(
             PartitionId(topic.id, number)
@@ -212,12 +212,12 @@ class Guests:
         ]
         return b"" if self.protocol is None else self.protocol.assignment(places, metadata)
 
-    def _said(self, group: ConsumerGroup, join: Join) -> Said:
+    def _said(self, group: ConsumerGroup, join: Join) -> MemberSubscription:
         """Return what a member says, if it can be among those who are there."""
         if self.protocol is None:
             raise GroupIsLive(group.name, "consumers of the other protocol", "joined")
         names = dict(join.protocols)
-        sides = (group.members[each].profile.classic for each in group.guests)
+        sides = (group.members[each].profile.classic for each in group.classic_members)
         said = self.protocol.subscription(join.protocols[0][1]) if join.protocols else None
         if join.protocol_type != PROTOCOL_TYPE or not all(
             any(name in names for name, _ in side.protocols) for side in sides if side is not None
@@ -267,7 +267,7 @@ class Guests:
         return f"{join.instance_id or join.client_id}-{self._new_id()}"
 
 
-def _profile(source: Join | ClassicMember, said: Said) -> Profile:
+def _profile(source: Join | ClassicMember, said: MemberSubscription) -> Profile:
     return Profile(
         rebalance_timeout_ms=source.rebalance_timeout_ms,
         names=tuple(sorted(set(said.names))),

@@ -8,8 +8,8 @@ timeout. One that is silent for the group's session timeout is taken out, and fe
 epoch is no longer known. Everything is written down before it is answered, members and what they
 own included, so that after a restart they go on as if nothing had happened.
 
-``ConsumerGroups`` is the door; what becomes of groups is decided in ``consumer_assignments``.
-Members of the classic protocol can be among the others (``guests``), so that a group goes from one
+``ConsumerGroups`` is the door; what becomes of groups is decided in ``assignment``. Members of the
+classic protocol can be among the others (``classic_members``), so that a group moves from one
 protocol to the other member by member, without a pause.
 """
 
@@ -20,12 +20,12 @@ from msgspec.structs import replace
 
 from mainstem.broker.groups.configs import GroupConfigs
 from mainstem.broker.groups.consumer.assignment import Assignments
-from mainstem.broker.groups.consumer.classic_members import ConsumerProtocol, Guests
+from mainstem.broker.groups.consumer.classic_members import ClassicMembers, ConsumerProtocol
 from mainstem.broker.groups.consumer.description import ConsumerGroupDescription, described
 from mainstem.broker.groups.consumer.draft import ConsumerGroupDraft
 from mainstem.broker.groups.consumer.heartbeat import (
-    Heard,
     Heartbeat,
+    HeartbeatResponse,
     check,
     known,
     sender,
@@ -69,12 +69,12 @@ class ConsumerGroups:
         self._state = state
         self._new_id = new_id
         self.assignments = Assignments(state, configs, now_ms, monotonic_ms or now_ms, limits)
-        self.guests = Guests(state, self.assignments, new_id)
+        self.classic_members = ClassicMembers(state, self.assignments, new_id)
         """Members that speak the classic protocol."""
 
     def use_protocol(self, protocol: ConsumerProtocol) -> None:
         """Read and write with it what classic members say; without one none joins such a group."""
-        self.guests.protocol = protocol
+        self.classic_members.protocol = protocol
 
     @property
     def fold(self) -> ConsumerGroupFold:
@@ -83,7 +83,7 @@ class ConsumerGroups:
 
     # Members
 
-    def heartbeat(self, beat: Heartbeat) -> Heard:
+    def heartbeat(self, beat: Heartbeat) -> HeartbeatResponse:
         """Hear a member, and tell it what to own; answer it when that is durable."""
         check(beat)
         with self._state.lock:
@@ -92,7 +92,7 @@ class ConsumerGroups:
             self.assignments.before.answer()
         return heard
 
-    def _hear(self, beat: Heartbeat) -> Heard:
+    def _hear(self, beat: Heartbeat) -> HeartbeatResponse:
         if not beat.is_join and not self.has_members(beat.group):
             raise UnknownMember(beat.group, beat.member_id)
         draft = self.assignments.draft(beat.group)
@@ -101,7 +101,7 @@ class ConsumerGroups:
         current, durable = self.assignments.settle(draft, was, member, beat.owned)
         self.assignments.hear(beat.group, member.id)
         is_new = beat.is_full or current.owned != was.current.owned
-        return Heard(
+        return HeartbeatResponse(
             member.id,
             current.epoch,
             self.assignments.interval_ms(beat.group),
@@ -161,8 +161,8 @@ class ConsumerGroups:
         if current != epoch:
             raise StaleMemberEpoch(name, member_id, epoch, current)
 
-    def speaks_newer(self, name: str, member_id: str) -> bool:
-        """Tell whether somebody is a member, and no guest."""
+    def is_native_member(self, name: str, member_id: str) -> bool:
+        """Tell whether somebody is a member, and no classic member."""
         with self._state.lock:
             group = self.fold.groups.get(name)
             member = None if group is None else group.members.get(member_id)
@@ -192,7 +192,9 @@ class ConsumerGroups:
         """Return the topics that members of a group read."""
         with self._state.lock:
             group = self.fold.groups.get(name)
-            return set() if group is None else set(self.assignments.wishes.of_group(group))
+            return (
+                set() if group is None else set(self.assignments.subscribed_topics.of_group(group))
+            )
 
     # For the rest of the broker; used under the lock
 
@@ -225,7 +227,7 @@ class ConsumerGroups:
 
     def topic_changed(self, name: str) -> None:
         """Take note that a topic was created, deleted, or got more partitions."""
-        regexes = self.assignments.wishes.topic_changed(name)
+        regexes = self.assignments.subscribed_topics.topic_changed(name)
         for group in self.fold:
             if name in group.names or not regexes.isdisjoint(group.regexes):
                 group.outdated = True

@@ -15,7 +15,7 @@ from mainstem.broker.groups.consumer.records import (
     Epochs,
     write_member,
 )
-from mainstem.broker.groups.consumer.subscribed_topics import Wishes
+from mainstem.broker.groups.consumer.subscribed_topics import SubscribedTopics
 from mainstem.log.port import PartitionId
 
 
@@ -64,10 +64,10 @@ class ConsumerGroupDraft:
         """Take a member out."""
         self.changed[member_id] = None
 
-    def take_in(self, guests: Iterable[ConsumerMember]) -> None:
+    def take_in(self, classic_members: Iterable[ConsumerMember]) -> None:
         """Let a group that is not written down yet begin with members."""
         self._is_written = False
-        for each in guests:
+        for each in classic_members:
             self.group.set(each.id, each)
             self.put(each)
 
@@ -75,11 +75,11 @@ class ConsumerGroupDraft:
         """Let everything be assigned anew."""
         self.epochs = replace(self.epochs, group=self.epochs.group + 1)
 
-    def assign(self, wishes: Wishes) -> None:
+    def assign(self, subscribed_topics: SubscribedTopics) -> None:
         """Decide who should own what, so that as little as possible moves."""
         members = self.members()
-        reads = {each.id: wishes.of(each.profile) for each in members.values()}
-        partitions = wishes.partitions(frozenset().union(*set(reads.values())))
+        reads = {each.id: subscribed_topics.of(each.profile) for each in members.values()}
+        partitions = subscribed_topics.partitions(frozenset().union(*set(reads.values())))
         had = {at: each.id for each in members.values() for at in each.target}
         asked = Counter(each.profile.assignor for each in members.values())
         del asked[""]

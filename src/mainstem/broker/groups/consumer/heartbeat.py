@@ -60,7 +60,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_join or says_all
 
 
-class Heard(msgspec.Struct, frozen=True):
+class HeartbeatResponse(msgspec.Struct, frozen=True):
     """The answer to a heartbeat."""
 
     member_id: str

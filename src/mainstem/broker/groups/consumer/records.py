@@ -60,7 +60,7 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     """Set if it speaks the classic protocol."""
 
     @property
-    def wishes(self) -> tuple[tuple[str, ...], str, str, str | None]:
+    def subscription(self) -> tuple[tuple[str, ...], str, str, str | None]:
         """What partitions are assigned by, so that they are assigned anew when it changes."""
         return self.names, self.regex, self.assignor, self.instance_id
 
@@ -144,7 +144,7 @@ class ConsumerGroup:
         """How many members want each topic by its name."""
         self.regexes: Counter[str] = Counter()
         self.assignors: Counter[str] = Counter()
-        self.guests: set[str] = set()
+        self.classic_members: set[str] = set()
         """Members that speak the classic protocol."""
         self.outdated = False
         """Whether topics have come, grown or gone since partitions were assigned."""
@@ -161,13 +161,13 @@ class ConsumerGroup:
             self.names,
             self.regexes,
             self.assignors,
-            self.guests,
+            self.classic_members,
         )
 
     def set(self, member_id: str, member: ConsumerMember | None) -> None:
         """Put a member in the place of what it was; None takes it out."""
         was = self.members.pop(member_id, None)
-        self.guests.discard(member_id)
+        self.classic_members.discard(member_id)
         if was is not None:
             self._count(was.profile, -1)
             for partition in (*was.current.owned, *was.current.revoked):
@@ -178,7 +178,7 @@ class ConsumerGroup:
         if member is not None:
             self.members[member_id] = member
             if member.profile.classic is not None:
-                self.guests.add(member_id)
+                self.classic_members.add(member_id)
             self._count(member.profile, 1)
             held = (*member.current.owned, *member.current.revoked)
             self.owners |= dict.fromkeys(held, member_id)
@@ -186,12 +186,12 @@ class ConsumerGroup:
                 self.static[member.profile.instance_id] = member_id
 
     def _count(self, profile: Profile, by: int) -> None:
-        for counter, wishes in (
+        for counter, wanted in (
             (self.names, profile.names),
             (self.regexes, (profile.regex,) if profile.regex else ()),
             (self.assignors, (profile.assignor,) if profile.assignor else ()),
         ):
-            for wish in wishes:
+            for wish in wanted:
                 counter[wish] += by
                 if not counter[wish]:
                     del counter[wish]

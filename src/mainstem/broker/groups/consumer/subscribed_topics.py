@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from mainstem.broker.groups.consumer.records import ConsumerGroup, ConsumerMember, Profile
 from mainstem.broker.topics.catalog import Topics
-from mainstem.broker.topics.regex import BUDGET, TopicRegex
+from mainstem.broker.topics.regex import MATCH_BUDGET, TopicRegex
 from mainstem.core.errors import InvalidExpression, InvalidSetting
 from mainstem.log.port import PartitionId
 
@@ -14,7 +14,7 @@ MAX_PLACES = 20_000_000
 """Of the tables of all of them: 40 MB."""
 
 
-class Wishes:
+class SubscribedTopics:
     """What members mean, among the topics that there are; used under the broker's lock."""
 
     def __init__(self, topics: Topics, max_places: int = MAX_PLACES) -> None:
@@ -33,7 +33,7 @@ class Wishes:
         regex = TopicRegex(text)
         if sum(each.size for each in self._regexes.values()) + regex.size > self._max_places:
             raise self._full()
-        self._take_in(regex, BUDGET)
+        self._take_in(regex, MATCH_BUDGET)
 
     def learn_again(self, text: str) -> None:
         """Find out, after a start, what a regular expression means that was accepted before it."""

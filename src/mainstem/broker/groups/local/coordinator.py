@@ -36,7 +36,7 @@ KIND = "mainstem"
 """What these groups are called beside those of other kinds."""
 
 
-class Share(NamedTuple):
+class AssignedPartition(NamedTuple):
     """A partition as a member owns it; ``since`` differs whenever it was given anew."""
 
     topic: str
@@ -48,9 +48,9 @@ class Assignment(msgspec.Struct, frozen=True):
     """What a member may read, what it has to give up, and how long it may wait for more."""
 
     generation: int
-    owned: tuple[Share, ...]
+    owned: tuple[AssignedPartition, ...]
     """To be read; a share not seen before begins at the group's cursor."""
-    revoked: tuple[Share, ...]
+    revoked: tuple[AssignedPartition, ...]
     """To be finished, committed and released."""
     awaited_until_ms: int | None = None
     """When to ask again at the latest, if others have yet to release partitions; else None."""
@@ -132,7 +132,7 @@ class _Group:
                 told.add(target)
         return self.callbacks(told)
 
-    def release(self, member: str, shares: Iterable[Share]) -> list[Changed]:
+    def release(self, member: str, shares: Iterable[AssignedPartition]) -> list[Changed]:
         """Give shares of a member to those that should have them; return whom to tell."""
         self.generation += 1
         told: set[str] = set()
@@ -144,7 +144,7 @@ class _Group:
                 told.add(self.targets[partition])
         return self.callbacks(told)
 
-    def held(self, member: str, share: Share) -> PartitionId | None:
+    def held(self, member: str, share: AssignedPartition) -> PartitionId | None:
         """Return the partition of a share, if the member still has that very share."""
         topic = self.topics.get(share.topic)
         if topic is None or not 0 <= share.partition < len(topic.partitions):
@@ -164,11 +164,11 @@ class _Group:
 
     def assignment(self, member: str) -> Assignment:
         """Return what a member owns and must give up."""
-        owned: list[Share] = []
-        revoked: list[Share] = []
+        owned: list[AssignedPartition] = []
+        revoked: list[AssignedPartition] = []
         for partition, (owner, since) in self.owners.items():
             if owner == member:
-                share = Share(self.names[partition], partition.number, since)
+                share = AssignedPartition(self.names[partition], partition.number, since)
                 (revoked if partition in self.revoked else owned).append(share)
         awaited = [until for at, until in self.revoked.items() if self.targets[at] == member]
         return Assignment(
@@ -278,7 +278,9 @@ class Groups:
             return told
         return told + found.rebalance(now_ms + self._hand_over_ms)
 
-    def release(self, group: str, member: str, shares: Iterable[Share]) -> list[Changed]:
+    def release(
+        self, group: str, member: str, shares: Iterable[AssignedPartition]
+    ) -> list[Changed]:
         """Give up what the member has stopped reading and has committed; what is gone is gone."""
         return self._member(group, member).release(member, shares)
 
@@ -286,7 +288,9 @@ class Groups:
         """Return what the member may read now."""
         return self._member(group, member).assignment(member)
 
-    def held(self, group: str, member: str, shares: Iterable[Share]) -> list[PartitionId]:
+    def held(
+        self, group: str, member: str, shares: Iterable[AssignedPartition]
+    ) -> list[PartitionId]:
         """Return the partitions of shares; Fenced unless the member still has every one."""
         found = self._member(group, member)
         partitions: list[PartitionId] = []

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from mainstem.broker.callbacks import make
 from mainstem.broker.groups.cursors import Cursor
-from mainstem.broker.groups.local.coordinator import Assignment, Share
+from mainstem.broker.groups.local.coordinator import AssignedPartition, Assignment
 from mainstem.broker.state import State
 from mainstem.log.port import Durable
 
@@ -31,7 +31,7 @@ class Member:
         with self._state.lock:
             return self._state.groups.assignment(self.group, self.id)
 
-    def commit(self, offsets: Mapping[Share, int], metadata: str = "") -> Durable:
+    def commit(self, offsets: Mapping[AssignedPartition, int], metadata: str = "") -> Durable:
         """Move the group's cursors in shares it has; Fenced, and nothing moved, if one is gone."""
         now_ms = self._now_ms()
         state = self._state
@@ -47,7 +47,7 @@ class Member:
         make(calls)
         return durable
 
-    def release(self, shares: Iterable[Share]) -> None:
+    def release(self, shares: Iterable[AssignedPartition]) -> None:
         """Give up shares that it has stopped reading and has committed."""
         with self._state.lock:
             calls = self._state.groups.release(self.group, self.id, shares)

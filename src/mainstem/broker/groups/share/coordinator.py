@@ -16,7 +16,12 @@ from mainstem.broker.deadlines import Deadlines
 from mainstem.broker.groups.configs import GroupConfigs
 from mainstem.broker.groups.limits import GroupLimits
 from mainstem.broker.groups.memory import texts_bytes
-from mainstem.broker.groups.share.group import Places, ShareBeat, ShareGroup, ShareMember
+from mainstem.broker.groups.share.group import (
+    AssignedTopics,
+    ShareGroup,
+    ShareHeartbeat,
+    ShareMember,
+)
 from mainstem.broker.groups.share.offset_reset import back_ms
 from mainstem.broker.groups.share.settings import (
     ShareSettings,
@@ -48,12 +53,12 @@ KIND = "share"
 DEFAULTS = GroupLimits()
 
 
-class ShareTurn(msgspec.Struct, frozen=True):
+class ShareHeartbeatResponse(msgspec.Struct, frozen=True):
     """What a member is told: its epoch, when to come again, and what is new for it."""
 
     epoch: int
     heartbeat_ms: int
-    places: Places | None
+    places: AssignedTopics | None
     durable: Durable
     """When what it has begun to share is written down."""
 
@@ -67,7 +72,7 @@ class ShareMemberState(msgspec.Struct, frozen=True):
     rack: str | None
     epoch: int
     topics: tuple[str, ...]
-    places: Places
+    places: AssignedTopics
 
 
 class ShareGroupState(msgspec.Struct, frozen=True):
@@ -108,7 +113,7 @@ class ShareGroups:
 
     # Members
 
-    def heartbeat(self, beat: ShareBeat) -> ShareTurn:
+    def heartbeat(self, beat: ShareHeartbeat) -> ShareHeartbeatResponse:
         """Join a group, or stay in it; what is new to it begins as the group's settings say."""
         check_group(beat.group)
         settings = self.settings(beat.group)
@@ -119,15 +124,15 @@ class ShareGroups:
             if is_new:
                 self._check_newcomer(group, beat)
             was = _size(group, beat.member_id)
-            member = group.hear(beat)
+            member = group.heartbeat(beat)
             self._bytes += _size(group, beat.member_id) - was
             self._members += is_new
             self._groups[beat.group] = group
             due_ms = self._monotonic_ms() + settings.session_ms
             self._silent.set((group.name, member.id), due_ms)
             durable = self._look(group, member, settings)
-            told = group.tell(member, self._places(member))
-        return ShareTurn(member.epoch, settings.heartbeat_ms, told, durable)
+            told = group.assign(member, self._places(member))
+        return ShareHeartbeatResponse(member.epoch, settings.heartbeat_ms, told, durable)
 
     def leave(self, group: str, member_id: str) -> None:
         """Take a member out; what is out with it is not touched. Raises UnknownMember."""
@@ -233,7 +238,7 @@ class ShareGroups:
 
     # Parts of decisions, under the lock
 
-    def _check_newcomer(self, group: ShareGroup, beat: ShareBeat) -> None:
+    def _check_newcomer(self, group: ShareGroup, beat: ShareHeartbeat) -> None:
         if beat.epoch:
             raise self._stranger(group.name, beat.member_id)
         if len(group.members) >= self._limits.max_members:
@@ -254,7 +259,7 @@ class ShareGroups:
                 return UnknownGroup(name)
         return UnknownMember(name, member_id)
 
-    def _check_size(self, group: ShareGroup, beat: ShareBeat) -> None:
+    def _check_size(self, group: ShareGroup, beat: ShareHeartbeat) -> None:
         size, most = texts_bytes(beat.topics or ()), self._limits.max_member_bytes
         if size > most:
             raise InvalidSetting(
@@ -285,7 +290,7 @@ class ShareGroups:
                 seen[name] = topic.id
         finally:
             # What could not be begun for want of space is begun by the member's next heartbeat.
-            group.look(seen)
+            group.update_topics(seen)
         return durable
 
     def _create(self, group: str, topic: Topic, starts: Mapping[int, int]) -> Durable:
@@ -304,7 +309,7 @@ class ShareGroups:
                     starts[at.number] = found.offset
         return starts
 
-    def _places(self, member: ShareMember) -> Places:
+    def _places(self, member: ShareMember) -> AssignedTopics:
         topics = [self._state.topics.find(name) for name in sorted(member.topics)]
         return tuple(
             (topic.name, topic.id, len(topic.partitions))

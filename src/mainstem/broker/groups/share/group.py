@@ -7,11 +7,11 @@ import msgspec
 
 from mainstem.core.errors import FencedMemberEpoch, UnknownMember
 
-Places = tuple[tuple[str, str, int], ...]
+AssignedTopics = tuple[tuple[str, str, int], ...]
 """Topics by name, each with its id and how many partitions it has."""
 
 
-class ShareBeat(msgspec.Struct, frozen=True, kw_only=True):
+class ShareHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """A member shows itself; without topics it wants what it wanted before."""
 
     group: str
@@ -26,14 +26,14 @@ class ShareBeat(msgspec.Struct, frozen=True, kw_only=True):
 class ShareMember:
     """One consumer of a share group."""
 
-    def __init__(self, beat: ShareBeat) -> None:
+    def __init__(self, beat: ShareHeartbeat) -> None:
         self.id = beat.member_id
         self.client_id = beat.client_id
         self.host = beat.host
         self.rack = beat.rack
         self.topics: tuple[str, ...] = ()
         self.epoch = self.previous_epoch = 0
-        self.told: Places | None = None
+        self.assigned: AssignedTopics | None = None
         """What it was last told that it may take from."""
 
 
@@ -53,7 +53,7 @@ class ShareGroup:
         self.ids: dict[str, str | None] = {}
         """The ids of the topics that are wanted, as last seen; None if there was none."""
 
-    def hear(self, beat: ShareBeat) -> ShareMember:
+    def heartbeat(self, beat: ShareHeartbeat) -> ShareMember:
         """Take in a member, or what it wants now; raises UnknownMember, FencedMemberEpoch."""
         member = self.members.get(beat.member_id)
         if member is None:
@@ -65,22 +65,22 @@ class ShareGroup:
             raise FencedMemberEpoch(self.name, member.id, beat.epoch, member.epoch)
         if beat.epoch == 0 or beat.topics is not None:
             # A member that names its topics has to be told what it may take from.
-            member.told = None
+            member.assigned = None
         if beat.topics is not None and beat.topics != member.topics:
             self._want(member, tuple(dict.fromkeys(beat.topics)))
             self.epoch += 1
         return member
 
-    def tell(self, member: ShareMember, places: Places) -> Places | None:
+    def assign(self, member: ShareMember, places: AssignedTopics) -> AssignedTopics | None:
         """Return what a member may take from if it does not know; it is in the epoch then."""
         if member.epoch != self.epoch:
             member.previous_epoch, member.epoch = member.epoch, self.epoch
-        if member.told == places:
+        if member.assigned == places:
             return None
-        member.told = places
+        member.assigned = places
         return places
 
-    def look(self, ids: Mapping[str, str | None]) -> bool:
+    def update_topics(self, ids: Mapping[str, str | None]) -> bool:
         """Take note of which topics there are; return whether that has changed."""
         is_changed = any(name in self.ids and self.ids[name] != ids[name] for name in ids)
         self.ids.update(ids)

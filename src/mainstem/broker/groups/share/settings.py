@@ -14,8 +14,8 @@ DELIVERIES = "share.delivery.count.limit"
 LOCKS = "share.partition.max.record.locks"
 ISOLATION = "share.isolation.level"
 RENEW = "share.renew.acknowledge.enable"
-ACQUIRE = "mainstem.share.acquire.mode"
-STRICTLY = "record_limit"
+ACQUIRE_MODE = "mainstem.share.acquire.mode"
+RECORD_LIMIT = "record_limit"
 
 
 class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):

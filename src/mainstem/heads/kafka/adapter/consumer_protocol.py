@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mainstem.broker.door import Place, Said
+from mainstem.broker.door import MemberSubscription, TopicPartition
 from mainstem.heads.conversation import ProtocolError
 from mainstem.kafka_protocol.codec import decode_blob, encode_blob
 from mainstem.kafka_protocol.messages.consumer_protocol import (
@@ -16,15 +16,17 @@ from mainstem.kafka_protocol.messages.consumer_protocol import (
 class ConsumerProtocol:
     """Reads and writes for the broker what consumers otherwise say to one another."""
 
-    def subscription(self, metadata: bytes) -> Said | None:
+    def subscription(self, metadata: bytes) -> MemberSubscription | None:
         """Read what a member says when it joins; None if that cannot be read."""
         try:
             found = decode_blob(ConsumerProtocolSubscription, metadata)
         except ProtocolError:
             return None
-        return Said(found.topics, _places(found.owned_partitions), found.rack_id or "")
+        return MemberSubscription(
+            found.topics, _places(found.owned_partitions), found.rack_id or ""
+        )
 
-    def owned(self, assignment: bytes) -> list[Place]:
+    def owned(self, assignment: bytes) -> list[TopicPartition]:
         """Read what a member was assigned; nothing if that cannot be read."""
         try:
             found = decode_blob(ConsumerProtocolAssignment, assignment)
@@ -32,7 +34,7 @@ class ConsumerProtocol:
             return []
         return _places(found.assigned_partitions)
 
-    def assignment(self, places: Iterable[Place], metadata: bytes) -> bytes:
+    def assignment(self, places: Iterable[TopicPartition], metadata: bytes) -> bytes:
         """Write what a member is to own, in the version in which it has joined."""
         numbers: dict[str, list[int]] = {}
         for name, number in places:
@@ -42,5 +44,5 @@ class ConsumerProtocol:
         return encode_blob(version, ConsumerProtocolAssignment(topics))
 
 
-def _places(topics: Iterable[ConsumerPartitions]) -> list[Place]:
+def _places(topics: Iterable[ConsumerPartitions]) -> list[TopicPartition]:
     return [(topic.topic, number) for topic in topics for number in topic.partitions]

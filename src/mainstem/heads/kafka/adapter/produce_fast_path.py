@@ -12,7 +12,7 @@ way, through ``produce``.
 from collections.abc import Sequence
 from struct import Struct
 
-from mainstem.broker.door import AppendOutcome, Arrived, Durable, Held
+from mainstem.broker.door import AppendedBatch, AppendOutcome, Durable, HeldPublish
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.heads.conversation import Answer, Later, ProtocolError
 from mainstem.heads.kafka.adapter.apis import produce
@@ -121,7 +121,7 @@ class _Shape:
             return None
         return correlation_id, partition, view[begin:stop], end
 
-    def answer(self, asked: _Asked, arrived: Arrived) -> bytes:
+    def answer(self, asked: _Asked, arrived: AppendedBatch) -> bytes:
         """Return the answer to a request that was carried out."""
         return self._answer.pack(
             self._answer_size,
@@ -197,7 +197,7 @@ class ProduceFastPath:
         done = None if len(asked) < 2 else self._carry_out(shape, asked, batches)
         return None if done is None else (done, at)
 
-    def answer(self, frame: memoryview) -> Answer | Later | Held | None:
+    def answer(self, frame: memoryview) -> Answer | Later | HeldPublish | None:
         """Carry out a request that is like the last one; None if it is not.
 
         Held if it has to wait for room: nothing was appended, and the long way goes on from there.
@@ -218,7 +218,7 @@ class ProduceFastPath:
         """Append to a topic that takes everything at once; None if there is no such topic."""
         try:
             topic = shape.topic or self._name(shape.topic_id)
-            outcomes = self._service.broker.append_arrived(topic, batches, joins=shape.joins)
+            outcomes = self._service.broker.append_batches(topic, batches, joins=shape.joins)
         except UnknownTopic:
             return None
         if outcomes is None:
@@ -227,19 +227,19 @@ class ProduceFastPath:
 
     def _carry_out_in_turn(
         self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
-    ) -> Answer | Later | Held | None:
+    ) -> Answer | Later | HeldPublish | None:
         """Append one batch to a topic that may have no room, or stores it in another way."""
         broker, (partition, records) = self._service.broker, batches[0]
         outcome: AppendOutcome
         try:
             topic = shape.topic or self._name(shape.topic_id)
             published = broker.append_batch(topic, partition, records, joins=shape.joins)
-            if isinstance(published, Held):
+            if isinstance(published, HeldPublish):
                 return published
             start = broker.bounds(topic, partition).start
             offset, durable = published.offsets[0], published.durable
             appended_ms = published.appended_ms
-            outcome = Arrived(offset, durable, published.count, start, appended_ms)
+            outcome = AppendedBatch(offset, durable, published.count, start, appended_ms)
         except UnknownTopic:
             return None
         except MainstemError as error:
@@ -264,7 +264,7 @@ class ProduceFastPath:
         counts.requests[PRODUCE.key] += len(asked)
         waits = None
         for (_, records), outcome in zip(batches, outcomes, strict=True):
-            if isinstance(outcome, Arrived):
+            if isinstance(outcome, AppendedBatch):
                 counts.produced_batches += 1
                 counts.produced_events += outcome.events
                 counts.produced_bytes += len(records)
@@ -284,7 +284,7 @@ class ProduceFastPath:
     def _gather(self, pending: _Pending) -> bool:
         """Wait for what is not decided yet, if there is anything."""
         for outcome in pending.outcomes:
-            if isinstance(outcome, Arrived) and not outcome.durable.done:
+            if isinstance(outcome, AppendedBatch) and not outcome.durable.done:
                 self._await(outcome.durable, pending)
                 return True
         return False
@@ -321,7 +321,7 @@ class ProduceFastPath:
         answers: list[bytes] = []
         for each, outcome in zip(asked, outcomes, strict=True):
             try:
-                if not isinstance(outcome, Arrived):
+                if not isinstance(outcome, AppendedBatch):
                     raise outcome
                 outcome.durable.wait(0)
                 if shape.is_answered:

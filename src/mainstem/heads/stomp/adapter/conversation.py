@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from mainstem.auth import Credentials, Peer
-from mainstem.broker.door import Held, Outcome, QueueSettlements, Settlement
+from mainstem.broker.door import HeldPublish, Outcome, QueueSettlements, Settlement
 from mainstem.core.errors import MainstemError, Unsupported
 from mainstem.core.event import Event
 from mainstem.heads.confirmations import Confirmations
@@ -284,16 +284,16 @@ class StompConversation:
         settled: Sequence[QueueSettlements],
         receipts: Sequence[str | None],
         after: Sequence[Callable[[], None]] = (),
-        held: Held | None = None,
+        held: HeldPublish | None = None,
         later: Later | None = None,
     ) -> Answer | Later:
         found = self._door.publish_all(entries, settled, held)
-        if isinstance(found, Held):
+        if isinstance(found, HeldPublish):
             waits = later or Later()
             # What comes behind would overtake it.
             waits.hold()
 
-            def again(held: Held) -> None:
+            def again(held: HeldPublish) -> None:
                 try:
                     self._publish(entries, settled, receipts, after, held, waits)
                 except MainstemError as error:

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn, versions 0 to 4: a group's offsets join a transaction."""
 
-from mainstem.broker.door import Speaker
+from mainstem.broker.door import ProducerIdAndEpoch
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
@@ -16,7 +16,7 @@ from mainstem.kafka_protocol.messages.transactions import (
 @serves(ADD_OFFSETS_TO_TXN, 0, 4)
 def answer(asked: Asked, request: AddOffsetsToTxnRequest, reply: Reply) -> None:
     """Let a transaction move cursors of a group."""
-    who = Speaker(request.producer_id, request.producer_epoch)
+    who = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         durable = asked.service.broker.transactions.add_group(
             request.transactional_id, who, request.group_id

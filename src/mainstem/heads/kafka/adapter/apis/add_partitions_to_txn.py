@@ -6,7 +6,7 @@ not send this: what they write joins the transaction [KIP-890].
 
 from collections.abc import Iterable
 
-from mainstem.broker.door import Speaker
+from mainstem.broker.door import ProducerIdAndEpoch
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.committed_offsets import Place
 from mainstem.heads.kafka.adapter.errors import code_in
@@ -28,7 +28,7 @@ from mainstem.kafka_protocol.messages.transactions import (
 def answer(asked: Asked, request: AddPartitionsToTxnRequest, reply: Reply) -> None:
     """Let a transaction touch partitions."""
     topics = request.v3_and_below_topics
-    who = Speaker(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    who = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     places = [(topic.name, number) for topic in topics for number in topic.partitions]
     try:
         moved = asked.service.broker.transactions.add_partitions(

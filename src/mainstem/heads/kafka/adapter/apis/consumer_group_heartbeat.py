@@ -8,8 +8,8 @@
 """
 
 from mainstem.broker.door import (
-    Heard,
     Heartbeat,
+    HeartbeatResponse,
     Partitions,
     Phase,
     partitions_of,
@@ -115,7 +115,7 @@ def _wrong(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
     return next((text for applies, text in rules if applies), None)
 
 
-def _heard(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> Heard:
+def _heard(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> HeartbeatResponse:
     timeout_ms, names = request.rebalance_timeout_ms, request.subscribed_topic_names
     regex = request.subscribed_topic_regex
     if request.member_epoch == _JOIN and names is None:
@@ -142,14 +142,14 @@ def _heard(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> Heard:
     )
 
 
-def _left(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> Heard:
+def _left(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> HeartbeatResponse:
     durable = asked.service.broker.consumers.leave(
         request.group_id,
         request.member_id,
         request.instance_id,
         for_a_while=request.member_epoch == _LEAVE_FOR_A_WHILE,
     )
-    return Heard(request.member_id, request.member_epoch, 0, None, durable)
+    return HeartbeatResponse(request.member_id, request.member_epoch, 0, None, durable)
 
 
 def _refusal(asked: Asked, error: MainstemError) -> ConsumerGroupHeartbeatResponse:

@@ -3,7 +3,7 @@
 Since version 5 each end gives the producer another epoch [KIP-890].
 """
 
-from mainstem.broker.door import Speaker
+from mainstem.broker.door import ProducerIdAndEpoch
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
@@ -22,7 +22,7 @@ _BUMPS = 5
 @serves(END_TXN, 0, 5)
 def answer(asked: Asked, request: EndTxnRequest, reply: Reply) -> None:
     """Commit or abort."""
-    who = Speaker(request.producer_id, request.producer_epoch)
+    who = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     bumps = asked.header.api_version >= _BUMPS
     try:
         ended = asked.service.broker.transactions.end(

@@ -3,7 +3,7 @@
 Two-phase commit (version 6) is refused.
 """
 
-from mainstem.broker.door import Speaker
+from mainstem.broker.door import ProducerIdAndEpoch
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
@@ -38,7 +38,7 @@ def answer(asked: Asked, request: InitProducerIdRequest, reply: Reply) -> None:
             fresh = service.broker.producers.new_id()
             producer_id, epoch, durable = fresh.producer_id, 0, fresh.durable
         else:
-            was = Speaker(request.producer_id, request.producer_epoch)
+            was = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
             producer_id, epoch, durable = service.broker.transactions.begin(
                 request.transactional_id,
                 request.transaction_timeout_ms,

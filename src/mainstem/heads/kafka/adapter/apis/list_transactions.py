@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mainstem.broker.door import BUDGET, TopicRegex, TransactionDescription, TransactionPhase
+from mainstem.broker.door import MATCH_BUDGET, TopicRegex, TransactionDescription, TransactionPhase
 from mainstem.core.errors import InvalidExpression
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
@@ -39,7 +39,7 @@ def answer(asked: Asked, request: ListTransactionsRequest, reply: Reply) -> None
 def _named(every: Iterable[TransactionDescription], pattern: str) -> list[TransactionDescription]:
     """Return the transactions whose ids match a regular expression as a whole."""
     by_id = {each.id: each for each in every}
-    return [by_id[each] for each in TopicRegex(pattern).among(by_id, BUDGET)]
+    return [by_id[each] for each in TopicRegex(pattern).among(by_id, MATCH_BUDGET)]
 
 
 def _wanted(

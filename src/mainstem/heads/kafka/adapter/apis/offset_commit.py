@@ -41,7 +41,7 @@ def answer(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
     who = Membership(
         request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
     )
-    is_member = service.broker.consumers.speaks_newer(request.group_id, request.member_id)
+    is_member = service.broker.consumers.is_native_member(request.group_id, request.member_id)
     if is_member and asked.header.api_version < _OF_EPOCHS:
         reply(_commit_answer(topics, {}, Code.UNSUPPORTED_VERSION))
         return

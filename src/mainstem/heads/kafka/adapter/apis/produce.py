@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from mainstem.broker.door import AT_ONCE, Arrived, Durable, Held
+from mainstem.broker.door import AT_ONCE, AppendedBatch, Durable, HeldPublish
 from mainstem.core.errors import InvalidBatch, InvalidEvent, MainstemError, Overloaded
 from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.auto_create import find_or_create
@@ -34,7 +34,9 @@ _JOINS = 12
 
 
 @serves(PRODUCE, 3, 13)
-def answer(asked: Asked, request: ProduceRequest, reply: Reply, held: Held | None = None) -> None:
+def answer(
+    asked: Asked, request: ProduceRequest, reply: Reply, held: HeldPublish | None = None
+) -> None:
     """Append what can be appended; answer when all of it is as durable as promised.
 
     ``held``: that has been tried already with the only batch, which waits for room since.
@@ -99,7 +101,7 @@ class _Production:
         self._waiting = 1
         self._throttle_ms = 0
 
-    def run(self, request: ProduceRequest, held: Held | None) -> None:
+    def run(self, request: ProduceRequest, held: HeldPublish | None) -> None:
         for topic in request.topic_data:
             name: str | None = topic.name
             if self._header.api_version >= BY_ID:
@@ -131,7 +133,7 @@ class _Production:
         try:
             find_or_create(self._service, topic, create=True)
             broker = self._service.broker
-            outcomes = broker.append_arrived(topic, given, joins=joins(self._header))
+            outcomes = broker.append_batches(topic, given, joins=joins(self._header))
         except MainstemError:
             # Each partition is told, on its way.
             return False
@@ -140,7 +142,7 @@ class _Production:
         waiting: dict[Durable, list[_Place]] = {}
         for slot, ((number, batch), outcome) in enumerate(zip(given, outcomes, strict=True), first):
             place = _Place(topic, number, slot)
-            if not isinstance(outcome, Arrived):
+            if not isinstance(outcome, AppendedBatch):
                 self._fail(place, outcome)
                 continue
             count(self._service.counts, outcome.events, len(batch))
@@ -150,7 +152,9 @@ class _Production:
             self._await(places, durable)
         return True
 
-    def _start(self, place: "_Place", partition: ProducePartition, held: Held | None) -> None:
+    def _start(
+        self, place: "_Place", partition: ProducePartition, held: HeldPublish | None
+    ) -> None:
         try:
             records = partition.records
             if not isinstance(records, memoryview) or not len(records):
@@ -160,12 +164,14 @@ class _Production:
         except MainstemError as error:
             self._fail(place, error)
 
-    def _append(self, place: "_Place", batch: memoryview | bytearray, held: Held | None) -> None:
+    def _append(
+        self, place: "_Place", batch: memoryview | bytearray, held: HeldPublish | None
+    ) -> None:
         broker = self._service.broker
         published = broker.append_batch(
             place.topic, place.number, batch, held, joins=joins(self._header)
         )
-        if isinstance(published, Held):
+        if isinstance(published, HeldPublish):
             self._hold(place, batch, published)
             return
         count(self._service.counts, published.count, len(batch))
@@ -191,7 +197,7 @@ class _Production:
                 self._fail(place, error)
         self._done()
 
-    def _hold(self, place: "_Place", batch: memoryview | bytearray, held: Held) -> None:
+    def _hold(self, place: "_Place", batch: memoryview | bytearray, held: HeldPublish) -> None:
         """Wait for room in a topic that is full, but no longer than topic and client say."""
         self._waiting += 1
         # What comes behind a held batch would be out of order, and is not read until then.
@@ -202,7 +208,7 @@ class _Production:
         # A view is of the frame, of which nothing is there when this returns.
         kept = bytearray(batch) if isinstance(batch, memoryview) else batch
 
-        def again(held: Held = held) -> None:
+        def again(held: HeldPublish = held) -> None:
             parked.end()
             try:
                 self._append(place, kept, held)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from mainstem.broker.door import ACQUIRE, STRICTLY
+from mainstem.broker.door import ACQUIRE_MODE, RECORD_LIMIT
 from mainstem.core.errors import MainstemError
 from mainstem.core.names import MAX_GROUP_LENGTH
 from mainstem.heads.kafka.adapter.errors import code_of
@@ -207,7 +207,7 @@ class _ShareFetch:
         queues, session = self._service.broker.queues, self._session
         is_strict = (
             self._request.share_acquire_mode == _STRICTLY
-            or self._service.broker.group_configs.text(session.group, ACQUIRE) == STRICTLY
+            or self._service.broker.group_configs.text(session.group, ACQUIRE_MODE) == RECORD_LIMIT
         )
         for topic_id, numbers in session.by_topic().items():
             name = name_of(self._service, topic_id)
@@ -218,7 +218,7 @@ class _ShareFetch:
                 return
             try:
                 known = len(self._service.broker.topic(name).partitions)
-                lent = queues.lend(
+                lent = queues.acquire_batches(
                     name,
                     session.group,
                     session.member,

@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat, version 1: join, stay in or leave a share group [KIP-932]."""
 
-from mainstem.broker.door import Places, ShareBeat
+from mainstem.broker.door import AssignedTopics, ShareHeartbeat
 from mainstem.core.errors import GroupIsLive, MainstemError
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.group_types import MAX_ID_LENGTH
@@ -37,7 +37,7 @@ def answer(asked: Asked, request: ShareGroupHeartbeatRequest, reply: Reply) -> N
         if service.draining:
             raise STOPPING
         told = service.broker.share.heartbeat(
-            ShareBeat(
+            ShareHeartbeat(
                 group=request.group_id,
                 member_id=request.member_id,
                 epoch=epoch,
@@ -89,5 +89,5 @@ def _refused(asked: Asked, error: MainstemError) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(error_code=code, error_message=str(error))
 
 
-def _assigned(places: Places) -> list[SharePartitions]:
+def _assigned(places: AssignedTopics) -> list[SharePartitions]:
     return [SharePartitions(bytes.fromhex(topic_id), range(count)) for _, topic_id, count in places]

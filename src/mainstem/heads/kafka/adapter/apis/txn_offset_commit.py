@@ -5,7 +5,7 @@ Since version 5 the group joins the transaction by this request [KIP-890].
 
 from collections.abc import Iterable
 
-from mainstem.broker.door import Membership, Speaker
+from mainstem.broker.door import Membership, ProducerIdAndEpoch
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.committed_offsets import Place, requested_cursors
 from mainstem.heads.kafka.adapter.errors import code_in
@@ -34,7 +34,7 @@ def answer(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
     try:
         moved = service.broker.transactions.commit_cursors(
             request.transactional_id,
-            Speaker(request.producer_id, request.producer_epoch),
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             request.group_id,
             Membership(request.member_id, request.generation_id, request.group_instance_id),
             cursors,
