@@ -260,20 +260,6 @@ def test_seeking_goes_back_and_forth_but_not_out_of_the_partition() -> None:
         broker.seek("billing", {("orders", 0): 6})
 
 
-def test_old_cursors_expire_but_not_those_of_live_groups() -> None:
-    clock = Clock()
-    broker = new_broker(clock=clock)
-    broker.create_topic("orders")
-    broker.commit("old", {("orders", 0): 0})
-    member = broker.join("live", ["orders"], lambda: None)
-    member.commit({member.assignment().owned[0]: 0})
-    clock.now_ms += 1_000
-
-    broker.expire_cursors(older_than_ms=500)
-
-    assert [group.name for group in broker.groups()] == ["live"]
-
-
 def test_the_answer_waits_for_the_disk_but_nobody_else_does() -> None:
     log = LateLog()
     broker = new_broker(log)

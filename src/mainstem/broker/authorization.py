@@ -229,7 +229,7 @@ QUEUES: Rules = {
     "names": listing(GROUP),
     "peek": both(ask(READ, TOPIC, "topic"), _QUEUE_READER),
     "acquire": both(ask(READ, TOPIC, "topic"), _QUEUE_READER),
-    "lend": both(ask(READ, TOPIC, "topic"), _QUEUE_READER),
+    "acquire_batches": both(ask(READ, TOPIC, "topic"), _QUEUE_READER),
     "settle": _QUEUE_READER,
     "settle_by_partition": _QUEUE_READER,
     "undelivered": _QUEUE_READER,

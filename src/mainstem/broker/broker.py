@@ -15,6 +15,7 @@ from mainstem.broker.duties import Duties
 from mainstem.broker.groups.classic.coordinator import ClassicGroups
 from mainstem.broker.groups.configs import GroupConfigs
 from mainstem.broker.groups.consumer.coordinator import ConsumerGroups
+from mainstem.broker.groups.cursor_expiry import CursorExpiry
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.groups.lag import GroupState, Lag, group_state, lag
 from mainstem.broker.groups.local.coordinator import HAND_OVER_MS
@@ -106,6 +107,13 @@ class Broker:
         create_topic = self._topic_changes.create
         self.queues = Queues(
             self._state, self.transactions, create_topic, now_ms, self._monotonic_ms
+        )
+        self._cursor_expiry = CursorExpiry(
+            self._state,
+            limits.groups.cursor_retention_ms,
+            now_ms,
+            self._monotonic_ms,
+            self.transactions.fold.is_pending,
         )
         self.definitions = Definitions(self._state, now_ms)
         self.duties = Duties()
@@ -397,16 +405,8 @@ class Broker:
         make(calls)
         return durable
 
-    def expire_cursors(self, older_than_ms: int) -> Durable:
-        """Forget cursors last committed longer ago than that, except those of live groups."""
-        now_ms = self._now_ms()
-        with self._state.lock:
-            live = self._state.groups.live()
-            changes = self._state.cursors.expire(now_ms - older_than_ms, live)
-            return self._state.change_cursors(changes, now_ms)
-
     def tick(self) -> None:
-        """Do what is due: members too slow or silent are fenced, transactions too long aborted."""
+        """Do what is due: fence silent members, abort transactions, expire locks and cursors."""
         with self._state.lock:
             calls = self._state.groups.tick(self._now_ms())
         make(calls)
@@ -416,6 +416,7 @@ class Broker:
         self.transactions.tick()
         self.queues.tick()
         self.share.tick()
+        self._cursor_expiry.tick()
         self._catch_up()
 
     @property
@@ -433,6 +434,7 @@ class Broker:
                 (self.producers.next_deadline(), self._monotonic_ms),
                 (self.transactions.next_deadline(), self._now_ms),
                 (self.share.next_deadline(), self._monotonic_ms),
+                (self._cursor_expiry.next_deadline(), self._monotonic_ms),
             )
             if due_ms is not None
         ]

@@ -4,7 +4,7 @@ Cursors do not know who is a member of a group: whoever keeps the membership (``
 consumers in this process) decides who may commit, and all kinds of groups share these cursors.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -73,6 +73,9 @@ class Cursors:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
     def groups(self) -> list[str]:
         """Return the names of all groups that have cursors."""
         return sorted(self._groups)
@@ -130,13 +133,12 @@ class Cursors:
             for group in self._readers.get(at, ())
         ]
 
-    def expire(self, before_ms: int, live: Container[str]) -> list[CursorChange]:
-        """Decide to forget cursors last committed before a time, except those of live groups."""
+    def expire(self, before_ms: int, groups: Iterable[str]) -> list[CursorChange]:
+        """Decide to forget cursors of groups that were last committed before a time."""
         return [
             CursorChange(_key(group, at), None)
-            for group, cursors in self._groups.items()
-            if group not in live
-            for at, cursor in cursors.items()
+            for group in groups
+            for at, cursor in self._groups.get(group, {}).items()
             if cursor.committed_ms < before_ms
         ]
 

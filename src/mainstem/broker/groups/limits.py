@@ -51,6 +51,14 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = 64 * 1024 * 1024
     max_protocols: int = 100
     """How many protocols a member may bring: each is looked for among those of all others."""
+    cursor_retention_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Milliseconds that a group's cursors are kept after its last commit and "
+            "its last member, as Kafka's offsets.retention.minutes.",
+        ),
+    ] = 7 * 86_400_000
     forget_after_ms: int = 600_000
     """How long an empty group without cursors is remembered."""
 

@@ -205,11 +205,17 @@ class Groups:
         self._hand_over_ms = hand_over_ms
         self._groups: dict[str, _Group] = {}
         self._occupied: dict[str, str] = {}
+        self._emptied: set[str] = set()
         self._joined = 0
 
     def live(self) -> set[str]:
         """Return the names of the groups that have members, of whatever kind."""
         return self._groups.keys() | self._occupied.keys()
+
+    def take_emptied(self) -> set[str]:
+        """Return the groups whose last member has left since the last call."""
+        emptied, self._emptied = self._emptied, set()
+        return emptied
 
     def is_live(self, group: str) -> bool:
         """Tell whether the group has members, of whatever kind."""
@@ -241,7 +247,8 @@ class Groups:
 
     def vacate(self, group: str) -> None:
         """Give the name back when the last consumer of the other kind has gone."""
-        self._occupied.pop(group, None)
+        if self._occupied.pop(group, None) is not None:
+            self._emptied.add(group)
 
     def join(
         self, group: str, wanted: Sequence[str], changed: Changed, now_ms: int
@@ -275,6 +282,7 @@ class Groups:
         found.remove(member)
         if not found.members:
             del self._groups[group]
+            self._emptied.add(group)
             return told
         return told + found.rebalance(now_ms + self._hand_over_ms)
 

@@ -1,0 +1,101 @@
+"""Expiry of cursors: groups without members lose them after a while (offsets.retention.minutes).
+
+How this works: a cursor expires when, for the retention time, it was not committed and its group
+had no members. When a group last had members is not written down, but noted with every check for
+those that have or had members since the check before; after a restart the journals know the members
+of stable groups. So cursors may stay for one check longer, and never go too early. A check looks at
+some thousand cursors at a time and comes back for the rest, so that nobody waits long for the lock.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from mainstem.broker.callbacks import make
+from mainstem.broker.groups.cursors import CursorChange
+from mainstem.broker.state import REFUSALS, State
+from mainstem.log.port import PartitionId
+
+CHECK_INTERVAL_MS = 600_000
+"""Time between two checks, as Kafka's offsets.retention.check.interval.ms."""
+_CURSORS_AT_ONCE = 10_000
+
+
+class CursorExpiry:
+    """Forgets the cursors of groups that nobody uses any more; synchronous and thread-safe."""
+
+    def __init__(
+        self,
+        state: State,
+        retention_ms: int,
+        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+        is_pending: Callable[[str, PartitionId], bool],
+    ) -> None:
+        """``is_pending``: whether an ongoing transaction is going to move a group's cursor."""
+        self._state = state
+        self._retention_ms = retention_ms
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
+        self._is_pending = is_pending
+        self._last_live_ms: dict[str, int] = {}
+        self._unchecked: list[str] = []
+        """Groups that the check under way has yet to look at."""
+        self._next_check_ms = monotonic_ms() + self._interval_ms
+
+    @property
+    def _interval_ms(self) -> int:
+        return min(CHECK_INTERVAL_MS, self._retention_ms)
+
+    def tick(self) -> None:
+        """Check a part of the cursors, if it is time for that."""
+        if self._monotonic_ms() < self._next_check_ms:
+            return
+        now_ms = self._now_ms()
+        with self._state.lock:
+            if not self._unchecked:
+                self._begin_check(now_ms)
+            before_ms = now_ms - self._retention_ms
+            expired = self._state.cursors.expire(before_ms, self._next_groups(before_ms))
+            changes = [each for each in expired if not self._is_pending(*_place(each))]
+            calls = self._forget(changes, now_ms)
+            self._next_check_ms = self._monotonic_ms()
+            if not self._unchecked:
+                self._next_check_ms += self._interval_ms
+        make(calls)
+
+    def next_deadline(self) -> int | None:
+        """Return when ``tick`` should be called, on the monotonic clock; None without cursors."""
+        with self._state.lock:
+            return self._next_check_ms if self._state.cursors else None
+
+    def _begin_check(self, now_ms: int) -> None:
+        groups = self._state.groups
+        seen = dict.fromkeys(groups.live() | groups.take_emptied(), now_ms)
+        last_live_ms = self._last_live_ms | seen
+        self._unchecked = self._state.cursors.groups()
+        self._last_live_ms = {
+            name: last_live_ms[name] for name in self._unchecked if name in last_live_ms
+        }
+
+    def _next_groups(self, before_ms: int) -> list[str]:
+        """Take groups out of the check under way, up to a number of cursors."""
+        groups: list[str] = []
+        count = 0
+        while self._unchecked and count < _CURSORS_AT_ONCE:
+            name = self._unchecked.pop()
+            count += len(self._state.cursors.of(name))
+            if self._last_live_ms.get(name, 0) < before_ms and not self._state.groups.is_live(name):
+                groups.append(name)
+        return groups
+
+    def _forget(self, changes: list[CursorChange], now_ms: int) -> Iterable[Callable[[], None]]:
+        # A log that takes nothing now is asked again with the next check.
+        with suppress(*REFUSALS):
+            self._state.change_cursors(changes, now_ms)
+            return self._state.make_room([_place(each)[1] for each in changes])
+        return ()
+
+
+def _place(change: CursorChange) -> tuple[str, PartitionId]:
+    key = change.key
+    return key.group, PartitionId(key.topic_id, key.partition)
