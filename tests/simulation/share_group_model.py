@@ -83,7 +83,7 @@ class ShareBook:
         self._unsure = set(self._counts)
         seen = broker.queues
         for name, watched in (
-            ("lend", self._watch_lend(seen, seen.acquire_batches)),
+            ("acquire_batches", self._watch_acquire(seen, seen.acquire_batches)),
             ("settle_by_partition", self._watch_settle(seen.settle_by_partition)),
             ("leave", self._watch_leave(seen.leave)),
         ):
@@ -91,7 +91,7 @@ class ShareBook:
 
     # What is given
 
-    def _watch_lend(
+    def _watch_acquire(
         self, seen: Queues, lend: Callable[..., list[AcquiredBatches]]
     ) -> Callable[..., list[AcquiredBatches]]:
         def watched(
