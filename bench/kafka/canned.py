@@ -10,7 +10,6 @@ from pathlib import Path
 from struct import Struct
 
 from mainstem.core.batch import read_header
-from mainstem.kafka_protocol.codec import decode_request, encode_response
 from mainstem.kafka_protocol.messages.connection import ApiVersionsResponse, ServedApi
 from mainstem.kafka_protocol.messages.metadata import (
     MetadataBroker,
@@ -20,6 +19,7 @@ from mainstem.kafka_protocol.messages.metadata import (
     MetadataTopic,
 )
 from mainstem.kafka_protocol.messages.transactions import InitProducerIdResponse
+from mainstem.kafka_protocol.server_codec import decode_request, encode_response
 
 PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
 VERSIONS = (

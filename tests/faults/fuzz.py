@@ -13,7 +13,7 @@ from pathlib import Path
 import atheris
 
 REACHED = {
-    "requests": "mainstem.kafka_protocol.codec",
+    "requests": "mainstem.kafka_protocol.server_codec",
     "records": "mainstem.core.records",
     "unpacking": "mainstem.core.compression",
     "conversations": "tests.faults.fuzz_targets",
@@ -26,9 +26,9 @@ with atheris.instrument_imports(include=["mainstem"]):
 from tests.faults.fuzz_seeds import seeds  # noqa: E402 - these are not to be instrumented
 from tests.faults.fuzz_targets import TARGETS  # noqa: E402
 
-from mainstem.kafka_protocol import codec  # noqa: E402
+from mainstem.kafka_protocol import server_codec  # noqa: E402
+from mainstem.kafka_protocol.apis import APIS  # noqa: E402
 from mainstem.kafka_protocol.decoders import decoder  # noqa: E402
-from mainstem.kafka_protocol.messages import APIS  # noqa: E402
 
 
 def instrument_decoders() -> None:
@@ -37,7 +37,7 @@ def instrument_decoders() -> None:
         for version in range(api.first, api.last + 1):
             flexible = api.flexible(version)
             decode = atheris.instrument_func(decoder(api.request, version, flexible))
-            codec._request_decoders[api.key, version] = decode, flexible
+            server_codec._request_decoders[api.key, version] = decode, flexible
 
 
 def main(target: str, corpus: Path, flags: list[str]) -> None:

@@ -11,7 +11,8 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads.conversation import Piece
 from mainstem.heads.kafka.adapter.apis import SERVED
-from mainstem.kafka_protocol.codec import encode_request
+from mainstem.kafka_protocol.apis import APIS
+from mainstem.kafka_protocol.client_codec import encode_request
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from mainstem.kafka_protocol.messages.produce import (
@@ -125,7 +126,7 @@ def _transaction(
 
 
 def _frame(key: int, version: int, body: Wire) -> bytes:
-    return b"".join(map(_bytes, encode_request(key, version, 7, "me", body)))
+    return b"".join(map(_bytes, encode_request(APIS[key], version, 7, "me", body)))
 
 
 def _bytes(piece: Piece) -> bytes:

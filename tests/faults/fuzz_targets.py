@@ -15,7 +15,9 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.conversation import Answer, Later, Piece, ProtocolError
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.kafka_protocol.codec import decode_request, decode_response, encode_request
+from mainstem.kafka_protocol.apis import APIS
+from mainstem.kafka_protocol.client_codec import decode_response, encode_request
+from mainstem.kafka_protocol.server_codec import decode_request
 from mainstem.log.memory import MemoryLog
 
 TOPIC = "tt"
@@ -33,7 +35,7 @@ def requests(data: bytes) -> None:
     header = request.header
     again = joined(
         encode_request(
-            header.api_key,
+            APIS[header.api_key],
             header.api_version,
             header.correlation_id,
             header.client_id,
@@ -142,7 +144,7 @@ def _check_answer(frame: memoryview, answer: Answer) -> None:
     if key == 18:
         # A version that is too new is answered in version 0.
         version = version if 0 <= version <= 4 else 0
-    decode_response(key, version, memoryview(said)[4:])
+    decode_response(APIS[key], version, memoryview(said)[4:])
 
 
 def joined(pieces: Iterable[Piece]) -> bytes:

@@ -2,8 +2,9 @@
 
 from mainstem.core.wire import Piece
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.codec import encode_request, encode_response
+from mainstem.kafka_protocol.client_codec import encode_request
 from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.server_codec import encode_response
 
 
 def whole(pieces: list[Piece]) -> bytes:
@@ -15,7 +16,7 @@ def whole(pieces: list[Piece]) -> bytes:
 
 def request_frame(api: Api, version: int, body: Wire) -> bytes:
     """Encode a request of a peer that calls itself ``me``."""
-    return whole(encode_request(api.key, version, 7, "me", body))
+    return whole(encode_request(api, version, 7, "me", body))
 
 
 def response_frame(api: Api, version: int, body: Wire) -> bytes:

@@ -11,7 +11,8 @@ from tests.kafka_protocol.values import EVERY_API, EVERY_API_IDS, filled
 
 from mainstem.core.wire import ProtocolError
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.codec import decode_request, decode_response
+from mainstem.kafka_protocol.client_codec import decode_response
+from mainstem.kafka_protocol.server_codec import decode_request
 
 every_api = pytest.mark.parametrize(("api", "version"), EVERY_API, ids=EVERY_API_IDS)
 edges = [
@@ -29,7 +30,7 @@ def test_a_filled_message_survives_the_wire(api: Api, version: int) -> None:
     request, response = filled(api.request, version), filled(api.response, version)
 
     asked = decode_request(memoryview(request_frame(api, version, request)))
-    answered = decode_response(api.key, version, memoryview(response_frame(api, version, response)))
+    answered = decode_response(api, version, memoryview(response_frame(api, version, response)))
 
     assert (asked.body, answered.body) == (request, response)
     assert (asked.header.api_key, asked.header.api_version) == (api.key, version)
@@ -47,7 +48,7 @@ def test_a_frame_cut_at_any_byte_is_refused(api: Api, version: int) -> None:
             decode_request(request[:size])
     for size in range(len(response)):
         with pytest.raises(ProtocolError):
-            decode_response(api.key, version, response[:size])
+            decode_response(api, version, response[:size])
 
 
 @every_api
@@ -61,7 +62,7 @@ def test_a_byte_too_many_is_passed_over_in_a_request_and_refused_in_a_response(
 
     assert longer.body == decode_request(memoryview(bytes(request))).body
     with pytest.raises(ProtocolError, match="ends at byte"):
-        decode_response(api.key, version, memoryview(response))
+        decode_response(api, version, memoryview(response))
 
 
 @every_api
@@ -135,4 +136,4 @@ def test_random_bytes_are_refused_or_a_response(case: tuple[Api, int], noise: by
     api, version = case
 
     with suppress(ProtocolError):
-        decode_response(api.key, version, memoryview(b"\0\0\0\7\0" + noise))
+        decode_response(api, version, memoryview(b"\0\0\0\7\0" + noise))

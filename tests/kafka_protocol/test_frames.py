@@ -4,15 +4,9 @@ import pytest
 from tests.kafka_protocol.frames import request_frame, response_frame, whole
 
 from mainstem.core.wire import Piece, ProtocolError
-from mainstem.kafka_protocol.codec import (
-    decode_blob,
-    decode_request,
-    decode_response,
-    encode_blob,
-    encode_request,
-    encode_response,
-)
+from mainstem.kafka_protocol.client_codec import decode_response, encode_request
 from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.group_blobs import decode_blob, encode_blob
 from mainstem.kafka_protocol.messages.connection import (
     API_VERSIONS,
     ApiVersionsRequest,
@@ -48,6 +42,7 @@ from mainstem.kafka_protocol.messages.produce import (
     ProduceRequest,
     ProduceTopic,
 )
+from mainstem.kafka_protocol.server_codec import decode_request, encode_response
 
 
 class OnDisk:
@@ -93,7 +88,7 @@ def test_a_frame_in_pieces_is_the_frame_in_one(version: int) -> None:
 
     sent = whole([stored.tobytes() if piece is stored else piece for piece in pieces])
 
-    answer = decode_response(FETCH.key, version, memoryview(sent))
+    answer = decode_response(FETCH, version, memoryview(sent))
     assert isinstance(answer.body, FetchResponse)
     partitions = answer.body.responses[0].partitions
     assert [partition.records for partition in partitions] == [stored.tobytes(), b"small", None]
@@ -141,7 +136,7 @@ def test_the_answer_to_api_versions_has_the_old_header_in_every_version() -> Non
 
 @pytest.mark.parametrize("version", [0, 3])
 def test_a_peer_need_not_say_who_it_is(version: int) -> None:
-    frame = whole(encode_request(API_VERSIONS.key, version, 7, None, ApiVersionsRequest()))
+    frame = whole(encode_request(API_VERSIONS, version, 7, None, ApiVersionsRequest()))
 
     assert decode_request(memoryview(frame)).header.client_id is None
 
@@ -161,7 +156,7 @@ def test_what_a_version_has_no_place_for_is_left_out_if_it_may_be() -> None:
     frame = response_frame(METADATA, 0, body)
 
     without = MetadataResponse(topics=(MetadataTopic(name="a"),))
-    assert decode_response(METADATA.key, 0, memoryview(frame)).body == without
+    assert decode_response(METADATA, 0, memoryview(frame)).body == without
 
 
 cannot_be_said: dict[str, tuple[int, int, Wire]] = {
@@ -192,7 +187,7 @@ def test_the_longest_string_can_be_said() -> None:
 
     frame = response_frame(SYNC_GROUP, 5, body)
 
-    assert decode_response(SYNC_GROUP.key, 5, memoryview(frame)).body == body
+    assert decode_response(SYNC_GROUP, 5, memoryview(frame)).body == body
 
 
 def test_a_blob_of_a_later_version_is_read_as_far_as_it_is_known() -> None:

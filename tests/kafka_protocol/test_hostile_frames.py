@@ -7,9 +7,9 @@ import pytest
 from tests.kafka_protocol.frames import request_frame
 
 from mainstem.core.wire import ProtocolError
-from mainstem.kafka_protocol.codec import UnsupportedVersion, decode_request
 from mainstem.kafka_protocol.messages.fetch import FETCH
 from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataTopicName
+from mainstem.kafka_protocol.server_codec import UnsupportedVersion, decode_request
 
 
 def frame(key: int, version: int, *rest: bytes, client: bytes = b"\0\2me") -> memoryview:

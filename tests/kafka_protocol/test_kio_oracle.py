@@ -14,19 +14,16 @@ from tests.kafka_protocol.frames import request_frame, response_frame
 from tests.kafka_protocol.values import EVERY_API, EVERY_API_IDS, values
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.codec import (
-    decode_blob,
-    decode_request,
-    decode_response,
-    encode_blob,
-)
+from mainstem.kafka_protocol.apis import APIS
+from mainstem.kafka_protocol.client_codec import decode_response
 from mainstem.kafka_protocol.fields import Wire
-from mainstem.kafka_protocol.messages import APIS
+from mainstem.kafka_protocol.group_blobs import decode_blob, encode_blob
 from mainstem.kafka_protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_VERSION,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
+from mainstem.kafka_protocol.server_codec import decode_request
 
 A_FEW = settings(max_examples=4)
 
@@ -69,7 +66,7 @@ def test_a_response_is_what_kio_says(api: Api, version: int, data: st.DataObject
     header = b"\0\0\0\7" + b"\0" * schema.__header_schema__.__version__
     assert frame == header + oracle.write(schema, body, version)
     assert oracle.read(schema, api.response, version, frame[len(header) :]) == body
-    assert decode_response(api.key, version, memoryview(frame)).body == body
+    assert decode_response(api, version, memoryview(frame)).body == body
 
 
 @pytest.mark.parametrize("version", range(CONSUMER_PROTOCOL_VERSION + 1))

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
+from mainstem.kafka_protocol.apis import APIS
 from mainstem.kafka_protocol.fields import Field, Shape, Wire, layout
-from mainstem.kafka_protocol.messages import APIS
 
 Narrowed = Mapping[str, st.SearchStrategy[object]]
 

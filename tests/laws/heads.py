@@ -30,7 +30,7 @@ from mainstem.heads.statsd.settings import StatsdSettings
 from mainstem.heads.stomp.codec import Frame, FrameScanner, Version, encode
 from mainstem.heads.stomp.settings import StompSettings
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.codec import decode_request, decode_response
+from mainstem.kafka_protocol.client_codec import decode_response
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.connection import API_VERSIONS, ApiVersionsRequest
@@ -46,6 +46,7 @@ from mainstem.kafka_protocol.messages.share_groups import (
     SHARE_GROUP_HEARTBEAT,
     ShareGroupHeartbeatRequest,
 )
+from mainstem.kafka_protocol.server_codec import decode_request
 
 HOUR_MS = 3_600_000
 
@@ -124,7 +125,7 @@ _PRODUCE = request(PRODUCE, 9, production(TOPIC, _BATCH))
 def _kafka_told(heard: bytes, _: RunningHead) -> object:
     if not heard:
         return None
-    body = decode_response(PRODUCE.key, 9, memoryview(heard)[4:]).body
+    body = decode_response(PRODUCE, 9, memoryview(heard)[4:]).body
     assert isinstance(body, ProduceResponse)
     return Code(body.responses[0].partition_responses[0].error_code)
 
@@ -138,7 +139,7 @@ def _kafka_there_and_back(message: tuple[tuple[Api, int], Wire, Wire]) -> object
     (api, version), asked, answered = message
     request_body = decode_request(memoryview(request_frame(api, version, asked))).body
     frame = memoryview(response_frame(api, version, answered))
-    return (api, version), request_body, decode_response(api.key, version, frame).body
+    return (api, version), request_body, decode_response(api, version, frame).body
 
 
 def _kafka_take(broker: Broker) -> bytes:

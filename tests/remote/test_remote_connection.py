@@ -13,7 +13,6 @@ from tests.kafka_protocol.values import filled
 
 from mainstem.core.errors import Unreachable
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.codec import encode_response
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.fetch import FETCH, FetchResponse
 from mainstem.kafka_protocol.messages.membership import FIND_COORDINATOR, FindCoordinatorResponse
@@ -25,6 +24,7 @@ from mainstem.kafka_protocol.messages.share_groups import (
     DeleteShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponse,
 )
+from mainstem.kafka_protocol.server_codec import encode_response
 from mainstem.remote.cluster import Cluster
 from mainstem.remote.connection import Connection, read_response
 from mainstem.remote.leaders import Leaders

@@ -15,10 +15,10 @@ from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.apis import share_acknowledge, share_fetch, share_group_heartbeat
 from mainstem.heads.kafka.adapter.service import Asked, Service
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.kafka_protocol.codec import RequestHeader
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from mainstem.kafka_protocol.messages.share_groups import ShareGroupHeartbeatRequest
+from mainstem.kafka_protocol.server_codec import RequestHeader
 
 Call = Callable[[], None]
 _LOCKS = "share.partition.max.record.locks"

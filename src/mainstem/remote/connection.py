@@ -8,7 +8,7 @@ from typing import TypeVar
 from mainstem.core.errors import Unreachable
 from mainstem.core.wire import ProtocolError
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.codec import decode_response, encode_request
+from mainstem.kafka_protocol.client_codec import decode_response, encode_request
 from mainstem.kafka_protocol.fields import Wire
 
 R = TypeVar("R", bound=Wire)
@@ -38,7 +38,7 @@ class Connection:
 
     def send(self, api: Api, version: int, body: Wire) -> None:
         """Send a request without waiting for its response."""
-        pieces = encode_request(api.key, version, self._sent, _CLIENT_ID, body)
+        pieces = encode_request(api, version, self._sent, _CLIENT_ID, body)
         self._unanswered.append((self._sent, api, version))
         self._sent += 1
         try:
@@ -89,7 +89,7 @@ class Connection:
 def read_response(api: Api, version: int, frame: memoryview, response: type[R], address: str) -> R:
     """Decode a response; raises Unreachable if it is malformed."""
     try:
-        body = decode_response(api.key, version, frame, _MAX_ELEMENTS).body
+        body = decode_response(api, version, frame, _MAX_ELEMENTS).body
     except ProtocolError as error:
         raise Unreachable(address, f"its response is not a Kafka broker's: {error}") from None
     assert isinstance(body, response)

@@ -20,7 +20,7 @@ from tests.kafka_protocol.frames import whole
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.codec import decode_response, encode_request
+from mainstem.kafka_protocol.client_codec import decode_response, encode_request
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.fetch import (
     FETCH,
@@ -73,7 +73,7 @@ class Peer:
         return self.answer(api, version, expected)
 
     def answer(self, api: Api, version: int, expected: type[R]) -> R:
-        found = decode_response(api.key, version, memoryview(self.frame())).body
+        found = decode_response(api, version, memoryview(self.frame())).body
         assert isinstance(found, expected)
         return found
 
@@ -105,7 +105,7 @@ class Peer:
 
 def request(api: Api, version: int, body: Wire, correlation_id: int = 7) -> bytes:
     """Return a request as a frame with its length."""
-    frame = whole(encode_request(api.key, version, correlation_id, "me", body))
+    frame = whole(encode_request(api, version, correlation_id, "me", body))
     return struct.pack(">i", len(frame)) + frame
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from mainstem.heads.kafka.adapter import apis
 from mainstem.heads.kafka.adapter.apis import SERVED
-from mainstem.kafka_protocol.messages import APIS
+from mainstem.kafka_protocol.apis import APIS
 
 SHARED = {"acls": {"DescribeAcls", "CreateAcls", "DeleteAcls"}}
 """Modules of several APIs, which share nearly everything."""

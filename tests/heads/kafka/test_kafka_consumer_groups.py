@@ -7,8 +7,8 @@ from tests.heads.kafka.raw_peers import Peer, produce, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.kafka_protocol.codec import decode_blob, encode_blob
 from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.group_blobs import decode_blob, encode_blob
 from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     OFFSET_DELETE,

@@ -23,10 +23,10 @@ from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.codec import decode_response
+from mainstem.kafka_protocol.apis import APIS
+from mainstem.kafka_protocol.client_codec import decode_response
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import Shape, Wire, layout
-from mainstem.kafka_protocol.messages import APIS
 from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
@@ -120,7 +120,7 @@ class Asking:
             piece if isinstance(piece, bytes | bytearray | memoryview) else piece.tobytes()
             for piece in pieces
         )
-        return decode_response(api.key, version, memoryview(data)[4:]).body
+        return decode_response(api, version, memoryview(data)[4:]).body
 
     async def produce(self, version: int = 3) -> list[int]:
         """Return the codes of an answer to a produce request."""

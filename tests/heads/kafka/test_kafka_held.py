@@ -15,7 +15,7 @@ from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.kafka_protocol.codec import decode_response
+from mainstem.kafka_protocol.client_codec import decode_response
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
@@ -73,7 +73,7 @@ def codes(later: Later) -> list[Code]:
     """Return what each partition of a request was answered."""
     assert later.answer is not None
     data = b"".join(piece for piece in later.take() if isinstance(piece, bytes))
-    answer = decode_response(PRODUCE.key, 9, memoryview(data)[4:]).body
+    answer = decode_response(PRODUCE, 9, memoryview(data)[4:]).body
     assert isinstance(answer, ProduceResponse)
     return [Code(each.error_code) for each in answer.responses[0].partition_responses]
 

@@ -15,7 +15,6 @@ from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.apis import list_offsets
 from mainstem.heads.kafka.adapter.service import Asked
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.kafka_protocol.codec import RequestHeader
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.commits import (
@@ -63,6 +62,7 @@ from mainstem.kafka_protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from mainstem.kafka_protocol.server_codec import RequestHeader
 from mainstem.log.memory import MemoryLog
 from mainstem.log.port import PartitionId, TimedOffset
 

@@ -7,7 +7,7 @@ from tests.heads.kafka.raw_peers import until
 from tests.in_process_server import server
 
 from mainstem.heads.kafka.adapter.consumer_protocol import ConsumerProtocol
-from mainstem.kafka_protocol.codec import encode_blob
+from mainstem.kafka_protocol.group_blobs import encode_blob
 from mainstem.kafka_protocol.messages.consumer_protocol import (
     ConsumerPartitions,
     ConsumerProtocolAssignment,

@@ -15,7 +15,7 @@ from mainstem.core.topic_settings import Durability, Overload, TopicSettings
 from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.kafka_protocol.codec import encode_request
+from mainstem.kafka_protocol.client_codec import encode_request
 from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
@@ -143,7 +143,7 @@ def frame_of(sent: Sent, topic_id: bytes, correlation_id: int) -> bytes:
     )
     topic = ProduceTopic(topic_id, sent.topic, places)
     body = ProduceRequest(None, sent.acks, 1000, (topic,))
-    pieces = encode_request(PRODUCE.key, sent.version, correlation_id, sent.client, body)
+    pieces = encode_request(PRODUCE, sent.version, correlation_id, sent.client, body)
     data = b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | memoryview))
     data += sent.after
     return (len(data) - 4).to_bytes(4, "big") + data[4:]

@@ -18,7 +18,7 @@ from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.kafka_protocol.codec import decode_response, encode_request
+from mainstem.kafka_protocol.client_codec import decode_response, encode_request
 from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducePartition,
@@ -79,7 +79,7 @@ class Place:
 def frame(number: int, *partitions: int, batch: bytearray = BATCH) -> bytes:
     parts = tuple(ProducePartition(partition, memoryview(batch)) for partition in partitions)
     body = ProduceRequest(None, -1, 1000, (ProduceTopic(name="t", partition_data=parts),))
-    pieces = encode_request(PRODUCE.key, VERSION, number, "me", body)
+    pieces = encode_request(PRODUCE, VERSION, number, "me", body)
     return b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | memoryview))
 
 
@@ -89,7 +89,7 @@ def decoded(answer: Answer) -> list[tuple[int, int, int, int]]:
     found = []
     while view:
         size = int.from_bytes(view[:4], "big") + 4
-        response = decode_response(PRODUCE.key, VERSION, view[4:size])
+        response = decode_response(PRODUCE, VERSION, view[4:size])
         assert isinstance(response.body, ProduceResponse)
         number = response.correlation_id
         found += [

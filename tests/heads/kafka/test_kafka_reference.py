@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mainstem.broker.groups.configs import KNOWN
 from mainstem.heads.kafka.adapter.apis import SERVED
-from mainstem.kafka_protocol.messages import APIS
+from mainstem.kafka_protocol.apis import APIS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "kafka.md"
 

@@ -16,7 +16,7 @@ from mainstem.heads.conversation import Answer, Later
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.codec import decode_response, encode_request
+from mainstem.kafka_protocol.client_codec import decode_response, encode_request
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.commits import (
@@ -97,7 +97,7 @@ class Place:
 
     def ask(self, api: Api, version: int, body: Wire) -> Answer | Later:
         """Send a request."""
-        pieces = encode_request(api.key, version, 1, "me", body)
+        pieces = encode_request(api, version, 1, "me", body)
         frame = b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | memoryview))
         return self._conversation.handle(memoryview(bytearray(frame)))
 
@@ -118,7 +118,7 @@ async def decoded(api: Api, version: int, answer: Answer | Later) -> Wire:
     assert not isinstance(answer, Later) or answer.answer is not None
     found = answer.take() if isinstance(answer, Later) else answer
     data = b"".join(bytes(piece) for piece in found if isinstance(piece, bytes | memoryview))
-    return decode_response(api.key, version, memoryview(data)[4:]).body
+    return decode_response(api, version, memoryview(data)[4:]).body
 
 
 async def codes(api: Api, version: int, answer: Answer | Later) -> list[Code]:

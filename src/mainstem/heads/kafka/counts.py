@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import cast
 
+from mainstem.kafka_protocol.apis import APIS
 from mainstem.kafka_protocol.fields import Shape, Wire, layout
-from mainstem.kafka_protocol.messages import APIS
 from mainstem.kafka_protocol.source import Source
 
 _Find = Callable[[Wire], Sequence[int]]

@@ -16,9 +16,9 @@ from mainstem.heads.kafka.session import Session
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.server import Server, serve
-from mainstem.kafka_protocol.codec import UnsupportedVersion, encode_response
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.produce import ProduceRequest
+from mainstem.kafka_protocol.server_codec import UnsupportedVersion, encode_response
 
 if TYPE_CHECKING:
     import socket

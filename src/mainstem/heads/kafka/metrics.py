@@ -46,8 +46,8 @@ METRICS = (
 
 def samples(counts: "Counts") -> Iterator[tuple[Metric, Sample]]:
     """Read the counts of the head; from any thread."""
+    from mainstem.kafka_protocol.apis import APIS  # noqa: PLC0415
     from mainstem.kafka_protocol.error_codes import Code  # noqa: PLC0415 - not to declare metrics
-    from mainstem.kafka_protocol.messages import APIS  # noqa: PLC0415
 
     codes = {code.value: code.name for code in Code}
     for key, count in enumerate(counts.requests):

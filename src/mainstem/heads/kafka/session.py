@@ -3,7 +3,7 @@
 from struct import Struct
 
 from mainstem.heads.conversation import ProtocolError
-from mainstem.kafka_protocol.codec import Request, decode_request
+from mainstem.kafka_protocol.server_codec import Request, decode_request
 
 _LENGTH = Struct(">i")
 _LEAST = 8

@@ -12,7 +12,6 @@ from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.apis import share_fetch, share_group_heartbeat
 from mainstem.heads.kafka.adapter.service import Asked
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.kafka_protocol.codec import RequestHeader
 from mainstem.kafka_protocol.messages.share_fetch import (
     ShareFetchPartition,
     ShareFetchRequest,
@@ -20,6 +19,7 @@ from mainstem.kafka_protocol.messages.share_fetch import (
     ShareFetchTopic,
 )
 from mainstem.kafka_protocol.messages.share_groups import ShareGroupHeartbeatRequest
+from mainstem.kafka_protocol.server_codec import RequestHeader
 
 GROUP, TOPIC = "emails", "orders"
 LEAVE = -1

@@ -13,7 +13,7 @@ from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.kafka_protocol.codec import decode_response
+from mainstem.kafka_protocol.client_codec import decode_response
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.share_fetch import (
     SHARE_FETCH,
@@ -90,7 +90,7 @@ def answered(waits: list[Later]) -> list[int]:
 
 def response(wait: Later) -> ShareFetchResponse:
     data = b"".join(bytes(piece) for piece in wait.take())  # type: ignore[arg-type]
-    body = decode_response(SHARE_FETCH.key, 2, memoryview(data)[4:]).body
+    body = decode_response(SHARE_FETCH, 2, memoryview(data)[4:]).body
     assert isinstance(body, ShareFetchResponse)
     return body
 

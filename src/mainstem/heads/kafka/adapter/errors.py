@@ -3,8 +3,30 @@
 from mainstem.auth import ResourceKind
 from mainstem.core import errors
 from mainstem.core.errors import Failure, MainstemError
-from mainstem.kafka_protocol.codec import RequestHeader
 from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages.commits import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
+from mainstem.kafka_protocol.messages.consumer_groups import CONSUMER_GROUP_HEARTBEAT
+from mainstem.kafka_protocol.messages.groups import DELETE_GROUPS
+from mainstem.kafka_protocol.messages.membership import (
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+)
+from mainstem.kafka_protocol.messages.produce import PRODUCE
+from mainstem.kafka_protocol.messages.share_groups import (
+    ALTER_SHARE_GROUP_OFFSETS,
+    DELETE_SHARE_GROUP_OFFSETS,
+    SHARE_GROUP_HEARTBEAT,
+)
+from mainstem.kafka_protocol.messages.transactions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
+from mainstem.kafka_protocol.server_codec import RequestHeader
 
 FAILURES: dict[Failure, Code] = {
     Failure.NOT_FOUND: Code.UNKNOWN_TOPIC_OR_PARTITION,
@@ -72,19 +94,57 @@ _DENIED: dict[str, Code] = {
     ResourceKind.CLUSTER: Code.CLUSTER_AUTHORIZATION_FAILED,
 }
 """What is said to whoever may not do something, by what they wanted to do it to."""
+
 _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
-    Code.STALE_MEMBER_EPOCH: (Code.UNSUPPORTED_VERSION, {8: 9, 9: 9}),
-    Code.PRODUCER_FENCED: (Code.INVALID_PRODUCER_EPOCH, {22: 4, 24: 2, 25: 2, 26: 2}),
+    Code.STALE_MEMBER_EPOCH: (
+        Code.UNSUPPORTED_VERSION,
+        {OFFSET_COMMIT.key: 9, OFFSET_FETCH.key: 9},
+    ),
+    Code.PRODUCER_FENCED: (
+        Code.INVALID_PRODUCER_EPOCH,
+        {
+            INIT_PRODUCER_ID.key: 4,
+            ADD_PARTITIONS_TO_TXN.key: 2,
+            ADD_OFFSETS_TO_TXN.key: 2,
+            END_TXN.key: 2,
+        },
+    ),
     Code.TRANSACTION_ABORTABLE: (
         Code.INVALID_TXN_STATE,
-        {0: 11, 22: 5, 24: 5, 25: 4, 26: 4, 28: 4},
+        {
+            PRODUCE.key: 11,
+            INIT_PRODUCER_ID.key: 5,
+            ADD_PARTITIONS_TO_TXN.key: 5,
+            ADD_OFFSETS_TO_TXN.key: 4,
+            END_TXN.key: 4,
+            TXN_OFFSET_COMMIT.key: 4,
+        },
     ),
 }
 """Codes that came later: which APIs know them since which version, and what the others get."""
-_COORDINATED = frozenset({8, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68, 76, 91, 92})
+
+_COORDINATED = frozenset(
+    api.key
+    for api in (
+        OFFSET_COMMIT,
+        JOIN_GROUP,
+        HEARTBEAT,
+        LEAVE_GROUP,
+        SYNC_GROUP,
+        ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
+        TXN_OFFSET_COMMIT,
+        DELETE_GROUPS,
+        OFFSET_DELETE,
+        CONSUMER_GROUP_HEARTBEAT,
+        SHARE_GROUP_HEARTBEAT,
+        ALTER_SHARE_GROUP_OFFSETS,
+        DELETE_SHARE_GROUP_OFFSETS,
+    )
+)
 """Requests about groups and transactions. Their clients treat KAFKA_STORAGE_ERROR as fatal but
 retry COORDINATOR_NOT_AVAILABLE, so a full disk is reported as the latter."""
-_PRODUCER_IDS = 22
 
 
 def code_in(header: RequestHeader, error: MainstemError) -> Code:
@@ -92,7 +152,7 @@ def code_in(header: RequestHeader, error: MainstemError) -> Code:
     code = code_of(error)
     if code is Code.KAFKA_STORAGE_ERROR and header.api_key in _COORDINATED:
         return Code.COORDINATOR_NOT_AVAILABLE
-    if code is Code.KAFKA_STORAGE_ERROR and header.api_key == _PRODUCER_IDS:
+    if code is Code.KAFKA_STORAGE_ERROR and header.api_key == INIT_PRODUCER_ID.key:
         # Producers without transactions have nobody whom they could look for.
         return Code.COORDINATOR_LOAD_IN_PROGRESS
     earlier, since = _LATER.get(code, (code, {}))

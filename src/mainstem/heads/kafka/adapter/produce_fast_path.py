@@ -18,7 +18,6 @@ from mainstem.heads.conversation import Answer, Later, ProtocolError
 from mainstem.heads.kafka.adapter.apis import produce
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.heads.kafka.adapter.topic_ids import name_of
-from mainstem.kafka_protocol.codec import RequestHeader, encode_response
 from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
     ProducedPartition,
@@ -27,6 +26,7 @@ from mainstem.kafka_protocol.messages.produce import (
     ProduceResponse,
 )
 from mainstem.kafka_protocol.primitives import read_uvarint
+from mainstem.kafka_protocol.server_codec import RequestHeader, encode_response
 
 MOST_TOGETHER = 128
 """Others have their turn after so many."""

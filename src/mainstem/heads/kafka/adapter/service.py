@@ -17,8 +17,8 @@ from mainstem.heads.kafka.adapter.fetch_sessions import FetchSessions
 from mainstem.heads.kafka.adapter.share_sessions import ShareSessions
 from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.kafka_protocol.codec import RequestHeader
 from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.server_codec import RequestHeader
 
 _logger = logging.getLogger("mainstem.heads.kafka")
 

@@ -7,8 +7,8 @@ from mainstem.heads.kafka.adapter.committed_offsets import Place, group_error_co
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.kafka_protocol.codec import MAX_ELEMENTS, decode_beginning
 from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.group_blobs import decode_beginning
 from mainstem.kafka_protocol.messages.commits import (
     OFFSET_DELETE,
     DeletedOffset,
@@ -17,6 +17,7 @@ from mainstem.kafka_protocol.messages.commits import (
     OffsetDeleteResponse,
 )
 from mainstem.kafka_protocol.messages.consumer_protocol import SubscribedTopics
+from mainstem.kafka_protocol.primitives import MAX_ELEMENTS
 
 _CONSUMERS = "consumer"
 """The protocol of groups whose members tell in a known form what they read."""

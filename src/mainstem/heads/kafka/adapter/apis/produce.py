@@ -13,7 +13,6 @@ from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import name_of
 from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.parked import Over
-from mainstem.kafka_protocol.codec import RequestHeader
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.produce import (
     PRODUCE,
@@ -24,6 +23,7 @@ from mainstem.kafka_protocol.messages.produce import (
     ProduceResponse,
     RecordError,
 )
+from mainstem.kafka_protocol.server_codec import RequestHeader
 
 THROTTLE_MS = 200
 """How long a producer is asked to wait before it tries a topic again that is full."""

@@ -1,0 +1,74 @@
+"""A client's side of the protocol: requests to bytes, bytes to responses.
+
+Knows only the APIs that it is given, so that a client need not load all messages.
+"""
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is a class
+
+import msgspec
+
+from mainstem.core.wire import Piece, ProtocolError
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.decoders import decoder
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.framing import (
+    NO_TAGS,
+    as_bytes,
+    encode_body,
+    has_flexible_header,
+    malformed,
+    pass_tags,
+)
+from mainstem.kafka_protocol.primitives import size_of
+
+_FRAMED_REQUEST = Struct(">ihhi")
+_INT32 = Struct(">i")
+_INT16 = Struct(">h")
+_LENGTH_SIZE = 4
+_NO_LIMIT = 2**31
+
+
+class Response(msgspec.Struct, frozen=True, gc=False):
+    """A response and the id of the request that it answers."""
+
+    correlation_id: int
+    body: Wire
+
+
+def encode_request(
+    api: Api, version: int, correlation_id: int, client_id: str | None, body: Wire
+) -> list[Piece]:
+    """Return a request as a frame in pieces; records are a piece of their own unless small."""
+    frame: list[Piece] = []
+    encode_body(api.request, version, api.flexible(version), body, frame)
+    client = b"" if client_id is None else client_id.encode()
+    head = _INT16.pack(-1 if client_id is None else len(client)) + client
+    if api.flexible(version):
+        head += NO_TAGS
+    size = _FRAMED_REQUEST.size - _LENGTH_SIZE + len(head) + sum(map(size_of, frame))
+    framed = _FRAMED_REQUEST.pack(size, api.key, version, correlation_id)
+    frame[0] = framed + head + as_bytes(frame[0])
+    return frame
+
+
+def decode_response(
+    api: Api, version: int, frame: memoryview, max_elements: int = _NO_LIMIT
+) -> Response:
+    """Return the response in a frame, given what it answers; for clients.
+
+    Raises ProtocolError for anything that is wrong.
+    """
+    what = f"{api.name} response v{version}"
+    try:
+        (correlation_id,) = _INT32.unpack_from(frame)
+        at = _INT32.size
+        if has_flexible_header(api, version):
+            at, _ = pass_tags(frame, at, max_elements)
+        decode = decoder(api.response, version, api.flexible(version))
+        body, at = decode(frame, at, max_elements)
+    except (StructError, IndexError, ValueError) as error:
+        raise malformed(what, error) from error
+    if at != len(frame):
+        raise ProtocolError(f"{what} ends at byte {at} of {len(frame)}")
+    return Response(correlation_id, body)

@@ -1,0 +1,46 @@
+"""What requests, responses and blobs share: bodies to bytes, tags of headers, errors."""
+
+from struct import error as StructError  # noqa: N812 - it is a class
+
+from mainstem.core.wire import Piece, ProtocolError
+from mainstem.kafka_protocol.api import Api
+from mainstem.kafka_protocol.encoders import encoder
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.connection import API_VERSIONS
+from mainstem.kafka_protocol.primitives import skip_tags
+
+NO_TAGS = b"\0"
+"""An empty section of tagged fields."""
+
+
+def pass_tags(frame: memoryview, at: int, room: int) -> tuple[int, int]:
+    """Return where a header's tagged fields end, and how much room they leave."""
+    return skip_tags(frame, at, room) if frame[at] else (at + 1, room)
+
+
+def has_flexible_header(api: Api, version: int) -> bool:
+    """Tell whether the header of a response has tagged fields."""
+    # A peer that asks for versions cannot know yet which header the answer has [KIP-511].
+    return api.flexible(version) and api is not API_VERSIONS
+
+
+def encode_body(
+    message: type[Wire], version: int, flexible: bool, body: Wire, frame: list[Piece]
+) -> None:
+    """Add a body to a frame; raises ValueError if the version cannot say what it says."""
+    try:
+        encoder(message, version, flexible)(body, frame)
+    except (StructError, AttributeError, TypeError) as error:
+        raise ValueError(f"{message.__name__} v{version} cannot say {body!r:.500}") from error
+
+
+def as_bytes(piece: Piece) -> bytes:
+    """Return a piece that is known to be bytes."""
+    assert isinstance(piece, bytes)
+    return piece
+
+
+def malformed(what: str, error: Exception) -> ProtocolError:
+    """Return the error of bytes that cannot be decoded."""
+    cut_off = isinstance(error, StructError | IndexError)
+    return ProtocolError(f"malformed {what}: {'cut off' if cut_off else error}")

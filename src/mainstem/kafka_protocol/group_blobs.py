@@ -1,0 +1,50 @@
+"""What members of classic consumer groups tell one another through the coordinator."""
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is a class
+from typing import TypeVar
+
+from mainstem.core.wire import Piece, ProtocolError
+from mainstem.kafka_protocol.decoders import decoder
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.framing import as_bytes, encode_body, malformed
+from mainstem.kafka_protocol.messages.consumer_protocol import CONSUMER_PROTOCOL_VERSION
+from mainstem.kafka_protocol.primitives import MAX_ELEMENTS, Malformed
+
+_INT16 = Struct(">h")
+
+W = TypeVar("W", bound=Wire)
+
+
+def decode_blob(message: type[W], blob: bytes | memoryview) -> W:
+    """Return what a member of a consumer group tells the others through the group's coordinator."""
+    body, at = decode_beginning(message, blob)
+    (version,) = _INT16.unpack_from(blob)
+    # A later version adds its fields at the end, for readers that know them.
+    if at != len(blob) and version <= CONSUMER_PROTOCOL_VERSION:
+        raise ProtocolError(f"{message.__name__} v{version} ends at byte {at} of {len(blob)}")
+    return body
+
+
+def decode_beginning(
+    message: type[W], blob: bytes | memoryview, max_elements: int = MAX_ELEMENTS
+) -> tuple[W, int]:
+    """Return the part that such a blob begins with, and where that ends."""
+    view = memoryview(blob)
+    try:
+        (version,) = _INT16.unpack_from(view)
+        if version < 0:
+            raise Malformed(f"version {version}")
+        spoken = min(version, CONSUMER_PROTOCOL_VERSION)
+        body, at = decoder(message, spoken, False)(view, _INT16.size, max_elements)
+    except (StructError, IndexError, ValueError) as error:
+        raise malformed(message.__name__, error) from error
+    assert isinstance(body, message)
+    return body, at
+
+
+def encode_blob(version: int, body: Wire) -> bytes:
+    """Return what ``decode_blob`` reads."""
+    frame: list[Piece] = []
+    encode_body(type(body), version, False, body, frame)
+    return _INT16.pack(version) + as_bytes(frame[0])
