@@ -275,10 +275,6 @@ class SimFiles:
         self._salts += 1
         return self._salts * 0x9E3779B1 & 0xFFFFFFFF
 
-    def free_bytes(self) -> int:
-        """Return how much space is left."""
-        return 1 << 40
-
     def lock(self, listens: str | None, admin: str | None = None) -> None:
         """Take the directory; a simulated disk has only one user."""
 

@@ -87,9 +87,6 @@ class Files(Protocol):
     def salt(self) -> int:
         """Return a number of 32 bits that nobody can guess."""
 
-    def free_bytes(self) -> int:
-        """Return how much space is left for us."""
-
     def lock(self, listens: str | None, admin: str | None = None) -> None:
         """Take the directory for this process, or raise DirectoryInUse naming the holder."""
 
@@ -250,11 +247,6 @@ class RealFiles:
     def salt(self) -> int:
         """Return a number of 32 bits that nobody can guess."""
         return int.from_bytes(os.urandom(4), "big")
-
-    def free_bytes(self) -> int:
-        """Return how much space is left for us."""
-        stat = os.statvfs(self._root)
-        return stat.f_bavail * stat.f_frsize
 
     def lock(self, listens: str | None, admin: str | None = None) -> None:
         """Take the directory for this process; taking it twice is taking it once.

@@ -172,10 +172,6 @@ class ReadOnlyFiles:
         """Return a number of 32 bits that nobody can guess."""
         return self._real.salt()
 
-    def free_bytes(self) -> int:
-        """Return how much space is left for us."""
-        return self._real.free_bytes()
-
     def lock(self, listens: str | None, admin: str | None = None) -> None:
         """Keep those out who write, or raise DirectoryInUse if somebody does; nothing is made."""
         if self._lock_fd >= 0:

@@ -84,15 +84,6 @@ class Part(NamedTuple):
     """Whether it was promised to survive a power cut."""
     batch: Buffer
 
-    @property
-    def place(self) -> "Place":
-        """The segment it belongs to."""
-        return self.key, self.base, self.generation
-
-
-Place = tuple[bytes, int, int]
-"""A segment: its partition's key, base offset, generation."""
-
 
 class Entry(NamedTuple):
     """One entry as it was read back."""

@@ -154,11 +154,6 @@ class Admin:
             if place in starts and place in tails
         }
 
-    def bounds_of(self, topic: str) -> dict[int, Bounds]:
-        """Return where every partition of a topic begins and ends; raises UnknownTopic."""
-        places = [(topic, number) for number in range(self.count(topic))]
-        return {number: bounds for (_, number), bounds in self.bounds(places).items()}
-
     def at_time(self, places: Iterable[Place], timestamp_ms: int) -> dict[Place, int | None]:
         """Return the first offset at or after a time in partitions; None if all is before."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)

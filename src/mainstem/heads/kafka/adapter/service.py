@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import logging
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +9,6 @@ from functools import partial
 import msgspec
 
 from mainstem.auth import Action, Peer, Resource
-from mainstem.core.errors import MainstemError
 from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.adapter.fetch_sessions import FetchSessions
@@ -19,8 +17,6 @@ from mainstem.heads.kafka.counts import Counts
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.server_codec import RequestHeader
-
-_logger = logging.getLogger("mainstem.heads.kafka")
 
 Reply = Callable[[Wire | None], None]
 """Answers a request, once, at once or later, from the loop's thread; None if none is wanted."""
@@ -112,8 +108,3 @@ class Asked(msgspec.Struct, frozen=True):
     """What to call when the peer has gone, so that nobody waits on its behalf."""
     later: Later
     """To read nothing more from the peer until this is answered, or to close instead."""
-
-
-def log_refusal(asked: Asked, what: str, error: MainstemError) -> None:
-    """Note why something was refused, for whoever looks after the server."""
-    _logger.debug("%s from %s refused: %s", what, asked.peer, error)
