@@ -191,7 +191,7 @@ def test_compaction_for_whose_note_there_is_no_space_changes_nothing(
     with pytest.raises(StorageFull):
         log.upkeep.tick()
     allow(files)
-    log.upkeep._empty_trash()
+    log.upkeep._deleted_files.remove()
 
     assert values(log, C) == written
     assert values(opened(killed(files)), C) == written

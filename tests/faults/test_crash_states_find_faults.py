@@ -19,7 +19,8 @@ from tests.faults.crash_checks import (
 from tests.faults.random_workload import born
 from tests.faults.simulated_disk import SimFiles
 
-from mainstem.log import index, manifest, upkeep, wal
+from mainstem.log import index, manifest, wal
+from mainstem.log.deleted_files import DeletedFiles
 from mainstem.log.disk import DiskLog
 from mainstem.log.files import Files
 from mainstem.log.segment import Segment
@@ -95,14 +96,14 @@ def test_giving_up_the_write_ahead_log_before_the_manifest_is_found_out(
     assert _broken(_honest)
 
 
-def test_emptying_the_trash_before_that_is_durable_is_found_out(
+def test_removing_deleted_files_before_that_is_durable_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def too_early(self: upkeep.Upkeep, segment: Segment) -> None:
+    def too_early(self: DeletedFiles, segment: Segment) -> None:
         self._file_cache.drop(segment.path)
         self._files.remove(segment.path)
 
-    monkeypatch.setattr(upkeep.Upkeep, "_throw_away", too_early)
+    monkeypatch.setattr(DeletedFiles, "add_segment", too_early)
 
     assert _broken(_honest)
 

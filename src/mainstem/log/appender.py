@@ -12,6 +12,7 @@ from operator import itemgetter
 
 from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.topic_settings import Durability
+from mainstem.log.checkpoint import Checkpoints
 from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.group_commit import Committer, Group
@@ -20,7 +21,6 @@ from mainstem.log.partition_map import Partition, PartitionMap
 from mainstem.log.port import Appended, Durable, PartitionId, WritableBatch
 from mainstem.log.segment import Segment
 from mainstem.log.tail_watches import Wake, call_all
-from mainstem.log.upkeep import Upkeep
 from mainstem.log.wal import PART_OVERHEAD, Kind, Part, encode_parts
 
 
@@ -32,7 +32,7 @@ class Appender:
         lock: threading.Lock,
         partitions: PartitionMap,
         committer: Committer,
-        upkeep: Upkeep,
+        checkpoints: Checkpoints,
         now_ms: Callable[[], int],
         *,
         large_batch_bytes: int,
@@ -42,7 +42,7 @@ class Appender:
         self._lock = lock
         self._partitions = partitions
         self._committer = committer
-        self._upkeep = upkeep
+        self._checkpoints = checkpoints
         self._now_ms = now_ms
         self._large_batch_bytes = large_batch_bytes
         self._max_memory_bytes = max_memory_bytes
@@ -126,7 +126,7 @@ class Appender:
         segment = self._write(partition, data, logged, len(batches) > 1)
         position = segment.size
         partition.accept(segment, batches)
-        self._upkeep.appended(partition, len(data), len(batches))
+        self._checkpoints.appended(partition, len(data), len(batches))
         if synced:
             try:
                 self._promise(partition, segment, position, data, logged)
@@ -233,7 +233,7 @@ class Appender:
             partition.stamp((batch,))
             position = segment.size
             partition.accept(segment, (batch,))
-            self._upkeep.appended(partition, len(batch))
+            self._checkpoints.appended(partition, len(batch))
             copy = bytes(batch)
             power = partition.settings.durability is Durability.FSYNC
             where = (partition.key, segment.base, segment.generation, position)
@@ -305,7 +305,7 @@ class Appender:
         self._committer.flush()
         partition.touched = True
         # Also if the append is refused after all: the next checkpoint gives this note up.
-        self._upkeep.changed(partition)
+        self._checkpoints.changed(partition)
 
 
 def _runs(

@@ -20,6 +20,8 @@ import msgspec
 from mainstem.core.errors import DamagedLog, InvalidSetting
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.log.appender import Appender
+from mainstem.log.checkpoint import Checkpoints
+from mainstem.log.deleted_files import DeletedFiles
 from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.file_cache import FileCache
 from mainstem.log.files import FAULTS, Files, RealFiles, refusal
@@ -72,20 +74,32 @@ class DiskLog:
         self.recovery: Report = recovered.report
         """What opening found."""
         self.committer = Committer(files, self._lock, recovered.wal)
-        self.upkeep = Upkeep(
-            files, self._lock, now_ms, self.committer, self._partitions, self._file_cache
+        deleted_files = DeletedFiles(files, self._lock, self.committer, self._file_cache)
+        self._checkpoints = Checkpoints(
+            files,
+            self._lock,
+            self.committer,
+            self._partitions,
+            deleted_files,
+            max_wal_bytes=options.checkpoint_wal_bytes,
+            max_bytes=options.checkpoint_bytes,
+            max_batches=options.checkpoint_batches,
+            sync_all_from=options.sync_all_from,
         )
-        self.upkeep.limits(
-            options.checkpoint_wal_bytes,
-            options.checkpoint_bytes,
-            options.checkpoint_batches,
-            options.sync_all_from,
+        self.upkeep = Upkeep(
+            files,
+            self._lock,
+            now_ms,
+            self.committer,
+            self._partitions,
+            self._checkpoints,
+            deleted_files,
         )
         self._appender = Appender(
             self._lock,
             self._partitions,
             self.committer,
-            self.upkeep,
+            self._checkpoints,
             now_ms,
             large_batch_bytes=options.large_batch_bytes,
             max_memory_bytes=options.max_memory_bytes,
@@ -174,7 +188,7 @@ class DiskLog:
                     known = DiskPartition(self._files, self._file_cache, partition, topic, settings)
                 elif settings.durability is Durability.FSYNC is not known.settings.durability:
                     self._sync_with_next_commit(known)
-                self.upkeep.changed(known)
+                self._checkpoints.changed(known)
             known.settings = settings
             self._partitions[partition] = known
 
@@ -301,7 +315,7 @@ class DiskLog:
                 if isinstance(found, MemoryPartition):
                     found.cut(start=start)
                 else:
-                    self.upkeep.cut_start(found, start)
+                    self.upkeep.segment_changes.cut_start(found, start)
             return found.bounds()
 
     def _cut_end(self, partition: PartitionId, end: int) -> None:
@@ -315,7 +329,7 @@ class DiskLog:
                     return
                 if found.tail == found.end:
                     try:
-                        self.upkeep.cut_end(found, end)
+                        self.upkeep.segment_changes.cut_end(found, end)
                     except OSError as error:
                         raise refusal(error, f"cutting {found.place}") from error
                     break

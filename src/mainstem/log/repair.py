@@ -83,7 +83,7 @@ def _mend(
     if not missing:
         _copy(files, segment)
         kept = pieces(segment, segment.saved_index(), partition.epochs)
-    log.upkeep.rewrite(partition, segment, _batches(kept), gaps=_has_gaps(found))
+    log.upkeep.segment_changes.rewrite(partition, segment, _batches(kept), gaps=_has_gaps(found))
     result.segments += 1
 
 

@@ -1,0 +1,217 @@
+"""Checkpoints: they bound how much recovery has to read.
+
+The order of the steps makes a checkpoint safe:
+
+1. a new write-ahead file is begun, so that older files hold only what is before it;
+2. pending appends are committed, the segments written since the last checkpoint are synced, and
+   files that are no longer needed are removed;
+3. the manifest is replaced, and says that recovery begins at the new write-ahead file;
+4. only then are the older write-ahead files removed.
+"""
+
+import threading
+
+from mainstem.log import manifest, wal
+from mainstem.log.deleted_files import DeletedFiles
+from mainstem.log.disk_partition import PARTITIONS, DiskPartition, PartitionRecord
+from mainstem.log.files import Files
+from mainstem.log.group_commit import Committer
+from mainstem.log.partition_map import PartitionMap
+from mainstem.log.port import PartitionId
+from mainstem.log.segment import Segment
+
+
+class Checkpoints:
+    """Knows which partitions changed since the last checkpoint, and makes the next one.
+
+    Shares the log's lock; methods that say so are called under it.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        lock: threading.Lock,
+        committer: Committer,
+        partitions: PartitionMap,
+        deleted_files: DeletedFiles,
+        *,
+        max_wal_bytes: int,
+        max_bytes: int,
+        max_batches: int,
+        sync_all_from: int,
+    ) -> None:
+        self._files = files
+        self._lock = lock
+        self._committer = committer
+        self._partitions = partitions
+        self._deleted_files = deleted_files
+        self._max_wal_bytes = max_wal_bytes
+        self._max_bytes = max_bytes
+        self._max_batches = max_batches
+        self._sync_all_from = sync_all_from
+        self.in_progress = threading.RLock()
+        """Held while recovery points are made durable; compaction holds it, too."""
+        self._dirty: dict[PartitionId, DiskPartition] = {}
+        self._spare: str | None = None
+        """An old write-ahead file whose space the next one uses."""
+        self._bytes = self._batches = 0
+        self._overdue = False
+
+    def appended(self, partition: DiskPartition, size: int, batches: int = 1) -> None:
+        """Count what a checkpoint would save recovery from reading; under the lock."""
+        if not partition.is_dirty:
+            self.changed(partition)
+        self._bytes += size
+        self._batches += batches
+
+    def changed(self, partition: DiskPartition) -> None:
+        """Take note that the manifest is behind; under the lock."""
+        self._dirty[partition.id] = partition
+        partition.is_dirty = True
+
+    def forget(self, partition: DiskPartition) -> None:
+        """Leave a deleted partition out of the next checkpoint; under the lock."""
+        self._dirty.pop(partition.id, None)
+
+    @property
+    def due(self) -> bool:
+        """Whether enough has gathered for a checkpoint."""
+        return (
+            self._overdue
+            or self._committer.wal.used >= self._max_wal_bytes
+            or self._bytes >= self._max_bytes
+            or self._batches >= self._max_batches
+        )
+
+    def make(self) -> None:
+        """Bring the manifest up to date, and drop the write-ahead log before it."""
+        with self.in_progress:
+            number = self._committer.wal.number + 1
+            spare, self._spare = self._spare, None
+            place, file = wal.prepare(self._files, number, spare)
+            with self._lock:
+                self._committer.flush()
+                sequence = self._committer.wal.sequence
+                self._committer.wal.switch(place, file)
+                dirty, self._dirty = self._dirty, {}
+                self._bytes = self._batches = 0
+                for each in dirty.values():
+                    each.is_dirty = each.touched = False
+            try:
+                self._committer.commit()
+                if self._committer.failed is not None:
+                    return
+                self._save(dirty)
+                # Once the manifest is written, nothing tells a later process what to remove.
+                self._deleted_files.remove()
+                with self._lock:
+                    known = [getattr(each, "saved", None) for each in self._partitions.values()]
+                manifest.write(
+                    self._files, number, sequence, [each for each in known if each is not None]
+                )
+            except BaseException:
+                # The next manifest must include what this one could not save.
+                with self._lock:
+                    for each in dirty.values():
+                        self.changed(each)
+                    self._overdue = self._committer.failed is None
+                raise
+            self._overdue = False
+            self._remove_wal_before(number)
+
+    def _save(self, dirty: dict[PartitionId, DiskPartition]) -> None:
+        """Make the recovery points of changed partitions durable."""
+        if len(dirty) >= self._sync_all_from:
+            self._save_with_one_sync(list(dirty.values()))
+            return
+        names: dict[DiskPartition, int] = {}
+        for partition in dirty.values():
+            record = self.capture(partition, names)
+            partition.saved = manifest.encode_partition(record)
+        self.sync_names(names)
+
+    def _save_with_one_sync(self, dirty: list[DiskPartition]) -> None:
+        """Do the same with one sync of the whole file system, cheaper for many partitions."""
+        with self._lock:
+            described = [
+                (each, each.record(), [(part, part.size) for part in each.segments])
+                for each in dirty
+                if each.id in self._partitions
+            ]
+            names = {each: each.names_made for each in dirty}
+        # The records may describe batches that are only in the write-ahead log, not yet durable.
+        self._committer.commit()
+        self._committer.check()
+        for _, _, segments in described:
+            for segment, size in segments:
+                if size > segment.synced_size:
+                    segment.save_index(sync=False)
+        try:
+            self._files.sync_all()
+        except OSError as error:
+            raise self._committer.fail(error, "syncing the file system") from error
+        for partition, record, segments in described:
+            partition.saved = manifest.encode_partition(record)
+            for segment, size in segments:
+                segment.synced_size = max(size, segment.synced_size)
+                segment.forget_index()
+        with self._lock:
+            for partition, made in names.items():
+                partition.names_synced = max(made, partition.names_synced)
+
+    def capture(self, partition: DiskPartition, names: dict[DiskPartition, int]) -> PartitionRecord:
+        """Return a recovery point with its segments synced; ``names`` are still to be synced."""
+        with self._lock:
+            record = partition.record()
+            segments = [(each, each.size) for each in partition.segments]
+            waiting = partition.tail < partition.end
+            if partition.names_changed:
+                names[partition] = partition.names_made
+        if waiting:
+            # The record may describe batches that are only in the write-ahead log, not yet durable.
+            self._committer.commit()
+            self._committer.check()
+        if partition.id in self._partitions:
+            self.sync_segments(segments)
+        return record
+
+    def sync_segments(self, segments: list[tuple[Segment, int]]) -> None:
+        """Make segments durable up to sizes whose bytes are known to be written.
+
+        Not up to their current sizes: of batches appended atomically since then only the space is
+        reserved, until their commit writes them.
+        """
+        for segment, size in segments:
+            if size > segment.synced_size:
+                segment.save_index()
+                try:
+                    segment.sync(size)
+                except OSError as error:
+                    # A second fsync could succeed although the bytes were lost.
+                    raise self._committer.fail(error, f"syncing {segment.path}") from error
+        for segment, _ in segments[:-1]:
+            segment.forget_index()
+
+    def sync_names(self, names: dict[DiskPartition, int]) -> None:
+        """Make the directory entries of new files durable, and those of their directories."""
+        if not names:
+            return
+        try:
+            self._files.sync_dir(PARTITIONS)
+            for partition in names:
+                if partition.id in self._partitions:
+                    self._files.sync_dir(partition.directory)
+        except OSError as error:
+            raise self._committer.fail(error, "syncing the directories of partitions") from error
+        with self._lock:
+            for partition, made in names.items():
+                partition.names_synced = max(made, partition.names_synced)
+
+    def _remove_wal_before(self, number: int) -> None:
+        """Remove older write-ahead files, except one that is reused."""
+        for place in wal.listed(self._files):
+            if place.number < number:
+                if self._spare is None:
+                    self._spare = place.path
+                else:
+                    self._files.remove(place.path)

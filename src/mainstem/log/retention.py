@@ -1,0 +1,61 @@
+"""Retention: roll old segments, and delete segments that are too old or too many."""
+
+import threading
+
+from mainstem.core.topic_settings import TopicSettings
+from mainstem.log.disk_partition import DiskPartition
+from mainstem.log.partition_map import PartitionMap
+from mainstem.log.segment import Segment
+from mainstem.log.segment_changes import SegmentChanges
+
+
+class Retention:
+    """Applies retention_ms, retention_bytes and segment_ms to partitions on disk."""
+
+    def __init__(
+        self, lock: threading.Lock, partitions: PartitionMap, segment_changes: SegmentChanges
+    ) -> None:
+        self._lock = lock
+        self._partitions = partitions
+        self._segment_changes = segment_changes
+
+    def apply(self, partition: DiskPartition, now_ms: int) -> None:
+        """Roll and delete what the settings of the partition ask for."""
+        settings = partition.settings
+        with self._lock:
+            if self._partitions.get(partition.id) is not partition or not partition.segments:
+                return
+            active = partition.segments[-1]
+            limit = settings.close_ms
+            aged = limit is not None and now_ms - active.created_ms >= limit
+            # A segment that is still written to goes like the others once all of it is too old.
+            if active.size and (aged or _too_old(active, settings, now_ms)):
+                partition.roll(now_ms)
+            if settings.expire_ms is None and settings.expire_bytes is None:
+                return
+            start = _retained_start(partition, now_ms)
+            if start > partition.start:
+                self._segment_changes.cut_start(partition, start)
+
+
+def _retained_start(partition: DiskPartition, now_ms: int) -> int:
+    """Return where the partition begins once old and surplus segments are gone."""
+    settings = partition.settings
+    size = partition.size_bytes
+    start = partition.start
+    for segment in partition.segments[:-1]:
+        too_old = _too_old(segment, settings, now_ms)
+        size -= segment.size
+        too_much = settings.expire_bytes is not None and size >= settings.expire_bytes
+        # Events that no reader could see yet are kept.
+        if not (too_old or too_much) or segment.next_offset > partition.tail:
+            break
+        start = max(start, segment.next_offset)
+    return start
+
+
+def _too_old(segment: Segment, settings: TopicSettings, now_ms: int) -> bool:
+    if settings.expire_ms is None:
+        return False
+    newest_ms = segment.newest_ms if segment.newest_ms >= 0 else segment.created_ms
+    return newest_ms < now_ms - settings.expire_ms

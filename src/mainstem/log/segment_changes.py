@@ -1,0 +1,123 @@
+"""Changes of a partition's segments other than appends: cut, replace, rewrite.
+
+Each is noted in the write-ahead log first; the old files are removed once the note is durable.
+"""
+
+import threading
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from mainstem.log.checkpoint import Checkpoints
+from mainstem.log.deleted_files import DeletedFiles
+from mainstem.log.disk_partition import PARTITIONS, DiskPartition, PartitionRecord
+from mainstem.log.files import Files
+from mainstem.log.group_commit import Committer
+from mainstem.log.segment import Segment
+from mainstem.log.segment_rewrite import batches_before, write_segment
+from mainstem.log.wal import Kind
+
+
+class SegmentChanges:
+    """Shares the log's lock; methods that say so are called under it."""
+
+    def __init__(
+        self,
+        files: Files,
+        lock: threading.Lock,
+        committer: Committer,
+        checkpoints: Checkpoints,
+        deleted_files: DeletedFiles,
+    ) -> None:
+        self._files = files
+        self._lock = lock
+        self._committer = committer
+        self._checkpoints = checkpoints
+        self._deleted_files = deleted_files
+
+    def cut_start(self, partition: DiskPartition, start: int) -> None:
+        """Move the log start offset forward; under the lock."""
+        if start <= partition.start:
+            return
+        partition.check_offset(start)
+        dropped = partition.outlived(start)
+        gone = [(each.base, each.generation) for each in dropped]
+        begins = dropped[-1].next_offset if dropped else 0
+        self._note(Kind.CUT, msgspec.msgpack.encode((partition.id, start, begins, gone)))
+        for segment in partition.drop_before(start):
+            self._deleted_files.add_segment(segment)
+        self._checkpoints.changed(partition)
+
+    def cut_end(self, partition: DiskPartition, end: int) -> None:
+        """Truncate a partition without pending appends, and begin a new epoch; under the lock."""
+        partition.check_offset(end)
+        removed = [each for each in partition.segments if each.next_offset > end]
+        generation = partition.generation + 1
+        added = []
+        if removed and removed[0].base < end:
+            cut = removed[0]
+            fresh = partition.empty_segment(cut.base, cut.created_ms, generation)
+            fresh.dense = cut.dense
+            before = batches_before(cut, end)
+            write_segment(self._files, partition, fresh, before, next_offset=end)
+            added.append(fresh)
+        kept = [each for each in partition.segments if each.next_offset <= end]
+        self._checkpoints.sync_segments([(each, each.size) for each in kept])
+        if kept or added:
+            self._files.sync_dir(PARTITIONS)
+            self._files.sync_dir(partition.directory)
+        record = msgspec.structs.replace(
+            partition.record(),
+            end=end,
+            generation=generation,
+            epochs=(*partition.epochs, (partition.epoch + 1, end)),
+            segments=tuple(each.record() for each in (*kept, *added) if each.size),
+        )
+        # The generation is used up even if there is no space for the note.
+        partition.generation = generation
+        self.note_replaced(partition, record, removed)
+        partition.replace(removed, added)
+        partition.take_back(end)
+
+    def rewrite(
+        self,
+        partition: DiskPartition,
+        segment: Segment,
+        batches: Iterable[bytes | bytearray],
+        *,
+        gaps: bool,
+    ) -> None:
+        """Replace a segment by one with these batches; the log must not be in use otherwise."""
+        partition.generation += 1
+        added = partition.empty_segment(segment.base, segment.created_ms, partition.generation)
+        added.dense = segment.dense and not gaps
+        write_segment(self._files, partition, added, batches, next_offset=segment.next_offset)
+        with self._lock:
+            partition.replace([segment], [added])
+            partition.reveal(partition.end)
+            self.note_replaced(partition, partition.record(), [segment])
+
+    def note_replaced(
+        self, partition: DiskPartition, record: PartitionRecord, removed: Collection[Segment]
+    ) -> None:
+        """Log a new recovery point, and delete the replaced files; under the lock."""
+        gone = [(each.base, each.generation) for each in removed]
+        self._note(Kind.REPLACE, msgspec.msgpack.encode((record, gone)))
+        for segment in removed:
+            self._deleted_files.add_segment(segment)
+        self._checkpoints.changed(partition)
+
+    def discard(self, segments: Iterable[Segment]) -> None:
+        """Delete segments that were written and are not used after all."""
+        with self._lock:
+            for segment in segments:
+                self._deleted_files.add_segment(segment)
+
+    def _note(self, kind: Kind, payload: bytes) -> None:
+        """Add an entry to the write-ahead log; under the lock."""
+        try:
+            self._committer.wal.reserve(len(payload))
+        except OSError as error:
+            raise self._committer.space.refusal(error, "noting a change of segments") from error
+        self._committer.wal.add(kind, [payload])
+        self._committer.flush()
