@@ -117,7 +117,7 @@ def test_copies_that_are_not_there_are_neither_compared_nor_swapped(run: Run) ->
     swapped = run("pipeline", "swap", "shop.py", "fixed", "--yes")
 
     assert swapped.code == 6
-    assert "there is no run of 'shop' into 'fixed'" in swapped.err
+    assert "there is no replay of 'shop' into 'fixed'" in swapped.err
 
 
 def test_the_sample_pipeline_can_be_loaded() -> None:

@@ -98,7 +98,7 @@ def test_a_sink_that_cannot_be_made_is_told_with_its_place_and_the_cause(
     told = str(refused.value)
     assert "table 'numbers'" in told
     assert "blocked" in told
-    assert "cannot be made or opened: " in told
+    assert "cannot be created or opened: " in told
     assert "Not a directory" in told or "File exists" in told
     assert len(told) < SCREEN
 

@@ -89,5 +89,5 @@ def test_a_console_that_is_not_here_is_refused(
     )
     request = Request("127.0.0.1:1", tmp_path / "state")
 
-    with pytest.raises(RunRefused, match="table 'orders' is printed to the console"):
+    with pytest.raises(RunRefused, match="table 'orders' has a console sink"):
         run(cast("SparkSession", None), p.load(file), request, ignore, threading.Event())

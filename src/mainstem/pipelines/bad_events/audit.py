@@ -1,4 +1,4 @@
-"""Counts what a batch could not use: bad events, kept as dead letters, and late ones.
+"""Counts the bad and late events of each batch, and writes the bad ones to the dead letters.
 
 How this works: Spark reports with each batch how many events were bad and the earliest event time
 of the good ones (``planning/planner.py``). Only if some were bad, or if that time is not after the
@@ -6,9 +6,9 @@ watermark, the batch is read once more, from the same offsets: late events are c
 are written to the dead letters. Batches that a crash left uncounted are found in the checkpoint,
 which has the offsets and the watermark of each batch.
 
-An event is late if its time is not after the watermark that its batch began with; that is where
-Spark begins to drop. An aggregation may still use it, if its window is open: so "late" says that
-the result may depend on how events were cut into batches, not that something was lost.
+An event is late if its time is not after the watermark that its batch began with: from there on
+Spark may drop rows. An aggregation still uses it if its window is open, so "late" means that the
+result may depend on how events were cut into batches, not that something was lost.
 """
 
 import json
@@ -29,14 +29,14 @@ from mainstem.pipelines.state.table_state import StateDirectory, TableStatus
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
-    """What was wrong with the events of a batch."""
+    """How many events of a batch were bad, and how many late."""
 
     bad: int = 0
     late: int = 0
 
 
 class Audit:
-    """Looks again at the batches of one table that need it."""
+    """Audits the batches of one table."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Audit:
         )
 
     def with_missed_batches(self, status: TableStatus) -> TableStatus:
-        """Return the status with those batches added that a crash left uncounted."""
+        """Return the status with the batches added that a crash left uncounted."""
         offsets, commits = (
             self._state_dir.checkpoint / "offsets",
             self._state_dir.checkpoint / "commits",
@@ -115,7 +115,7 @@ class Audit:
         return seen.bad > 0 or late
 
     def _count(self, starts: Offsets, ends: Offsets, watermark_ms: int) -> BatchCounts:
-        # Whatever was buried before it failed is known to be buried.
+        # Safe to repeat: dead letters are written once, in a transaction with their offsets.
         return with_retries(lambda: self._read_again(starts, ends, watermark_ms))
 
     def _read_again(self, starts: Offsets, ends: Offsets, watermark_ms: int) -> BatchCounts:
@@ -150,7 +150,7 @@ class Audit:
 
 
 def batch_entry(text: str) -> tuple[int, Offsets]:
-    """Return the watermark and the offsets that Spark wrote down for a batch."""
+    """Return watermark and end offsets of a batch, from its file in the checkpoint."""
     _, metadata, *sources = text.splitlines()
     offsets: Offsets = {}
     for line in sources:
@@ -160,7 +160,7 @@ def batch_entry(text: str) -> tuple[int, Offsets]:
 
 
 def _last_batch_has_end(offsets: Path) -> bool:
-    """Tell whether the last batch that was planned had the end of the input."""
+    """Return whether the last planned batch has the declared end of the input."""
     newest = max((int(file.name) for file in offsets.iterdir() if file.name.isdigit()), default=-1)
     if newest < 0:
         return False

@@ -1,10 +1,10 @@
-"""Finds the events on which a batch failed: by running halves of its range, without writing.
+"""Finds the events on which a table's query fails, by bisecting the range of the failed batch.
 
-How this works: the checkpoint says which offsets the failed batch was to read. The table's function
-is run over these as a bounded read whose rows go nowhere. If that fails, too, halves of the range
-are run until single events are left that fail alone. Where rows depend on other events (state,
-several sources) an event that fails alone proves nothing, so only the range is named. Nor does an
-error that does not come from the function: of the source, of a process that ended, of a full disk.
+How this works: the checkpoint has the offsets of the failed batch. The query is run over them as a
+bounded read into Spark's ``noop`` sink. If that fails too, each half of the range is run, until
+single events are left that fail alone. Where rows depend on several events (state, joins), an event
+that fails alone proves nothing, so only the range is reported. The same holds for errors that do
+not come from the query: of the source, of a worker that died, of a full disk.
 
 The events found are kept beside the checkpoint (``StateDirectory.skipped_events``). From then on
 they are bad events like those that cannot be decoded: the batch is run again without them, and the
@@ -34,10 +34,10 @@ from mainstem.pipelines.spark.retry import is_transient, with_retries
 from mainstem.pipelines.state.table_state import StateDirectory
 
 MOST_EVENTS = 100
-"""So many events of one batch may be left out; if more fail, the table stops."""
+"""At most so many events of a batch are skipped; if more fail, the table stops."""
 LONGEST_S = 600.0
 _ALL = 10
-"""If so many events fail and no event of the batch does not, the function is wrong, not they."""
+"""If all events of a batch fail, and at least so many, the query is wrong, not the events."""
 _ROW_BY_ROW = frozenset(
     [
         "Project",
@@ -55,9 +55,9 @@ _ROW_BY_ROW = frozenset(
         "StreamingRelationV2",
     ]
 )
-"""Nodes of Spark's plans in which each row is made from one event."""
+"""Operators of Spark's plans that make each row from one event."""
 _NOT_AN_EVENT = (
-    # Our source and our sinks of topics, as stack traces of Python name their files.
+    # Our source and topic sink, as their files appear in Python stack traces.
     "mainstem/pipelines/format/",
     "DATA_SOURCE_",
     CRASHED,
@@ -69,13 +69,13 @@ _NOT_AN_EVENT = (
     "SPARK_JOB_CANCELLED",
     "SparkContext was shut down",
 )
-"""Failures that say so may concern any event, or none."""
+"""Errors with these texts do not come from processing an event."""
 _NODE = re.compile(r"^[\s:+|~-]*(\w+)")
 _SPARKS = re.compile(r"^\[[A-Z_.]+\] | SQLSTATE: \w+$")
 
 
 class FailingEvent(msgspec.Struct, frozen=True):
-    """An event on which the table's function, or its sink, fails."""
+    """An event on which the table's query, or its sink, fails."""
 
     topic: str
     partition: int
@@ -84,7 +84,7 @@ class FailingEvent(msgspec.Struct, frozen=True):
 
     @property
     def event(self) -> str:
-        """The event's place, for a person."""
+        """Topic, partition and offset, for a message."""
         return f"topic {self.topic}, partition {self.partition}, offset {self.offset}"
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class FailingEvent(msgspec.Struct, frozen=True):
 
 
 class EventsNotFound(MainstemError):
-    """The events cannot be told, and why; ``first`` is one that fails, if any is known."""
+    """Why the failing events cannot be found; ``first`` is one of them, if any is known."""
 
     def __init__(self, why: str, first: FailingEvent | None = None) -> None:
         super().__init__(f"{why}, the first as {first}" if first else why)
@@ -100,13 +100,13 @@ class EventsNotFound(MainstemError):
 
 
 def may_be_caused_by_event(failure: str) -> bool:
-    """Tell whether a function that fails on an event may be the cause of a failure."""
+    """Return whether an error may come from processing an event."""
     text = failure.split("=== Streaming Query", maxsplit=1)[0]
     return not is_transient(text) and not any(each in text for each in _NOT_AN_EVENT)
 
 
 def failed_range(planner: Planner, table: Table, state_dir: StateDirectory) -> list[Range]:
-    """Return the offsets of topics that the unfinished batch was to read; none if there is none.
+    """Return the offset ranges of the unfinished batch; empty if there is none.
 
     Raises MainstemError if the server does not say where the first batch begins.
     """
@@ -127,7 +127,7 @@ def failed_range(planner: Planner, table: Table, state_dir: StateDirectory) -> l
 
 
 def describe_ranges(ranges: list[Range]) -> str:
-    """Name a range for a person."""
+    """Describe ranges in a message."""
     return "; ".join(
         f"topic {each.topic}, partition {each.partition}, offsets {each.start} to {each.end - 1}"
         for each in ranges
@@ -135,7 +135,7 @@ def describe_ranges(ranges: list[Range]) -> str:
 
 
 class FailingEventSearch:
-    """Looks for the events of one failed batch."""
+    """Searches for the failing events of one batch."""
 
     def __init__(
         self,
@@ -160,13 +160,13 @@ class FailingEventSearch:
         if len(self._table.sources) > 1 or self._planner.reads_table(self._table):
             raise EventsNotFound("it reads several sources, or a table")
         if is_remote():
-            raise EventsNotFound("over Spark Connect events are not searched for")
+            raise EventsNotFound("over Spark Connect failing events are not searched for")
         if not _is_row_by_row(frame):
             raise EventsNotFound("its rows depend on several events")
         good = self._good(ranges)
         reason = self._fails(ranges)
         if reason is None:
-            raise EventsNotFound("its rows can be made, so the sink fails")
+            raise EventsNotFound("the query succeeds, so the sink fails")
         most = MOST_EVENTS - self._skipped(ranges)
         found: list[FailingEvent] = []
         for each in self._found(ranges, reason):
@@ -180,7 +180,7 @@ class FailingEventSearch:
         return found
 
     def _skipped(self, ranges: list[Range]) -> int:
-        """Count the events of the batch that are left out already."""
+        """Count the events of the batch that are skipped already."""
         skips = self._state_dir.skipped_events()
         return sum(
             each.start <= int(offset) < each.end
@@ -189,7 +189,7 @@ class FailingEventSearch:
         )
 
     def _found(self, ranges: list[Range], reason: str | None) -> Iterator[FailingEvent]:
-        """Find events in a range that fails for a reason; None if that only follows from others."""
+        """Find the failing events of a range that fails; ``reason`` is None if it was not run."""
         if _size(ranges) == 1:
             reason = reason or self._fails(ranges)
             if reason is None:
@@ -207,7 +207,7 @@ class FailingEventSearch:
             yield from self._found(second, why)
 
     def _fails(self, ranges: list[Range]) -> str | None:
-        """Return why rows of a range cannot be made; None if they can."""
+        """Return why the query fails on a range; None if it succeeds."""
         if self._stop.is_set():
             raise EventsNotFound("the run was stopped before the events were found")
         if time.monotonic() > self._until:
@@ -220,7 +220,7 @@ class FailingEventSearch:
                 raise EventsNotFound(f"the search failed: {cause}") from error
             return _SPARKS.sub("", cause)
         except Exception as error:
-            # Whatever else fails, in Spark or between it and Python, says nothing of events.
+            # Any other error, in Spark or in py4j, says nothing about the events.
             raise EventsNotFound(f"the search failed: {cause_of(error, self._file)}") from error
         return None
 
@@ -229,13 +229,13 @@ class FailingEventSearch:
         _checked_keys(rows, self._table.sink).write.format("noop").mode("overwrite").save()
 
     def _good(self, ranges: list[Range]) -> int:
-        """Count the events that the function is given; they can be read without it, then."""
+        """Count the events that the query gets; raises EventsNotFound if they cannot be read."""
         try:
             return with_retries(
                 lambda: self._planner.decoded_range(self._table, self._state_dir, ranges).count()
             )
         except Exception as error:
-            # As above.
+            # As in ``_fails``: any error, of Spark or py4j.
             cause = cause_of(error, self._file)
             raise EventsNotFound(f"its events cannot be read: {cause}") from error
 
@@ -243,7 +243,7 @@ class FailingEventSearch:
 def save_skipped_events(
     state_dir: StateDirectory, found: list[FailingEvent], behind: dict[str, dict[str, int]]
 ) -> None:
-    """Keep events to leave out; forget those ``behind``, which are buried by now."""
+    """Save events to skip; drop those before ``behind``, which are dead letters by now."""
     skips: dict[str, dict[str, dict[str, str]]] = {}
     for topic, partitions in state_dir.skipped_events().items():
         for number, events in partitions.items():
@@ -264,7 +264,7 @@ def _is_row_by_row(frame: DataFrame) -> bool:
 
 
 def _checked_keys(rows: DataFrame, sink: Sink) -> DataFrame:
-    """Return rows that cannot be read if a sink with a key would refuse them."""
+    """Return rows that fail when read if the sink would refuse their key."""
     if isinstance(sink, TopicSink):
         return rows
     for name in sink.key:

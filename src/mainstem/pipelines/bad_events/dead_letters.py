@@ -1,9 +1,9 @@
-"""Bad events into the pipeline's dead letters, each once, with what made them bad.
+"""Writes bad events to the pipeline's dead-letter topic, each once, with the reason.
 
-How this works: the dead letters of a batch, and cursors on the topics they came from, are one
-transaction. The cursors say up to where bad events are buried; a batch that is behind them was
-buried before a crash. The bytes of key and value are those of the event; why and from where is in
-headers.
+How this works: the dead letters of a batch are written in one transaction together with committed
+offsets of a group on the source topic. These say up to where bad events are written, so a batch
+that is run again after a crash writes none. Key and value are the bytes of the event; the reason
+and the event's origin are in headers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ PREFIX = "mainstem-"
 
 
 class DeadLetterWriter:
-    """Buries the bad events of one table."""
+    """Writes the bad events of one table."""
 
     def __init__(self, address: str, topic: str, table: str, group: str) -> None:
         self._cluster = Cluster(address, timeout_s=30, settings={})
@@ -32,9 +32,9 @@ class DeadLetterWriter:
         self._group = group
 
     def write(self, rows: DataFrame, source: str, ends: Mapping[str, int]) -> int:
-        """Bury bad events of a topic up to some offsets; return how many there are of them.
+        """Write the bad events of a topic up to some end offsets; return their number.
 
-        ``rows`` has the columns of an event and ``__bad``.
+        ``rows`` has the columns of an event and ``__bad``, the reason.
         """
         found = rows.toLocalIterator()
         first = next(found, None)
@@ -47,7 +47,7 @@ class DeadLetterWriter:
             settings = TopicSettings(partitions=1)
             administration.create(self._topic, {"partitions": 1}, settings)
         producer = Producer(self._cluster.config(transactional_id=self._group, linger_ms=5))
-        # Only for its name: it reads nothing.
+        # It reads nothing; the transaction needs its group metadata.
         consumer = Consumer(self._cluster.config(group_id=self._group))
         try:
             producer.init_transactions(self._cluster.timeout_s)

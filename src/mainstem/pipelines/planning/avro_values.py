@@ -1,4 +1,4 @@
-"""Avro values, decoded in Python: with or without the schema id that registries put in front."""
+"""Decodes Avro values in Python, with or without a schema registry's id prefix."""
 
 import io
 import json
@@ -35,11 +35,11 @@ _LOGICAL = {
 }
 
 Decoded = tuple[dict[str, object] | None, str | None]
-"""The value, or why it is none."""
+"""The value, or the reason why it is bad."""
 
 
 def avro_schema(source: Source) -> Document:
-    """Return the schema that values are read as: the one given, or the registry's latest."""
+    """Return the reader schema: the one given, or the registry's latest."""
     if source.schema is not None:
         found = document_of(source.schema)
         if found is None:
@@ -53,7 +53,7 @@ def avro_schema(source: Source) -> Document:
 
 
 def decoder(schema: Document, registry: str | None) -> Callable[[bytes | None], Decoded]:
-    """Return a function from bytes to a value; it works in any process it is sent to."""
+    """Return a function that decodes bytes; it can be pickled to Spark's workers."""
     writers: dict[int, str | list[object] | dict[str, object]] = {}
 
     def decode(value: bytes | None) -> Decoded:
@@ -80,7 +80,7 @@ def decoder(schema: Document, registry: str | None) -> Callable[[bytes | None], 
         ) as error:
             return None, f"not Avro of the schema: {type(error).__name__} {error}".rstrip()
         if rest.read(1):
-            return None, "not Avro of the schema: bytes are left over"
+            return None, "not Avro of the schema: trailing bytes"
         assert isinstance(record, dict)
         return record, None
 
@@ -88,7 +88,7 @@ def decoder(schema: Document, registry: str | None) -> Callable[[bytes | None], 
 
 
 def _split(value: bytes) -> tuple[int | None, bytes]:
-    """Take the prefix of registries off: a zero byte and the number of the writer's schema."""
+    """Split off a registry's prefix: a zero byte and the id of the writer schema."""
     size = struct.calcsize(PREFIX)
     if len(value) >= size and value[0] == MAGIC:
         return struct.unpack_from(PREFIX, value)[1], value[size:]
@@ -97,7 +97,7 @@ def _split(value: bytes) -> tuple[int | None, bytes]:
 
 def _fetched(address: str) -> Document:
     if not address.startswith(("http://", "https://")):
-        raise InvalidDefinition(f"{address} is no address of a schema registry; write http://...")
+        raise InvalidDefinition(f"{address} is not a schema registry address; use http://...")
     try:
         with urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer:
             document = json.loads(json.load(answer)["schema"])
@@ -125,7 +125,7 @@ def _typed(kind: object, where: str) -> tuple[DataType, bool]:
         plain = [each for each in kind if each != "null"]
         if len(plain) != 1:
             raise InvalidDefinition(
-                f"{where}: a union can be of null and one type, and this is {kind!r}"
+                f"{where}: only unions of null and one type are supported, not {kind!r}"
             )
         return _typed(plain[0], where)[0], "null" in kind
     return _kind(kind, where), False
@@ -138,7 +138,7 @@ def _kind(kind: object, where: str) -> DataType:
             return found
         kind = kind.get("type")
     if not isinstance(kind, str) or kind not in _SIMPLE:
-        raise InvalidDefinition(f"{where}: the Avro type {kind!r} is not understood")
+        raise InvalidDefinition(f"{where}: the Avro type {kind!r} is not supported")
     return _SIMPLE[kind]
 
 

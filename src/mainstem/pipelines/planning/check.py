@@ -1,4 +1,4 @@
-"""Checks tables with Spark, without reading a topic or starting a query."""
+"""Checks a table with Spark, without reading a topic or starting a query."""
 
 import msgspec
 from pyspark.errors import PySparkException
@@ -15,14 +15,14 @@ _SQL = "org.apache.spark.sql"
 
 
 class TableCheck(msgspec.Struct, frozen=True):
-    """What is known of a table before it runs."""
+    """The result of checking a table."""
 
     table: str
     sink: str
     output: str
     columns: str | None = None
     stateful: tuple[str, ...] | None = None
-    """The steps that keep state between batches; None if that was not looked at."""
+    """The stateful operators; None if the plan could not be built."""
     error: str | None = None
     warning: str | None = None
 
@@ -30,7 +30,7 @@ class TableCheck(msgspec.Struct, frozen=True):
 def check_table(
     spark: SparkSession, pipeline: Pipeline, table: Table, state_dir: StateDirectory
 ) -> TableCheck:
-    """Plan a table as a stream and have Spark judge it."""
+    """Plan a table as a stream and let Spark check that it supports the plan."""
     plain = TableCheck(table.name, table.sink.place, table.output)
     try:
         frame = OfflinePlanner(spark, pipeline).stream(table, state_dir)

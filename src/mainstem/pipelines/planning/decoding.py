@@ -1,8 +1,8 @@
-"""Events into rows: each is decoded, or the reason is kept why it could not be.
+"""Decodes events into rows, or says why an event is bad.
 
-What comes out has the columns of the schema, ``__bad`` (the reason, or null), and ``__event`` (the
-event as it was). Bad events are told apart here and nowhere else, so that a run and the audit after
-it agree on them.
+The result has the columns of the schema, ``__bad`` (the reason, or null) and ``__event`` (the
+original event). Only this module decides which events are bad, so that a run and the audit after
+it agree.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ from mainstem.pipelines.planning.schemas import json_columns
 
 BAD, EVENT = "__bad", "__event"
 LOG_TIME = "_timestamp"
-"""Named as the watermark's column, it is the timestamp that the log has for the event."""
+"""As the watermark column: the timestamp of the event in the log."""
 END_OF_TIME = "9000-01-01 00:00:00"
-"""Later times are no times of events: the row has one that stands for the end of the input."""
+"""Event times must be before this; the row that marks the end of the input is after it."""
 _RAW = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
 
@@ -57,7 +57,7 @@ def decoded(raw: DataFrame, source: Source) -> DataFrame:
 
 
 def with_skipped(rows: DataFrame, skips: Mapping[str, Mapping[str, str]]) -> DataFrame:
-    """Call events bad that are to be left out: partition → offset → why."""
+    """Mark events to skip as bad: partition → offset → reason."""
     if not skips:
         return rows
     at = F.col(f"{EVENT}.offset")
@@ -71,23 +71,23 @@ def with_skipped(rows: DataFrame, skips: Mapping[str, Mapping[str, str]]) -> Dat
 
 
 def decoded_once(rows: DataFrame) -> DataFrame:
-    """Return rows of which filters do not parse the JSON again.
+    """Return rows on which filters do not parse the JSON again.
 
-    A run needs no such step: it counts its events, which is the same to Spark.
+    A run does not need it, as it observes its events anyway.
     """
-    # Spark moves filters below projections and repeats from_json there, for each use of it; only
-    # regular expressions and UDFs are too expensive for that [SPARK-47672]. It moves none past an
-    # observation.
+    # Spark pushes filters below projections and repeats from_json there, for each use; only
+    # regular expressions and UDFs are too expensive for that [SPARK-47672]. It pushes nothing
+    # through an observation.
     return rows.observe("decoded", F.count(F.lit(1)).alias("events"))
 
 
 def good_rows(rows: DataFrame) -> DataFrame:
-    """Return what could be decoded, without what only we need."""
+    """Return the rows that could be decoded, without our internal columns."""
     return rows.where(f"{BAD} is null").drop(BAD, EVENT)
 
 
 def failing_at_bad(rows: DataFrame) -> DataFrame:
-    """Return the rows; reading a bad one raises an error that names the event."""
+    """Return rows that raise an error naming the event when a bad one is read."""
     told = F.raise_error(
         F.format_string(
             "bad event: %s; topic %s, partition %d, offset %d",
@@ -105,7 +105,7 @@ def _from_json(event: DataFrame, source: Source) -> DataFrame:
     read = read.select("__text", parsed(F.col("__text"), columns).alias("__parsed"), EVENT)
     text, whole = F.col("__text"), F.col("__parsed")
     value, unread = value_of(whole), parse_problem(whole, text, columns)
-    # Converted in a step of their own, because the reasons look at the results, too.
+    # In a projection of its own, as the reasons need the converted values, too.
     fields = {f"__{number}": each for number, each in enumerate(columns)}
     read = read.select(
         *(
@@ -136,7 +136,7 @@ def _from_avro(event: DataFrame, source: Source) -> DataFrame:
     columns = avro_columns(schema, f"Avro schema of {source.name!r}")
     kind = StructType([StructField("value", columns), StructField("error", StringType())])
     decode = decoder(schema, source.registry)
-    # By a function without types: Spark would take them for its own, and does not know these.
+    # A lambda has no type hints; Spark would try to interpret those of ``decode``.
     read = F.udf(lambda value: decode(value), kind)  # noqa: PLW0108
     rows = event.select(read(F.col(f"{EVENT}.value")).alias("__parsed"), EVENT)
     return rows.select(
@@ -149,7 +149,7 @@ def _fields(parent: str, columns: StructType) -> list[Column]:
 
 
 def _missing(bad: Column, columns: StructType, parent: Column, path: str) -> Column:
-    """Add a reason for each column that may not be null and is."""
+    """Add a reason for each column that is null and must not be."""
     for field in columns:
         at = parent.getField(field.name)
         if not field.nullable:
@@ -171,7 +171,7 @@ def _with_event(rows: DataFrame, source: Source) -> DataFrame:
 
 
 def _checked_time(rows: DataFrame, source: Source) -> DataFrame:
-    """Call events bad whose own time is missing, or too far away to be one."""
+    """Mark events as bad whose event time is missing or too far in the future."""
     if source.watermark is None:
         return rows
     name = source.watermark[0]

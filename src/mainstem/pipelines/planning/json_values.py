@@ -1,13 +1,13 @@
-"""JSON values into columns, exactly: what would be changed on the way makes its event bad.
+"""Converts JSON values to columns without changing them: a value that does not fit is bad.
 
-How this works: Spark's ``from_json`` changes some values in silence: it rounds decimals, cuts 200
-down to a tinyint of -56, makes 1e999 infinite, and multiplies numbers in timestamps until they
-overflow. So such columns are first read as a wider type, the carrier, and converted from it. The
-conversion gives null where a value would be changed: a carrier that has a value while the column
-has none is a bad value. All of it is made of Spark's own expressions, without Python for each row.
+How this works: Spark's ``from_json`` silently changes some values: it rounds decimals, wraps 200 to
+a tinyint of -56, turns 1e999 into infinity, and overflows on numbers in timestamps. So such columns
+are first read as a wider type, the carrier, and converted from it. The conversion gives null where
+a value would change, so a null column with a non-null carrier is a bad value. All of this is done
+by Spark expressions, without Python for each row.
 
-``from_json`` also stops after the first value of a text. So the text is put between brackets,
-``{"v":[TEXT],"end":1}``: whatever follows a value then is a syntax error, or a second element.
+``from_json`` also ignores what follows the first value of a text. So the text is wrapped as
+``{"v":[TEXT],"end":1}``: anything after the first value is a syntax error or a second element.
 """
 
 from collections.abc import Iterator
@@ -31,26 +31,26 @@ _OPTIONS = {
 _WIDEST = 38
 """Digits of Spark's largest decimal."""
 _SPARE_DIGITS = 10
-"""Digits behind those that a column keeps, by which a rounded value is told from an exact one."""
+"""Extra digits that the carrier keeps, to detect values that would be rounded."""
 _UNITS: dict[Epoch, int] = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000}
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799
 """The years 1 to 9999, which Python's datetime can hold."""
 _DATE = r"^\s*(?!0000)[0-9]{4}-"
-"""Without a date, Spark would take that of today."""
+"""Spark reads a time without a date as today's."""
 _NUMBER = r"^-?([0-9]{1,3}|[0-9]{7,18})$"
-"""A number of 4 to 6 digits looks like a year in a text."""
+"""4 to 6 digits are excluded, as they could be a year."""
 _DAY = r"^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([T ]00:00(:00(\.0+)?)?Z?)?$"
 
 
 class Problem(NamedTuple):
-    """A way in which an event can be bad: how that is seen, and said."""
+    """A way in which an event can be bad: when that is so, and the reason to give."""
 
     condition: Column
     reason: Column
 
 
 class ReadValue(NamedTuple):
-    """A value as it was read at first, and what it was converted to."""
+    """A value as first read, and as converted."""
 
     carrier: Column
     result: Column
@@ -61,7 +61,7 @@ class ReadValue(NamedTuple):
 
 
 def parsed(text: Column, columns: StructType) -> Column:
-    """Return what JSON text says, for ``value_of`` and ``parse_problem``."""
+    """Parse JSON text, for ``value_of`` and ``parse_problem``."""
     kind = StructType(
         [
             StructField("v", t.ArrayType(_carrier(columns))),
@@ -73,12 +73,12 @@ def parsed(text: Column, columns: StructType) -> Column:
 
 
 def value_of(parsed_text: Column) -> Column:
-    """Return the carrier of an event's columns; null if it is no JSON object."""
+    """Return the carrier of an event's columns; null if it is not a JSON object."""
     return F.get(parsed_text.getField("v"), F.lit(0))
 
 
 def parse_problem(parsed_text: Column, text: Column, columns: StructType) -> Problem:
-    """Tell text that is not one JSON object, or has values of other kinds than the columns."""
+    """Detect text that is not one JSON object, or does not fit the columns."""
     condition = (
         value_of(parsed_text).isNull()
         | (F.size(parsed_text.getField("v")) > 1)
@@ -96,7 +96,7 @@ def parse_problem(parsed_text: Column, text: Column, columns: StructType) -> Pro
 
 
 def converted(carrier: Column, kind: DataType, epoch: Epoch) -> Column:
-    """Return the value of a carrier; null where it would be changed."""
+    """Convert a carrier; null where the value would change."""
     if not _is_carried(kind):
         return carrier
     match kind:
@@ -144,7 +144,7 @@ def _timestamp(carrier: Column, epoch: Epoch) -> Column:
 
 
 def value_problems(pair: ReadValue, kind: DataType, epoch: Epoch, path: str) -> Iterator[Problem]:
-    """Return for each place where a value can be wrong how that is seen, and said."""
+    """Return the problems that a value, or what is nested in it, can have."""
     carrier = pair.carrier
     match kind:
         case t.StructType():
@@ -159,7 +159,7 @@ def value_problems(pair: ReadValue, kind: DataType, epoch: Epoch, path: str) -> 
                 F.map_values(carrier), kind.valueType, epoch, f"{path}{{}}"
             )
         case t.DoubleType() | t.FloatType():
-            # NaN is not JSON, so what is infinite was too large.
+            # Infinity is not valid JSON, so the number was too large.
             is_infinite = F.abs(carrier) == F.lit(float("inf"))
             yield Problem(is_infinite, F.lit(f"{path}: {_complaint(kind)}"))
         case _ if _is_carried(kind):
@@ -179,7 +179,7 @@ def _element_problems(
         pair = ReadValue(each, converted(each, kind, epoch))
         return [wrong.condition for wrong in value_problems(pair, kind, epoch, path)]
 
-    # The conditions are made where the element is known, and whether there are any, is not before.
+    # Conditions can only be built on an element; try one to see whether there are any.
     if not found(F.lit(None)):
         return
 
@@ -189,7 +189,7 @@ def _element_problems(
     leaf = not isinstance(kind, (t.StructType, t.ArrayType, t.MapType))
     yield Problem(
         F.exists(carriers, is_wrong),
-        F.lit(f"{path}: {_complaint(kind) if leaf else 'a value is changed by its type'}"),
+        F.lit(f"{path}: {_complaint(kind) if leaf else 'a value does not fit its type'}"),
     )
 
 
@@ -208,14 +208,14 @@ def _complaint(kind: DataType) -> str:
 
 
 def is_absent(carrier: Column, kind: DataType) -> Column:
-    """Tell whether a column has no value, or the value null."""
+    """Return whether a column is missing or null."""
     if isinstance(_carrier(kind), t.VariantType):
         return carrier.try_cast("string").isNull()
     return carrier.isNull()
 
 
 def _has_room(kind: t.DecimalType) -> bool:
-    """Whether a wider decimal has enough digits to tell what was rounded."""
+    """Whether a wider decimal has enough extra digits to detect rounding."""
     return kind.precision + _SPARE_DIGITS <= _WIDEST
 
 
@@ -231,7 +231,7 @@ def _is_carried(kind: DataType) -> bool:
 
 
 def _carrier(kind: DataType) -> DataType:
-    """Return the type that a column is read as at first."""
+    """Return the type as which a column is first read."""
     match kind:
         case t.StructType():
             return StructType([StructField(each.name, _carrier(each.dataType)) for each in kind])

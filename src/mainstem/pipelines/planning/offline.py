@@ -1,7 +1,7 @@
-"""Tables without a server: planned as streams to be checked, or run as a batch over given events.
+"""Plans tables without a broker: as a stream, to check it, or as a batch over given events.
 
-How this works: the place of each topic is taken by a frame with the columns of events: an empty
-stream, or the events given. Everything behind it is what a run does: the decoder, and the query.
+How this works: each topic is replaced by a DataFrame with the columns of events: an empty stream,
+or the given events. The rest is the same as in a run: the decoder and the query.
 """
 
 import json
@@ -25,15 +25,15 @@ from mainstem.pipelines.spark.error_messages import cause_of
 from mainstem.pipelines.state.table_state import StateDirectory
 
 EventValue = Mapping[str, object] | str | bytes
-"""An event's value: a document, or the text or bytes of one; a row, if the source is a table."""
+"""An event's value: a dict, text or bytes; for a source that is a table, a row as a dict."""
 
 
 class SchemaNotInferred(InvalidDefinition):
-    """A table cannot be planned before its first run has inferred a schema."""
+    """The schema of a source is inferred by the first run, so the plan cannot be checked yet."""
 
 
 class OfflinePlanner:
-    """Plans and runs the tables of a pipeline without reading any topic."""
+    """Plans and runs tables without reading any topic."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
         self._spark = spark
@@ -53,7 +53,7 @@ class OfflinePlanner:
             else:
                 rows = self._spark.createDataFrame([], self._stream_schema(above, state_dir))
             if rows.isStreaming:
-                # As in a run, where it parts the decoder from the query.
+                # As in a run, where the observation separates the decoder from the query.
                 rows = rows.observe(observation(number), F.count(F.lit(1)).alias("events"))
             if source.watermark and rows.isStreaming:
                 rows = rows.withWatermark(*source.watermark)
@@ -119,7 +119,7 @@ class OfflinePlanner:
         return self.stream(above, beside).schema
 
     def _empty_stream(self, columns: StructType) -> DataFrame:
-        # Never started, so that no row of it ever comes.
+        # It is never started, so it has no rows.
         rate = self._spark.readStream.format("rate").load()
         return rate.select(
             *(F.lit(None).cast(each.dataType).alias(each.name) for each in columns.fields)
@@ -133,7 +133,8 @@ class OfflinePlanner:
             raise InvalidDefinition(f"table {table.name!r}: {cause}") from error
         if not isinstance(result, DataFrame):
             raise InvalidDefinition(
-                f"table {table.name!r}: its function gives {type(result).__name__}, not a DataFrame"
+                f"table {table.name!r}: its function returns {type(result).__name__}, "
+                "not a DataFrame"
             )
         return result
 
@@ -156,7 +157,7 @@ def _bytes(given: EventValue) -> bytes:
 
 def _row(given: EventValue) -> dict[str, object]:
     if not isinstance(given, Mapping):
-        raise InvalidDefinition(f"rows of a table are dicts, and this is {given!r:.100}")
+        raise InvalidDefinition(f"rows of a table must be dicts, not {given!r:.100}")
     return dict(given)
 
 
@@ -165,11 +166,11 @@ def _plain(value: object) -> str:
         return value.isoformat()
     if isinstance(value, Decimal):
         return str(value)
-    raise InvalidDefinition(f"{value!r:.100} cannot be written as JSON; give text or a number")
+    raise InvalidDefinition(f"{value!r:.100} cannot be written as JSON; use text or a number")
 
 
 def _aware(value: object) -> object:
-    """Spark gives times in the place's own zone, without saying so."""
+    """Return values with time zones: Spark returns naive times in the local zone."""
     if isinstance(value, datetime):
         return value.astimezone(UTC)
     if isinstance(value, dict):

@@ -1,15 +1,15 @@
-"""From a table's definition to the DataFrame that Spark runs; errors come before any batch.
+"""From a table's definition to the DataFrame that Spark runs; errors are raised before any batch.
 
-How this works: every topic is read by ``format("mainstem")``, decoded, and observed: Spark counts
-with each batch how many events there were, how many bad, and the earliest time, so that the audit
-(``bad_events/audit.py``) looks again only at batches that need it.
+How this works: every topic is read by ``format("mainstem")``, decoded, and observed: Spark reports
+with each batch the number of events, the number of bad ones and the earliest event time, so that
+the audit (``bad_events/audit.py``) reads again only the batches that need it.
 
-If the input is declared complete, a source with a watermark gives one row more with its last
-events: at the end of time. It passes the watermark, which so moves past all windows after that
-batch, and is filtered out right after it. Spark would push filters of the query below the
-watermark, where they would take that row away (it is null but for its time); so an observation
-stands between, through which nothing is pushed. The plan is the same whether or not the row ever
-comes, as a checkpoint demands.
+If the input is declared complete (``--complete``), a source with a watermark adds one row to its
+last batch, with a time after all others. That row moves the watermark past all windows, so that
+they close, and is filtered out right after the watermark. Spark would push the query's filters
+below the watermark, where they would drop the row (all its columns but the time are null), so an
+observation is put in between: Spark pushes nothing through it. The plan is the same with and
+without that row, as the checkpoint requires.
 """
 
 import json
@@ -48,7 +48,7 @@ from mainstem.pipelines.state.table_state import StateDirectory
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What part of the topics is read, in the words of the source's options."""
+    """The part of the topics to read, as options of ``format("mainstem")``."""
 
     starting: dict[str, str] = {}
     ending: dict[str, str] = {}
@@ -67,14 +67,14 @@ class Planner:
         bounds: Bounds,
         format_of: Callable[[type[DataSource]], str] = lambda source: source.name(),
     ) -> None:
-        """``format_of`` returns the word for ``format`` by which a stream reads a source."""
+        """``format_of`` returns the format name under which a stream reads a data source."""
         self._spark = spark
         self._pipeline = pipeline
         self._address = address
         self._into = into
         self._bounds = bounds
         self._format_of = format_of
-        # Views have the names of sources, which several tables may share.
+        # SQL views are named like sources, which several tables may share.
         self._views = threading.Lock()
 
     def frame(
@@ -82,7 +82,7 @@ class Planner:
     ) -> DataFrame:
         """Return the streaming DataFrame of a table; raises InvalidDefinition.
 
-        With ``complete`` the end of what is read is the end of the input.
+        With ``complete``, the end of what is read is the end of the input.
         """
         spot = f"{Path(table.file).name}:{table.line}" if table.file else self._pipeline.file.name
         where = f"{spot}: table {table.name!r}"
@@ -95,17 +95,14 @@ class Planner:
         except InvalidDefinition as error:
             raise InvalidDefinition(f"{where}: {error}") from None
         if result is None:
-            raise InvalidDefinition(
-                f"{where}: its function returns nothing; end it with return and a DataFrame"
-            )
+            raise InvalidDefinition(f"{where}: its function returns nothing; return a DataFrame")
         if not isinstance(result, DataFrame):
             raise InvalidDefinition(
-                f"{where}: its function gives {type(result).__name__}, not a DataFrame"
+                f"{where}: its function returns {type(result).__name__}, not a DataFrame"
             )
         if not result.isStreaming:
             raise InvalidDefinition(
-                f"{where} reads no stream, only snapshots; name a topic or a table to which rows "
-                "are only added"
+                f"{where} reads no stream, only snapshots; name a topic or an append-only table"
             )
         self._check_sink(table, result, where)
         return result
@@ -116,10 +113,11 @@ class Planner:
         except MainstemError:
             raise
         except Exception as error:
-            # Each sink's library has errors of its own, for a directory that cannot be made, say.
+            # Each sink's library raises its own errors, such as for an unwritable directory.
             raise InvalidDefinition(
-                f"{where}: {table.sink.place} cannot be made or opened: "
-                f"{cause_of(error, self._pipeline.file)}; make room for it, or name another place"
+                f"{where}: {table.sink.place} cannot be created or opened: "
+                f"{cause_of(error, self._pipeline.file)}; remove what is in the way, or choose "
+                "another target"
             ) from error
 
     def _built(self, table: Table, state_dir: StateDirectory, *, complete: bool) -> object:
@@ -130,26 +128,26 @@ class Planner:
         with self._views:
             result = self.apply_query(table, inputs)
         if isinstance(result, DataFrame):
-            # Over Spark Connect nothing is looked at, and so nothing wrong, before it is asked for.
+            # Spark Connect analyses a plan only when something is asked of it.
             _ = result.schema
         return result
 
     def apply_query(self, table: Table, inputs: Sequence[DataFrame]) -> object:
-        """Return what a table's query makes of its sources."""
+        """Apply a table's query to its sources."""
         if not isinstance(table.query, str):
             try:
                 return table.query(*inputs)
             except (PySparkException, MainstemError):
                 raise
             except Exception as error:
-                # Whatever a user's function does wrong is an error of the definition.
+                # A user's function may raise anything: it is an error of the definition.
                 raise InvalidDefinition(f"{type(error).__name__}: {error}") from error
         for source, frame in zip(table.sources, inputs, strict=True):
             frame.createOrReplaceTempView(f"`{source.name}`")
         return self._spark.sql(table.query)
 
     def _known(self, table: Table, state_dir: StateDirectory) -> tuple[Source, ...]:
-        """Return the sources with schemas: those to infer as inferred once and for all."""
+        """Return the sources with their schemas; a schema is inferred once, then kept."""
         kept = state_dir.schemas()
         found = dict(kept)
         for source in table.sources:
@@ -234,14 +232,14 @@ class Planner:
             options["maxRowsPerTrigger"] = str(self._bounds.max_rows)
         return options
 
-    # A batch that failed
+    # For the search for failing events
 
     def reads_table(self, table: Table) -> bool:
-        """Tell whether a source of a table is a table."""
+        """Return whether a table reads another table."""
         return any(self._pipeline.above(table, each.name) for each in table.sources)
 
     def starts(self, table: Table) -> Offsets:
-        """Return where the first batch of a table begins in its topics."""
+        """Return the offsets at which the first batch of a table begins."""
         found: Offsets = {}
         for source in table.sources:
             if self._pipeline.above(table, source.name) is None:
@@ -253,7 +251,7 @@ class Planner:
     def bounded(
         self, table: Table, state_dir: StateDirectory, ranges: Sequence[Range]
     ) -> DataFrame:
-        """Return the rows that a table of one topic makes of some offsets."""
+        """Return the rows that a table makes of some offsets of its only topic."""
         rows = self.decoded_range(table, state_dir, ranges)
         with self._views:
             result = self.apply_query(table, [rows])
@@ -263,7 +261,7 @@ class Planner:
     def decoded_range(
         self, table: Table, state_dir: StateDirectory, ranges: Sequence[Range]
     ) -> DataFrame:
-        """Return the rows that the function of a table of one topic is given for some offsets."""
+        """Return the input rows of a table for some offsets of its only topic."""
         (source,) = self._known(table, state_dir)
         options = {
             "address": self._address,
@@ -272,7 +270,7 @@ class Planner:
             "endingOffsets": _edge(ranges, lambda each: each.end),
         }
         raw = self._spark.read.format(MainstemSource.name()).options(**options).load()
-        # A partition that nobody names would be read whole.
+        # A partition without offsets would be read as a whole.
         raw = raw.where(F.col("partition").isin([each.partition for each in ranges]))
         rows = decoded_once(decoded(raw, source))
         if table.bad == "dead":
@@ -285,7 +283,7 @@ def _edge(ranges: Sequence[Range], offset: Callable[[Range], int]) -> str:
 
 
 def _of_topic(edge: dict[str, str], topic: str) -> dict[str, str]:
-    """Return where to begin or end in one topic; where none of it is named, at its own edge."""
+    """Return the bounds of one topic; without an entry for it, it is read as a whole."""
     found = dict(edge)
     for name in ("startingOffsets", "endingOffsets"):
         if name in edge:
@@ -297,7 +295,7 @@ def _of_topic(edge: dict[str, str], topic: str) -> dict[str, str]:
 
 
 def observation(number: int) -> str:
-    """Return the name under which Spark reports what was seen of a source."""
+    """Return the name of the observation on a source, in Spark's progress reports."""
     return f"source{number}"
 
 
@@ -316,5 +314,5 @@ def _figures(rows: DataFrame, source: Source, *, bad: bool) -> list[Column]:
 
 
 def group_of(pipeline: Pipeline, table: Table, into: str | None) -> str:
-    """Return the group under which a table's cursors are shown."""
+    """Return the consumer group to which a table's progress is committed."""
     return ".".join(filter(None, (pipeline.name, table.name, into)))

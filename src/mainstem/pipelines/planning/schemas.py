@@ -1,4 +1,4 @@
-"""The columns of a topic's values: from DDL, a JSON Schema, an Avro schema, or a sample."""
+"""Schemas of topics: from DDL, a JSON Schema, an Avro schema, or inferred from a sample."""
 
 import json
 import re
@@ -19,7 +19,7 @@ SAMPLE_EVENTS = 1000
 
 
 def document_of(schema: Schema) -> Document | None:
-    """Return a schema that is a JSON document, given as such or as a file; None if it is DDL."""
+    """Return a schema that is a JSON document or the path of one; None if it is DDL."""
     if not isinstance(schema, str):
         return schema
     text = schema.strip()
@@ -66,7 +66,7 @@ def inferred(values: DataFrame, where: str) -> str:
     found = values.select(
         F.schema_of_variant_agg(F.try_parse_json("value")).alias("schema")
     ).collect()[0]["schema"]
-    # What a sample of numbers needs, the next number may exceed.
+    # A decimal just large enough for the sample may be too small for the next number.
     text = re.sub(r"DECIMAL\(\d+,\d+\)", "DOUBLE", found or "VOID").replace("OBJECT<", "STRUCT<")
     if not text.startswith("STRUCT<") or "VARIANT" in text:
         raise InvalidDefinition(
@@ -96,8 +96,8 @@ def _typed(document: Document, where: str, *, required: bool) -> tuple[DataType,
     plain = [each for each in kinds if each != "null"]
     if len(plain) != 1:
         raise InvalidDefinition(
-            f"{where}: a column has one type, or one and null, and this has {kind!r}; $ref, anyOf "
-            "and the like are not understood"
+            f"{where}: a column must have one type, or one and null, not {kind!r}; $ref, anyOf and "
+            "the like are not supported"
         )
     return _kind(plain[0], document, where), not required or "null" in kinds
 
@@ -118,11 +118,11 @@ def _kind(name: object, document: Document, where: str) -> DataType:
             return _number(str(document.get("multipleOf", "")))
     simple = {"integer": t.LongType(), "boolean": t.BooleanType()}
     if name not in simple:
-        raise InvalidDefinition(f"{where}: type {name!r} is not known")
+        raise InvalidDefinition(f"{where}: type {name!r} is not supported")
     return simple[name]
 
 
 def _number(step: str) -> DataType:
-    # A step of 0.01 says that the number is exact, with two digits.
+    # multipleOf 0.01 declares an exact number with two decimals.
     exact = re.fullmatch(r"0\.0*1", step)
     return t.DecimalType(38, len(step) - 2) if exact else t.DoubleType()

@@ -1,9 +1,9 @@
-"""Tables of a pipeline as sources of other tables: followed row by row, or seen as a snapshot.
+"""Reads a table of the pipeline as the source of another: as a stream of appends, or a snapshot.
 
-How this works: Spark cannot read a Delta table without jars, so tables are read here, by Python
-data sources. A table to which rows are only added is a sequence of commits, each with some Parquet
-files; the offset of a stream over it is the number of the next commit to read. A snapshot is the
-whole table, read anew with every batch.
+How this works: Spark needs jars to read a Delta table, so tables are read by a Python data source.
+An append-only table is a sequence of commits, each with some Parquet files; the offset of a stream
+over it is the number of the next commit to read. A snapshot is the whole table, read again with
+every batch.
 """
 
 from collections.abc import Iterator
@@ -39,31 +39,31 @@ from mainstem.pipelines.sinks.parquet import MANIFESTS, SCHEMA, ParquetSink, man
 FORMAT = "mainstem-table"
 _BATCH_ROWS = 10_000
 _END = ""
-"""Instead of a file: the end of the input."""
+"""Instead of a path: the row that marks the end of the input."""
 
 
 def appended_rows(
     spark: SparkSession, table: Table, end_in: str | None = None, called: str = FORMAT
 ) -> DataFrame:
-    """Return the stream of rows that are added to a table.
+    """Return the stream of rows appended to a table.
 
-    With ``end_in`` the last of a bounded run is one row at the end of time, in that column.
-    ``called`` is the name under which TableSource is registered.
+    With ``end_in``, a bounded run ends with the row that marks the end of the input, whose time is
+    in that column. ``called`` is the format name under which TableSource is registered.
     """
     if not isinstance(table.sink, (DeltaSink, ParquetSink)):
         raise InvalidDefinition(
-            f"table {table.name!r} is kept in {table.sink.place}, which cannot be followed here; "
-            "keep it in a Delta table or in Parquet files, or in a topic that is read by its name"
+            f"table {table.name!r} is kept in {table.sink.place}, which cannot be streamed from; "
+            "keep it in Delta or Parquet, or in a topic and read that topic"
         )
     return _described(spark, table.sink, spark.readStream, called, end_in or "")
 
 
 def snapshot(spark: SparkSession, table: Table) -> DataFrame:
-    """Return a table as it stands at the beginning of each batch."""
+    """Return a table as it is at the beginning of each batch."""
     if not isinstance(table.sink, DeltaSink):
         raise InvalidDefinition(
             f"table {table.name!r} is kept in {table.sink.place}, of which no snapshot can be "
-            "joined; keep it in a Delta table"
+            "read; keep it in a Delta table"
         )
     return _described(spark, table.sink, spark.read)
 
@@ -99,7 +99,7 @@ class FilePartition(InputPartition):
 
 
 class TableSource(DataSource):
-    """``format("mainstem-table")``: a Delta table or a directory of ours."""
+    """``format("mainstem-table")``: a Delta table, or Parquet files with our manifests."""
 
     @classmethod
     def name(cls) -> str:
@@ -133,7 +133,7 @@ class SnapshotReader(DataSourceReader):
 
 
 class CommitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what commits have added to a table, and where that was asked for, the end."""
+    """Reads the rows appended by commits, and on request the row that marks the end."""
 
     def __init__(self, kind: str, path: str, end_in: str) -> None:
         self._kind, self._path, self._end_in = kind, path, end_in
@@ -197,12 +197,12 @@ def _delta_files(root: Path, start: int, end: int) -> list[str]:
             lines = log.read_bytes().splitlines()
         except FileNotFoundError:
             raise PipelineFailed(
-                f"version {version} of the Delta table {root} is gone, so rows that were not read "
-                "yet cannot be; replay into a new target"
+                f"version {version} of the Delta table {root} is gone, and with it rows "
+                "that were not read yet; replay into a new target"
             ) from None
         for line in lines:
             added = msgspec.json.decode(line, type=_Action).add
-            # What is only arranged anew was read before.
+            # Compaction rewrites rows that were read before.
             if added is not None and added.dataChange:
                 found.append(str(root / added.path))
     return found

@@ -1,7 +1,7 @@
-"""What Spark calls with each batch: here, or over Spark Connect in the server's Python.
+"""The ``foreachBatch`` function of a table; over Spark Connect it runs in the server's Python.
 
-Whether the run is to stop is said by a file, which is seen there, too: the next batch is turned
-away before anything of it is written.
+A stop is signalled by a file, as the server sees it, too: the next batch is refused before any of
+it is written.
 """
 
 from pathlib import Path
@@ -21,12 +21,12 @@ class BatchWriter(msgspec.Struct, frozen=True):
     sink: Sink
     mark: str
     stop_file: Path
-    """A file that is there if no batch shall be written any more."""
+    """While this file exists, no batch is written."""
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Write a batch, unless the run is stopping."""
         if self.stop_file.exists():
             raise PipelineFailed(STOPPED)
         if not self.sink.write(rows, Mark(self.mark, number)):
-            # A crash came before Spark had kept its state of that batch: now it does.
+            # The sink has it, but a crash came before Spark saved its state of this batch.
             rows.write.format("noop").mode("overwrite").save()

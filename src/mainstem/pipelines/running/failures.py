@@ -1,4 +1,4 @@
-"""Which tables of a run failed, and which cannot go on because of it."""
+"""Which tables of a run failed, and which are held back because they read a failed one."""
 
 from collections.abc import Callable
 
@@ -8,24 +8,24 @@ from mainstem.pipelines.errors import PipelineFailed
 from mainstem.pipelines.running.table_run import TableRun
 
 Notify = Callable[[str], None]
-"""Takes one sentence for the person who runs the pipeline."""
+"""Shows one sentence to the user."""
 
 
 class Failures:
-    """Collects what went wrong, so that the other tables of the run go on."""
+    """Collects errors, so that the other tables of the run continue."""
 
     def __init__(self, pipeline: Pipeline, notify: Notify) -> None:
         self._pipeline = pipeline
         self._notify = notify
         self._errors: list[MainstemError] = []
         self._out: dict[str, str] = {}
-        """Table → the failed table because of which it does not run; itself, if it failed."""
+        """Table → the failed table that keeps it from running; itself, if it failed."""
 
     def add(self, failed: TableRun, error: MainstemError) -> None:
-        """Note that a table failed."""
+        """Record that a table failed."""
         self._errors.append(error)
         self._out[failed.table.name] = failed.table.name
-        self._notify(f"{error}; tables that do not read it go on")
+        self._notify(f"{error}; tables that do not read it continue")
 
     def failed_upstream(self, run: TableRun) -> str | None:
         """Return the failed table that this one reads, directly or not; None if there is none."""
@@ -35,7 +35,7 @@ class Failures:
         return None
 
     def hold_back(self, run: TableRun) -> bool:
-        """Do not run a table that reads a failed one; tells whether it is so."""
+        """Hold back a table that reads a failed one; return whether it does."""
         cause = self.failed_upstream(run)
         if cause is None:
             return False
@@ -45,7 +45,7 @@ class Failures:
         return True
 
     def raise_all(self) -> None:
-        """Raise what went wrong, if anything did."""
+        """Raise the collected errors, if there are any."""
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:

@@ -1,4 +1,4 @@
-"""How far a table is behind its topics: in events, and by the age of the oldest unread one."""
+"""The lag of a table: events not read yet, and the age of the oldest of them."""
 
 import time
 
@@ -12,7 +12,7 @@ from mainstem.remote.timestamps import times_at
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """What a table has not read yet."""
+    """How far a table is behind its topics."""
 
     events: int
     age_ms: int
@@ -20,7 +20,7 @@ class Lag(msgspec.Struct, frozen=True):
 
 
 def lag_of(status: TableStatus, timeout_s: float = 5.0) -> Lag | None:
-    """Return how far a table is behind; None if its server does not answer."""
+    """Return the lag of a table; None if its broker does not answer."""
     places = {
         (topic, int(number)): offset
         for topic, offsets in status.offsets.items()

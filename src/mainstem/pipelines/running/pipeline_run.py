@@ -1,11 +1,10 @@
-"""Runs of a pipeline: continuously, up to a point, over a range, or from the start into a copy.
+"""Runs a pipeline: continuously, up to a point, over a range, or as a replay into copies.
 
-How this works: every table is one streaming query with a checkpoint of its own. A continuous run
-triggers again and again; a bounded one (``availableNow``, with an end for every partition) goes on
-from the same checkpoint and ends when it is there, so that windows, joins and what was seen before
-cross the border. A replay and a one-off range are bounded runs with a checkpoint and targets of
-their own. Bounded runs finish the tables that read topics before those that read these tables, so
-that a table finds complete what it reads from those above it.
+How this works: every table is one streaming query with its own checkpoint. A continuous run uses a
+processing-time trigger. A bounded run uses ``availableNow`` with an end for every partition: it
+continues from the same checkpoint, so windows, joins and deduplication span runs. Replays and
+one-off ranges are bounded runs with their own checkpoints and targets. A bounded run finishes the
+tables that read topics before those that read these tables, so that these find their input whole.
 """
 
 import os
@@ -45,7 +44,7 @@ from mainstem.pipelines.state.table_state import (
 )
 
 _AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
-"""Tables of a bounded run side by side."""
+"""How many tables a bounded run runs in parallel."""
 _AVRO_DECODER = (
     mainstem.pipelines.planning.avro_values,
     mainstem.pipelines.errors,
@@ -62,11 +61,11 @@ def run(
     stop: threading.Event,
     notify: Notify = lambda _: None,
 ) -> dict[str, TableStatus]:
-    """Run all tables of a pipeline as asked, until they are done or ``stop`` is set.
+    """Run the tables of a pipeline until they are done or ``stop`` is set.
 
-    Tables that an earlier run completed are skipped. A table that fails stops alone, with those
-    that read it. Raises InvalidDefinition before any batch, and PipelineFailed in the end if a
-    table failed.
+    Tables that an earlier run completed are skipped. If a table fails, it stops, and so do those
+    that read it; the others continue. Raises InvalidDefinition before any batch, and PipelineFailed
+    at the end if a table failed.
     """
     directory = pipeline_directory(request.state, pipeline.name, request.into)
     with run_lock(directory):
@@ -93,7 +92,7 @@ def run(
             _run_stream(unfinished, on_report, stop, failures)
         else:
             for level in _levels(unfinished):
-                # A table must not take an interrupted table above it for a finished one.
+                # A table must not read an interrupted table as if it were finished.
                 if stop.is_set():
                     break
                 _run_level(level, on_report, stop, failures)
@@ -102,7 +101,7 @@ def run(
 
 
 def _chosen(pipeline: Pipeline, request: Request, directory: Path) -> list[Table]:
-    """Return the tables to run; raises RunRefused if what they read does not stand."""
+    """Return the tables to run; raises RunRefused if a table that they read has not run."""
     names = [each.name for each in pipeline.tables]
     for name in request.only:
         if name not in names:
@@ -128,12 +127,12 @@ def _chosen(pipeline: Pipeline, request: Request, directory: Path) -> list[Table
 
 
 def _unfinished(runs: Sequence[TableRun], notify: Notify) -> list[TableRun]:
-    """Return the tables that can read more; raises RunRefused if there are none."""
+    """Return the tables that are not complete; raises RunRefused if all are."""
     complete = [each for each in runs if each.is_complete()]
     if len(complete) == len(runs):
         raise RunRefused(
             f"the input of table {runs[0].table.name!r} was declared complete, and its windows "
-            "are closed; replay into a new target to read more"
+            "are closed; to read more, replay into a new target"
         )
     for each in complete:
         notify(f"table {each.table.name} is complete; skipped")
@@ -141,12 +140,12 @@ def _unfinished(runs: Sequence[TableRun], notify: Notify) -> list[TableRun]:
 
 
 def _prepare_connect(spark: SparkSession, pipeline: Pipeline, directory: Path) -> RemoteSources:
-    """Put our package where the server of Spark Connect, which writes the tables, finds it."""
+    """Put our package where the Spark Connect server, which writes the tables, can import it."""
     for table in pipeline.tables:
         if isinstance(table.sink, ConsoleSink):
             raise RunRefused(
-                f"table {table.name!r} is printed to the console, which over Spark Connect is that "
-                "of the server; give it another sink, or run it with --master"
+                f"table {table.name!r} has a console sink, which over Spark Connect would print "
+                "on the server; give it another sink, or run it with --master"
             )
     check_shared_directory(spark, directory)
     package = directory.resolve() / PACKAGE
@@ -166,7 +165,7 @@ def _targeted(table: Table, request: Request) -> Table:
 
 
 def _check_fresh(pipeline: Pipeline, request: Request, directory: Path) -> None:
-    """Let an interrupted replay go on, but never write into what others made."""
+    """Raise RunRefused if a target exists that an earlier run of this replay did not create."""
     for table in pipeline.tables:
         assert request.into
         if (directory / table.name / "identity").exists():
@@ -174,13 +173,13 @@ def _check_fresh(pipeline: Pipeline, request: Request, directory: Path) -> None:
         target = table.sink.beside(request.into)
         if target.read() is not None:
             raise RunRefused(
-                f"{target.place} is there already and was not made by such a run; choose another "
+                f"{target.place} exists already and was not created by this replay; choose another "
                 "name for --into"
             )
 
 
 def _levels(runs: Sequence[TableRun]) -> list[list[TableRun]]:
-    """Sort tables into those that read only topics, those that read these, and so on."""
+    """Sort tables into levels: those that read only topics, those that read these, and so on."""
     depth: dict[str, int] = {}
     levels: list[list[TableRun]] = []
     for each in runs:
@@ -195,7 +194,7 @@ def _levels(runs: Sequence[TableRun]) -> list[list[TableRun]]:
 def _run_level(
     runs: Sequence[TableRun], on_report: OnReport, stop: threading.Event, failures: Failures
 ) -> None:
-    """Run tables that do not need one another to their ends, side by side."""
+    """Run independent tables to their ends, in parallel."""
     ready = [each for each in runs if not failures.hold_back(each)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         done = [pool.submit(each.run_to_end, on_report, stop) for each in ready]
@@ -209,9 +208,9 @@ def _run_level(
 def _run_stream(
     runs: Sequence[TableRun], on_report: OnReport, stop: threading.Event, failures: Failures
 ) -> None:
-    """Run tables side by side until stopped; one that fails stops alone, with those below it."""
+    """Run tables in parallel until stopped; one that fails stops, with those that read it."""
     started: list[TableRun] = []
-    # Starting again may take long, and the progress of the others is read meanwhile.
+    # Restarts may take long; the progress of the other tables is read meanwhile.
     with ThreadPoolExecutor(max(1, len(runs))) as pool:
         try:
             for each in runs:
@@ -235,7 +234,7 @@ def _watch(
     stop: threading.Event,
     failures: Failures,
 ) -> None:
-    """Look at tables until stopped, or until none runs; those that failed are taken out."""
+    """Poll the queries until stopped, or until none runs; failed ones are restarted or removed."""
     again: dict[TableRun, Future[bool]] = {}
     while started and not stop.is_set():
         for each in list(started):
@@ -255,13 +254,13 @@ def _watch(
                 if _finish(each, on_report, failures):
                     failures.hold_back(each)
         stop.wait(POLL_S)
-    # Nothing is started any more once this returns.
+    # No query may be started after this returns.
     for future in again.values():
         future.result()
 
 
 def _finish(run: TableRun, on_report: OnReport, failures: Failures) -> bool:
-    """Let a table end; tells whether it did so without a failure."""
+    """Finish the run of a table; return whether it ended without an error."""
     error = run.finish(on_report)
     if error is not None:
         failures.add(run, error)

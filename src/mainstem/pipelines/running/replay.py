@@ -1,4 +1,4 @@
-"""A table and its replayed copy side by side: what differs, and putting the copy in its place."""
+"""Compares tables with their replayed copies, and swaps the copies in."""
 
 import shutil
 from collections import Counter
@@ -21,21 +21,21 @@ class Difference(msgspec.Struct, frozen=True):
 
     table: str
     rows: int
-    """Of the table."""
+    """Rows of the table."""
     same: int
     only_here: int
     only_there: int
     examples: list[str]
-    """Rows that one has and the other has not, marked by - and +."""
+    """Rows that only one of them has: - of the table, + of the copy."""
 
     @property
     def equal(self) -> bool:
-        """Whether both have the same rows, each as often."""
+        """Whether both have the same rows, with the same multiplicity."""
         return not self.only_here and not self.only_there
 
 
 def compare(pipeline: Pipeline, into: str) -> list[Difference]:
-    """Return how the tables differ from their copies; tables that cannot be read are left out."""
+    """Return how tables differ from their copies; tables without a readable sink are left out."""
     found = []
     for table in pipeline.tables:
         here, there = table.sink.read(), table.sink.beside(into).read()
@@ -65,10 +65,10 @@ def compare(pipeline: Pipeline, into: str) -> list[Difference]:
 
 
 def swap(pipeline: Pipeline, into: str, state: Path) -> None:
-    """Put copies, with the state of the run that made them, into the places of the tables.
+    """Replace the tables by their copies, together with the state of the run that made these.
 
-    What was there is kept beside them. Every step looks whether it was done, and the state moves
-    last, so that a crash is answered by swapping again.
+    The old tables are kept beside them. Every step is idempotent and the state is moved last, so
+    after a crash the swap is just repeated.
     """
     old, new = (
         pipeline_directory(state, pipeline.name),
@@ -83,7 +83,7 @@ def swap(pipeline: Pipeline, into: str, state: Path) -> None:
             if _has_run(old):
                 old.rename(kept)
             else:
-                # Nothing but the lock, or a crash came between the two renames.
+                # It has only the lock file, or a crash came between the two renames.
                 shutil.rmtree(old)
             new.rename(old)
 
@@ -91,17 +91,17 @@ def swap(pipeline: Pipeline, into: str, state: Path) -> None:
 def _check(pipeline: Pipeline, into: str, old: Path, new: Path, kept: Path) -> None:
     if not new.is_dir():
         raise UnknownPipeline(
-            f"there is no run of {pipeline.name!r} into {into!r}; make one with --replay "
+            f"there is no replay of {pipeline.name!r} into {into!r}; make one with --replay "
             f"--into {into}"
         )
     if (only := range_of(new)) is not None:
         raise RunRefused(
-            f"the copies {into!r} hold only what was published {only}; a table's place is taken by "
-            f"a replay: --replay --into NAME"
+            f"the copies {into!r} hold only what was published {only}; only a "
+            f"replay can replace a table: --replay --into NAME"
         )
     if kept.exists() and _has_run(old):
         raise RunRefused(
-            f"{kept} is there from an earlier swap; remove it, or replay under another name"
+            f"{kept} exists from an earlier swap; remove it, or replay under another name"
         )
     for table in pipeline.tables:
         if isinstance(table.sink, TopicSink):

@@ -53,7 +53,7 @@ from mainstem.remote.consumer_groups import ConsumerGroups
 POLL_S = 0.1
 _FIRST_BATCH_S = 5.0
 PACKAGE = "package.zip"
-"""Our package, beside the state, for the server of Spark Connect."""
+"""Our package in the state directory, for the Spark Connect server."""
 _MOST_ATTEMPTS = 6
 _BAD_EVENT = re.compile(
     r"bad event: (?P<reason>.*?); (?P<event>topic \S+, partition \d+, offset \d+)"
@@ -68,15 +68,15 @@ class Request(msgspec.Struct, frozen=True):
     mode: Literal["stream", "batch"] = "batch"
     bounds: Bounds = Bounds()
     into: str | None = None
-    """The name of the copies that are written instead of the tables."""
+    """The name of the copies to write instead of the tables."""
     complete: bool = False
     interval_ms: int = 0
     only: tuple[str, ...] = ()
-    """The names of the tables to run; none for all."""
+    """Names of the tables to run; empty for all."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What is told of a run after each batch."""
+    """A finished batch, and the status of its table."""
 
     table: str
     batch: Batch
@@ -114,7 +114,7 @@ class TableRun:
         self._mark = ""
         self._audit: Audit | None = None
         self._known: tuple[str, str | None] | None = None
-        """Why it failed and at which event, if more is known than Spark says."""
+        """Why it failed, and at which event, if more is known than Spark reports."""
 
     def is_complete(self) -> bool:
         """Return whether an earlier run read all input of the table and closed its windows."""
@@ -125,7 +125,7 @@ class TableRun:
         return True
 
     def prepare(self) -> None:
-        """Build the plan and look at what is there; all that can be refused is refused here."""
+        """Load the state and build the plan; a run that must be refused is refused here."""
         before = self._state_dir.status()
         self._mark = f"{self._pipeline.name}.{self.table.name}.{self._state_dir.identity()}"
         self.status = msgspec.structs.replace(
@@ -147,13 +147,13 @@ class TableRun:
         self.status = self._audit.with_missed_batches(self.status)
         if self.status.ended and self._request.mode == "stream":
             raise RunRefused(
-                f"the input of table {self.table.name!r} was declared complete; end that run with "
+                f"the input of table {self.table.name!r} was declared complete; finish that run: "
                 "--batch --complete, or replay into a new target to read more"
             )
         self._frame = self._planner.frame(self.table, self._state_dir, complete=self._completing)
 
     def definition_change(self) -> str | None:
-        """Return why the definition does not suit its checkpoint any more; None if it does."""
+        """Return why the definition no longer matches its checkpoint; None if it does."""
         assert self._frame is not None
         wanted = fingerprint(self.table, self._frame)
         if wanted is None:
@@ -163,13 +163,13 @@ class TableRun:
 
     @property
     def _completing(self) -> bool:
-        """Whether the end of this run is the end of the input; once said, it is not taken back."""
+        """Whether this run reads to the declared end of the input, which cannot be undone."""
         return self._request.complete or self.status.ended
 
-    # One query
+    # The query
 
     def start(self) -> None:
-        """Start the query; what Spark does not support is told now, before any batch."""
+        """Start the query; raises InvalidDefinition for what Spark does not support."""
         assert self._frame is not None
         writing = self._frame.writeStream.outputMode(self.table.output).option(
             "checkpointLocation", str(self._state_dir.checkpoint)
@@ -189,12 +189,12 @@ class TableRun:
             ) from error
 
     def restart(self, on_report: OnReport, stop: threading.Event) -> bool:
-        """Start the query anew if what stopped it may pass; tells whether it did.
+        """Restart a failed query if that may help; return whether it was restarted.
 
-        The batch that failed is run again, and its sink knows whether it was written.
+        The failed batch is run again; its sink knows whether it was written.
         """
         assert self._query is not None
-        # What was done before the failure is not told by another query.
+        # The progress reports of this query are lost when another one starts.
         self.read_progress(on_report)
         failure = f"{self._query.exception()} {self._error}"
         if stop.is_set() or self._query.exception() is None or STOPPED in failure:
@@ -210,7 +210,7 @@ class TableRun:
         return True
 
     def _skip_failing_events(self, failure: str, stop: threading.Event) -> bool:
-        """Leave out the events on which the batch failed, and run it again; tells whether it does.
+        """Skip the events on which the batch failed and restart; return whether it was restarted.
 
         If not, ``_known`` says at which event or range it failed.
         """
@@ -256,14 +256,14 @@ class TableRun:
             try:
                 writing(rows, number)
             except BaseException as error:
-                # Spark would tell it with two stack traces and a plan around it.
+                # Spark would wrap it in two stack traces and a plan.
                 self._error = error
                 raise
 
         return write
 
     def refuse_new_batches(self) -> None:
-        """Let no batch begin any more; one that is being written is finished."""
+        """Create the stop file: no batch begins any more; one being written is finished."""
         self._state_dir.stop_file.touch()
 
     @property
@@ -272,7 +272,7 @@ class TableRun:
         return self._query is not None and self._query.isActive
 
     def read_progress(self, on_report: OnReport) -> None:
-        """Count, keep and tell what was done since the last look."""
+        """Audit, save and report the batches finished since the last call."""
         assert self._query is not None
         assert self._audit is not None
         newest = self._query.lastProgress
@@ -284,14 +284,14 @@ class TableRun:
                 continue
             self._told = batch.number
             self._attempts = 0
-            # After a crash the last batch may be run again, and be counted already.
+            # After a crash the last batch may be run again although it is counted already.
             if batch.number > self.status.audited:
                 self.status = self._audit.with_batch(self.status, batch)
                 self._keep()
             on_report(Report(self.table.name, batch, self.status))
 
     def finish(self, on_report: OnReport) -> MainstemError | None:
-        """Let the batch end that is being written, stop, and return what went wrong, if any."""
+        """Wait for the batch being written, stop the query, and return its error, if any."""
         assert self._query is not None
         while self._query.isActive and self._query.status["isTriggerActive"]:
             self._wait(POLL_S)
@@ -309,15 +309,15 @@ class TableRun:
 
     def _wait(self, seconds: float) -> None:
         assert self._query is not None
-        # A failure is looked at in the end.
+        # Errors are handled by ``restart`` and ``finish``.
         with suppress(StreamingQueryException):
             self._query.awaitTermination(seconds)  # type: ignore[arg-type]
 
     def wait_for_first_batch(self, on_report: OnReport) -> None:
-        """Wait until the query has begun to read, or for a while.
+        """Wait until the first batch is done, at most some seconds.
 
-        Spark starts a Python process for each topic, and gives up if it takes more than 10 s to
-        come up: on a busy machine many at once do.
+        Spark starts a Python process for each source and gives up if that takes more than 10 s,
+        which happens on a busy machine when many start at once.
         """
         until = time.monotonic() + _FIRST_BATCH_S
         while self.active and self._told < 0 and time.monotonic() < until:
@@ -327,7 +327,7 @@ class TableRun:
     # A bounded run
 
     def run_to_end(self, on_report: OnReport, stop: threading.Event) -> None:
-        """Run up to the end that was asked for."""
+        """Run up to the end of the request."""
         self.start()
         while self.active or self.restart(on_report, stop):
             self.read_progress(on_report)
@@ -339,10 +339,10 @@ class TableRun:
         if self._completing and not stop.is_set():
             self._keep(state="complete")
 
-    # What is kept
+    # The status
 
     def set_waiting(self, reason: str) -> None:
-        """Keep why the table does not run now."""
+        """Save why the table does not run now."""
         failure = Failure(reason, time.time_ns() // 1_000_000)
         self._keep(state="stopped", pid=0, failure=failure)
 
@@ -352,7 +352,7 @@ class TableRun:
         self._state_dir.save_status(self.status)
 
     def _fail(self, error: BaseException) -> str:
-        """Keep why the run failed; returns what a person is told of it."""
+        """Save why the run failed; return the message for the user."""
         reason, event = self._known or (cause_of(error, self._pipeline.file), None)
         if self._known is None and (found := _BAD_EVENT.search(reason)):
             reason, event = f"{found['reason']} ({found['event']})", found["event"]
@@ -361,7 +361,7 @@ class TableRun:
         return f"{reason}; {save_traceback(error, reason, self._state_dir)}"
 
     def _move_cursors(self) -> None:
-        """Spark tells a source that a batch is done when the next begins; here none begins."""
+        """Commit the offsets of the last batch: Spark only calls ``commit`` with the next one."""
         places = {
             (topic, int(number)): offset
             for topic, offsets in self.status.offsets.items()

@@ -1,7 +1,7 @@
-"""What the queries of a session are doing now, and for how long; Spark itself tells only the end.
+"""The batches that are running now, and for how long; Spark itself reports only finished ones.
 
-How this works: someone looks about once a second. Between two batches the last report of a query
-changes, or nothing is being done, so the time of a batch is told to about a second.
+How this works: the queries are polled about once a second. Between two batches the last progress
+report of a query changes, or the query is idle, so durations are right to about a second.
 """
 
 import time
@@ -15,28 +15,28 @@ _CLEANING = "No new data but cleaning up state"
 
 
 class ActiveBatch(msgspec.Struct, frozen=True):
-    """A query that starts, or the batch that it is in."""
+    """A query that is starting, or its current batch."""
 
     table: str
     seconds: float
     starting: bool = False
     tasks: int = 0
-    """Of the Spark jobs that run now; 0 if none does, or if Spark does not tell."""
+    """Tasks of the Spark jobs that run now; 0 if none runs, or if it is not known."""
     tasks_done: int = 0
 
 
 class ActiveQueries:
-    """The queries of a session."""
+    """Polls the streaming queries of a session."""
 
     def __init__(self, spark: SparkSession, now: Callable[[], float] = time.monotonic) -> None:
         self._spark = spark
         self._now = now
         self._since: dict[str, tuple[object, float]] = {}
-        """Run of a query → what it was seen doing, since when."""
+        """Run id of a query → what it was doing, and since when."""
         self._seen = False
 
     def active_batches(self) -> list[ActiveBatch] | None:
-        """Return what is being done; None before the first query."""
+        """Return the running batches; None before the first query."""
         active = self._spark.streams.active
         self._seen = self._seen or bool(active)
         if not self._seen:
@@ -64,10 +64,10 @@ class ActiveQueries:
         return ActiveBatch(_table(query.name), self._now() - since, not busy, tasks, tasks_done)
 
     def _tasks(self, run: str) -> tuple[int, int]:
-        """Count the tasks of the jobs of a query that run now, and those of them that are done."""
+        """Return the number of tasks in the running jobs of a query, and of those finished."""
         if is_remote():
             return 0, 0
-        # Spark puts all jobs of a query, also those of the sink, into a group of this name.
+        # All jobs of a query, also those of the sink, are in a job group named by its run id.
         tracker = self._spark.sparkContext.statusTracker()
         running = set(tracker.getActiveJobsIds()) & set(tracker.getJobIdsForGroup(run))
         jobs = [job for each in running if (job := tracker.getJobInfo(each))]

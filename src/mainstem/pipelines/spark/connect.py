@@ -1,16 +1,16 @@
-"""Our code as Spark Connect takes it, where our package is not installed.
+"""Runs our code on a Spark Connect server where our package is not installed.
 
-How this works: what a session ships does not reach its streams, which run in a copy of the session,
-nor the function that gets each batch. So what is sent to them consists of nothing but Python's and
-Spark's own. It names a file with our package, in the state's directory, which all sides see; with
-that on the path the rest is unpickled. What a source makes there, to be sent on to the executors,
-is pickled in the same way.
+How this works: artifacts that a session uploads reach neither its streams, which run in a clone of
+the session, nor the ``foreachBatch`` function. So what we send uses only Python and PySpark, and
+names a zip of our package in the state directory, which client and server share. On the server the
+zip is put on ``sys.path``, and then the rest is unpickled. Readers that a data source creates there
+are pickled for the executors in the same way.
 
-A class or function that is defined inside of another function travels as a whole, and so does all
-of a module that is registered for it; what else can be imported travels as its name.
+cloudpickle sends classes and functions that are defined inside a function, or in a module that is
+registered for it, by value; anything else that can be imported is sent by name.
 """
 
-# What travels must not carry our types in its annotations.
+# Functions sent to the server must not refer to our types in annotations.
 from __future__ import annotations
 
 import itertools
@@ -37,19 +37,19 @@ Write = Callable[[DataFrame, int], None]
 
 
 def remote_writer(write: Write, package: Path) -> Write:
-    """Return a function that does in the server's Python what ``write`` does."""
+    """Return a ``foreachBatch`` function that calls ``write`` in the server's Python."""
     path, directory = str(package), str(Path.cwd())
     pickled = cloudpickle.dumps(write)  # type: ignore[no-untyped-call]
 
     def written(rows: DataFrame, number: int) -> None:
-        import os  # noqa: PLC0415 - all this runs elsewhere
+        import os  # noqa: PLC0415 - runs on the server
         import sys  # noqa: PLC0415
 
         from pyspark import cloudpickle as unpickling  # noqa: PLC0415
 
         if path not in sys.path:
             sys.path.insert(0, path)
-            # A sink's path may be relative. The process is there for this function alone.
+            # A sink's path may be relative. This process runs only this function.
             os.chdir(directory)
         unpickling.loads(pickled)(rows, number)
 
@@ -57,10 +57,11 @@ def remote_writer(write: Write, package: Path) -> Write:
 
 
 class RemoteSources:
-    """Our data sources in a session of Spark Connect.
+    """Registers our data sources in a Spark Connect session.
 
-    Streams of one data source that start at once can break it (``format/registration.py``), and
-    the map that breaks is the server's. So each stream gets a data source of its own.
+    Streams of one data source that start at the same time can break it
+    (``format/registration.py``), and over Connect we cannot repair that in the server. So each
+    stream gets its own registration.
     """
 
     def __init__(self, spark: SparkSession, package: Path) -> None:
@@ -69,11 +70,11 @@ class RemoteSources:
         self._numbers = itertools.count(1)
 
     def register(self, source: type[DataSource]) -> None:
-        """Register a source under its own name, for what is no stream."""
+        """Register a data source under its own name, for batch reads and writes."""
         self._spark.dataSource.register(remote_source(source, self._package))
 
     def format_of(self, source: type[DataSource]) -> str:
-        """Register a source once more, for one stream; returns the word for ``format``."""
+        """Register a data source once more, for one stream; return its format name."""
         called = f"{source.name()}-{next(self._numbers)}"
         self._spark.dataSource.register(remote_source(source, self._package, called))
         return called
@@ -82,7 +83,7 @@ class RemoteSources:
 def remote_source(
     source: type[DataSource], package: Path, called: str | None = None
 ) -> type[DataSource]:
-    """Return a data source that in the server's Python becomes the one given."""
+    """Return a data source that imports and uses the given one in the server's Python."""
     path, module, own = str(package), source.__module__, source.__name__
     format_name = called or source.name()
     sent_on = _sender_on()
@@ -93,7 +94,7 @@ def remote_source(
             return format_name
 
         def _own(self) -> DataSource:
-            import sys  # noqa: PLC0415 - all this runs elsewhere
+            import sys  # noqa: PLC0415 - runs on the server
             from importlib import import_module  # noqa: PLC0415
 
             if path not in sys.path:
@@ -117,10 +118,10 @@ def remote_source(
 
 
 def _sender_on() -> Callable[[T, str], T]:
-    """Return what lets an object be pickled as something that puts our package on the path."""
+    """Return a function that makes an object put our package on the path when unpickled."""
 
     def load(path: str, pickled: bytes) -> object:
-        import sys  # noqa: PLC0415 - all this runs elsewhere
+        import sys  # noqa: PLC0415 - runs on the server
 
         from pyspark import cloudpickle  # noqa: PLC0415
 
@@ -129,7 +130,7 @@ def _sender_on() -> Callable[[T, str], T]:
         return cloudpickle.loads(pickled)
 
     def sent_on(own: T, path: str) -> T:
-        from pyspark import cloudpickle  # noqa: PLC0415 - all this runs elsewhere
+        from pyspark import cloudpickle  # noqa: PLC0415 - runs on the server
 
         kind = type(own)
 
@@ -145,20 +146,20 @@ def _sender_on() -> Callable[[T, str], T]:
 
 
 def pickle_modules_by_value(modules: Iterable[ModuleType]) -> None:
-    """Let functions and classes of modules travel whole, as their modules are nowhere else."""
+    """Pickle functions and classes of modules by value, as executors cannot import them."""
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def check_shared_directory(spark: SparkSession, directory: Path) -> None:
-    """Raise RunRefused if Spark's server does not see this directory, where its state is kept."""
+    """Raise RunRefused if the Spark Connect server cannot read the state directory."""
     file = directory.resolve() / "seen"
     file.write_text("seen\n", encoding="ascii")
     try:
         spark.read.text(str(file)).collect()
     except PySparkException as error:
         raise RunRefused(
-            f"the Spark Connect server does not see {file.parent}, where the state of the pipeline "
-            "is kept; name a directory that both see under the same path (--state), or run on a "
+            f"the Spark Connect server cannot read {file.parent}, the state directory; choose one "
+            "that client and server see under the same path (--state), or run on a "
             f"cluster (--master): {str(error).splitlines()[0][:200]}"
         ) from None

@@ -1,4 +1,4 @@
-"""Why a table failed, as a person reads it: the cause first, on one screen, all of it in a file."""
+"""Readable error messages: the cause in one line, the whole stack trace in a file."""
 
 import re
 import traceback
@@ -16,14 +16,14 @@ _PYTHONS = re.compile(
     r"^\s*(?P<kind>[\w.]*(?:Error|Exception|Exit|Interrupt)|mainstem\.[\w.]+)(?:: (?P<said>.+))?$",
     re.MULTILINE,
 )
-"""The last line of a stack trace of Python's."""
+"""The last line of a Python stack trace."""
 _WRAPPERS = ("mainstem.", "pyspark.", "py4j.")
-"""Errors of these packages say enough without their names."""
+"""The class names of errors from these packages are left out."""
 
 
 def cause_of(error: BaseException, file: Path) -> str:
-    """Return what went wrong in a pipeline file, without Spark's plans and stack traces."""
-    # Spark leaves some errors as py4j, which is its own affair, raises them.
+    """Return the cause of an error, without Spark's plans and stack traces."""
+    # PySpark does not translate all errors of py4j.
     if isinstance(error, PySparkException) or type(error).__module__.startswith("py4j."):
         text = _spark_cause(str(error))
     elif isinstance(error, MainstemError):
@@ -35,7 +35,7 @@ def cause_of(error: BaseException, file: Path) -> str:
 
 
 def save_traceback(error: BaseException, cause: str, state_dir: StateDirectory) -> str:
-    """Write all of an error to a file of the table; returns a sentence that names the file."""
+    """Write the stack trace to a file of the table; return a sentence that names the file."""
     whole = "".join(traceback.format_exception(error))
     state_dir.directory.mkdir(parents=True, exist_ok=True)
     state_dir.error.write_text(f"{cause}\n\n{whole}", errors="backslashreplace")
@@ -60,6 +60,6 @@ def _spark_cause(text: str) -> str:
 
 def _advice(file: Path) -> str:
     return (
-        "make the tables anew from the events that are there: mainstem pipeline run "
+        "rebuild the tables from the events that are left: mainstem pipeline run "
         f"{file.name} --replay --into NAME, then mainstem pipeline swap {file.name} NAME"
     )

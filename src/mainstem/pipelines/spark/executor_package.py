@@ -1,7 +1,7 @@
-"""Our package as a file that Spark hands to its executors; and modules that no file holds for them.
+"""Ships our package to Spark's executors as a zip, and finds the user's modules to ship.
 
-What is compiled (pyarrow, numpy, msgspec, confluent-kafka) has to be installed where they run: it
-depends on the machine. All else is in the file, so that executors run the version that planned.
+Compiled packages (pyarrow, numpy, msgspec, confluent-kafka) must be installed on the executors.
+Our own code is in the zip, so that executors run the same version as the driver.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def ship_package(spark: SparkSession) -> None:
-    """Give this package to the executors of a session."""
-    # Spark may fetch it at any time while the session lives.
+    """Ship this package to the executors of a session."""
+    # Executors may fetch it at any time while the session lives.
     directory = tempfile.mkdtemp(prefix="mainstem-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     file = Path(directory, f"mainstem-{mainstem.__version__}.zip")
@@ -33,7 +33,7 @@ def ship_package(spark: SparkSession) -> None:
 
 
 def pack(file: Path) -> None:
-    """Write this package into a file from which Python can import it."""
+    """Write this package into a zip that Python can import."""
     own = Path(mainstem.__file__).parent
     draft = file.with_suffix(".draft")
     with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -43,7 +43,7 @@ def pack(file: Path) -> None:
 
 
 def modules_of(directory: Path) -> Iterator[ModuleType]:
-    """Find modules and packages that lie right in a directory, and that this process uses."""
+    """Find the loaded modules and packages that are directly in a directory."""
     for name, module in list(sys.modules.items()):
         place = getattr(module, "__file__", None)
         if "." in name or place is None or name == mainstem.__name__:

@@ -1,9 +1,9 @@
-"""Spark's JVM as a child of this process: in a session of its own, and ended with us.
+"""Starts and ends Spark's JVM as a child of this process.
 
 How this works: a signal to our process group (``timeout``, systemd, a closed terminal) would end a
-JVM of the same group before the current batch is written. So it gets a session of its own. Its
-standard input is a pipe from us: when that closes, also because we were killed, the JVM ends, and
-with it Spark's Python workers.
+JVM in that group before the current batch is written, so the JVM gets its own session. Its standard
+input is a pipe from us: when that closes, also because we were killed, the JVM exits, and with it
+Spark's Python workers.
 """
 
 import subprocess
@@ -59,7 +59,7 @@ def end_gateway() -> None:
 
 
 def log_to(spark: SparkSession, file: Path) -> None:
-    """Have Spark's JVM log to a file: on a screen its stack traces would hide what is told."""
+    """Let Spark's JVM log to a file: on a terminal its stack traces would hide our messages."""
     jvm = spark._jvm
     assert jvm is not None
     file.parent.mkdir(parents=True, exist_ok=True)

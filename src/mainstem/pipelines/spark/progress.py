@@ -1,4 +1,4 @@
-"""What Spark reports of a batch, in our words."""
+"""Parses Spark's progress report of a batch."""
 
 import json
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ import msgspec
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 Json = dict[str, Any]
-"""As JSON has them."""
+"""A JSON object."""
 Offsets = dict[str, dict[str, int]]
 """Topic and partition → the next event to read."""
 
 
 class SourceCounts(msgspec.Struct, frozen=True):
-    """What a batch had from one source."""
+    """What was observed of one source in a batch."""
 
     events: int
     bad: int = 0
@@ -23,22 +23,22 @@ class SourceCounts(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """One batch that was run to its end."""
+    """A finished batch."""
 
     number: int
     sources: dict[str, SourceCounts]
-    """By the name under which the source was observed."""
+    """By the name of the observation (``planner.observation``)."""
     starts: Offsets
     ends: Offsets
     watermark_ms: int
-    """What the batch compared times with; 0 if there was no watermark yet."""
+    """The watermark that the batch used; 0 if there was none yet."""
     rows_per_second: float
     duration_ms: int
     state_rows: int
     state_bytes: int
     dropped_rows: int
     ended: bool = False
-    """Whether it had the end of the input, of one source at least."""
+    """Whether at least one source reached the declared end of its input."""
 
     @property
     def events(self) -> int:
@@ -47,7 +47,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def batch_of(progress: StreamingQueryProgress) -> Batch | None:
-    """Return the batch that a report is about; None if it only says that nothing happened."""
+    """Return the batch of a progress report; None if it reports an idle trigger."""
     report = json.loads(progress.json)
     if "addBatch" not in report["durationMs"]:
         return None
@@ -77,14 +77,14 @@ def batch_of(progress: StreamingQueryProgress) -> Batch | None:
 
 
 def has_ended(document: object) -> bool:
-    """Tell whether a source's offset is behind the end of the input."""
+    """Return whether a source's offset includes the declared end of the input."""
     if isinstance(document, str):
         document = json.loads(document)
     return isinstance(document, dict) and bool(document.get("ended"))
 
 
 def _observed(metrics: dict[str, Json]) -> Iterator[tuple[str, Json]]:
-    """Return what was observed by name; Spark Connect tells values and their names apart."""
+    """Return observed metrics by name; Spark Connect reports names and values separately."""
     for name, each in metrics.items():
         if "schema" in each:
             names = [field["name"] for field in each["schema"]["fields"]]
@@ -94,7 +94,7 @@ def _observed(metrics: dict[str, Json]) -> Iterator[tuple[str, Json]]:
 
 
 def topic_offsets(document: object) -> Offsets:
-    """Return the offsets of topics in a source's offset; none if it is not of a topic."""
+    """Return the topic offsets in a source's offset; empty if it is not a topic."""
     if isinstance(document, str):
         document = json.loads(document)
     if isinstance(document, dict) and isinstance(document.get("offsets"), dict):

@@ -1,4 +1,4 @@
-"""What Spark needs on this machine, and how to get what is missing; nothing here imports Spark."""
+"""Checks that Java and PySpark are installed, without importing Spark."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from mainstem.core.errors import MainstemError
 LEAST_JAVA = 17
 LEAST_SPARK = (4, 3)
 LEAST_MEMORY_BYTES = 2 << 30
-"""The JVM, its Python workers and the operating system, with little data."""
+"""For the JVM, its Python workers and the operating system, with little data."""
 _INSTALL_SPARK = "pip install 'mainstem[spark]'"
 _INSTALL_CONNECT = "pip install 'mainstem[spark,connect]'"
 _INSTALL_JAVA = (
@@ -24,15 +24,15 @@ _INSTALL_JAVA = (
 
 
 class MissingJava(MainstemError):
-    """There is no Java that Spark could run on."""
+    """No suitable Java was found."""
 
 
 class MissingSpark(MainstemError):
-    """PySpark, or something that it needs in Python, is not installed."""
+    """PySpark, or a Python package that it needs, is not installed."""
 
 
 class Java(msgspec.Struct, frozen=True):
-    """A Java that was found."""
+    """An installed Java."""
 
     program: str
     version: str
@@ -40,7 +40,7 @@ class Java(msgspec.Struct, frozen=True):
 
 
 def find_java() -> Java:
-    """Return the Java that Spark will start: the one of JAVA_HOME, or else on PATH."""
+    """Return the Java that Spark will use: that of JAVA_HOME, or else on PATH."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if program is None:
@@ -53,8 +53,8 @@ def find_java() -> Java:
         raise MissingJava(f"{program} does not run ({error}): {_INSTALL_JAVA}") from None
     found = re.search(r'version "(\d+)(?:\.(\d+))?[^"]*"', answer.stderr + answer.stdout)
     if found is None:
-        raise MissingJava(f"{program} -version does not tell its version: {_INSTALL_JAVA}")
-    # Up to 8 it called itself 1.8.
+        raise MissingJava(f"{program} -version does not print its version: {_INSTALL_JAVA}")
+    # Java 8 and older call themselves 1.8.
     major = int(found[2] or 0) if found[1] == "1" else int(found[1])
     java = Java(program, found[0].split('"')[1], major)
     if major < LEAST_JAVA:
@@ -63,7 +63,7 @@ def find_java() -> Java:
 
 
 def find_spark() -> str:
-    """Return the version of PySpark; raises MissingSpark if it, or what it needs, is not there."""
+    """Return PySpark's version; raises MissingSpark if it, or what it needs, is missing."""
     versions = {}
     for name in ("pyspark", "pyarrow", "pandas", "numpy"):
         try:
@@ -80,7 +80,7 @@ def find_spark() -> str:
 
 
 def find_connect() -> None:
-    """Raise MissingSpark if something is not there that Spark Connect needs in Python."""
+    """Raise MissingSpark if a Python package that Spark Connect needs is missing."""
     for name in ("grpcio", "grpcio-status", "googleapis-common-protos", "zstandard"):
         try:
             metadata.version(name)
@@ -91,7 +91,7 @@ def find_connect() -> None:
 
 
 def memory_bytes() -> int | None:
-    """Return how much memory can be had now; None where the system does not tell."""
+    """Return the available memory; None if the system does not report it."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
     except OSError:

@@ -1,7 +1,7 @@
-"""What fails on a busy machine, or while a server starts again, is tried again for a while.
+"""Retries of transient errors: a slow Python worker, or a broker that restarts.
 
-Spark asks a Python process about every source, and gives up on one that takes more than 10 s to
-come up, which on a busy machine some do.
+Spark starts a Python process for every data source and gives up if that takes more than 10 s,
+which happens on a busy machine.
 """
 
 import time
@@ -18,12 +18,12 @@ _LONGEST_S = 8.0
 
 
 def is_transient(failure: str) -> bool:
-    """Tell whether a query that failed so may go on when it is started again."""
+    """Return whether a query that failed with this error may succeed when restarted."""
     return _BUSY in failure or _AWAY in failure
 
 
 def with_retries(ask: Callable[[], T], wait: Callable[[float], None] = time.sleep) -> T:
-    """Ask Spark for something, and again if its Python did not come up in time."""
+    """Call Spark, again and again if a Python worker did not start in time."""
     for attempt in range(_ATTEMPTS):
         try:
             return ask()

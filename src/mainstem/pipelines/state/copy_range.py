@@ -1,4 +1,4 @@
-"""The range of a one-off run, kept with its copies: they hold that range and never another."""
+"""The range of a one-off run (``--from``, ``--to``), kept in the state of the copies it made."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ _FILE = "range.json"
 
 
 class CopyRange(msgspec.Struct, frozen=True):
-    """Where a one-off run begins and ends, in the words of the source's options."""
+    """Where a one-off run begins and ends, as options of ``format("mainstem")``."""
 
     starting: dict[str, str]
     ending: dict[str, str]
@@ -22,31 +22,31 @@ class CopyRange(msgspec.Struct, frozen=True):
 
 
 def claim_range(directory: Path, wanted: CopyRange) -> None:
-    """Keep the range for a new copy; raises RunRefused if the copy there was made of another.
+    """Save the range of a new copy; raises RunRefused if the copy has another range.
 
-    A copy without a start is a replay: it can be carried on to a later end. That of a range cannot,
-    as Spark would go on where it ended and not where the new range begins.
+    A copy without a start is a replay, which may be continued to a later end. A copy of a range may
+    not: Spark would continue from its checkpoint, not from where the new range begins.
     """
     kept = range_of(directory)
     if kept == wanted:
         return
     if kept is not None:
         raise RunRefused(
-            f"{directory.name} was begun {kept}, and now is to be {wanted}; choose another name "
-            "for --into, or give the same range to go on with it"
+            f"{directory.name} was begun {kept}, not {wanted}; choose another name for --into, or "
+            "give the same range to continue it"
         )
     if not wanted.starting:
         return
     if any(directory.glob("*/standing.json")):
         raise RunRefused(
-            f"{directory.name} is a replay from the first event, and now is to be {wanted}; "
+            f"{directory.name} is a replay from the first event, not {wanted}; "
             "choose another name for --into"
         )
     (directory / _FILE).write_bytes(msgspec.json.encode(wanted))
 
 
 def range_of(directory: Path) -> CopyRange | None:
-    """Return the range that a copy was made of; None if it is a replay, or not there."""
+    """Return the range of a copy; None if it is a replay, or does not exist."""
     file = directory / _FILE
     return read_state(file, CopyRange) if file.exists() else None
 

@@ -1,14 +1,19 @@
-"""How a table of a pipeline stands: what its last run left behind, in files that survive it.
+"""The state directory of a pipeline: what is kept of each table between runs.
 
-STATE/PIPELINE/TABLE/checkpoint     Spark's own
-                    /identity       names this checkpoint in the marks of sinks
-                    /schemas.json   what was inferred, so that a restart infers nothing else
-                    /skips.json     events on which the function failed
-                    /standing.json  the figures below
-                    /stopping       is there while no batch shall begin
-                    /error.txt      the last error, whole
-              /spark.log            what Spark reports as errors
-STATE/PIPELINE@NAME/...             the same for a replay into NAME
+STATE/PIPELINE/TABLE/checkpoint       Spark's checkpoint
+                    /identity         names this checkpoint in the marks of sinks
+                    /definition.json  the fingerprint of the definition
+                    /schemas.json     inferred schemas, so that a restart infers no others
+                    /skips.json       events that are skipped because the query fails on them
+                    /standing.json    the table's status (``TableStatus``)
+                    /stopping         the stop file: while it exists, no batch begins
+                    /error.txt        the last error with its stack traces
+              /lock                   held by the process that runs the pipeline
+              /range.json             the range of a one-off run
+              /spark.log              what Spark logs as errors
+STATE/PIPELINE@NAME/...               the same for a replay into NAME
+
+Users have such directories, so names and formats only change in ways that older files can be read.
 """
 
 import fcntl
@@ -26,13 +31,13 @@ from mainstem.pipelines.errors import DamagedState, RunRefused, UnknownPipeline
 
 T = TypeVar("T")
 State = Literal["running", "stopped", "failed", "complete", "damaged"]
-"""The last is never written: so stands a table whose file cannot be read."""
+"""``damaged`` is never written: it is reported for a table whose status cannot be read."""
 DEFAULT_STATE = "mainstem-pipelines"
 _IDENTITY = re.compile("[0-9a-f]{12}")
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a run stopped, and at which event if that is known."""
+    """Why a run stopped, and at which event, if known."""
 
     reason: str
     at_ms: int
@@ -40,7 +45,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class TableStatus(msgspec.Struct, frozen=True):
-    """What is known of a table from its runs so far."""
+    """State and counters of a table, over all runs on its checkpoint."""
 
     state: State
     file: str = ""
@@ -48,17 +53,17 @@ class TableStatus(msgspec.Struct, frozen=True):
     address: str = ""
     batch: int = -1
     events: int = 0
-    """Read, by all runs on this checkpoint."""
+    """Events read so far."""
     rows_per_second: float = 0.0
     watermark: str | None = None
     state_rows: int = 0
     state_bytes: int = 0
     bad: int = 0
-    """Events that could not be decoded, or on which the table's function failed."""
+    """Events that could not be decoded, or on which the table's query failed."""
     late: int = 0
-    """Events that came later than the watermark allows."""
+    """Events that were not after the watermark of their batch."""
     dropped_rows: int = 0
-    """Rows that Spark's operators dropped as late; of an event they may drop none or several."""
+    """Rows that Spark's operators dropped as late; an event may give none or several."""
     audited: int = -1
     """The last batch whose bad and late events are counted."""
     offsets: dict[str, dict[str, int]] = {}
@@ -67,75 +72,75 @@ class TableStatus(msgspec.Struct, frozen=True):
     failure: Failure | None = None
     sink: str = ""
     ended: bool = False
-    """Whether the end of the input was read, of one source at least: no more of it is."""
+    """Whether the declared end of the input was read from at least one source."""
 
     @property
     def exact(self) -> bool:
-        """Whether other ways to run would have given the same table."""
+        """Whether a stream, batches and a replay give the same table: nothing was late."""
         return not self.late and not self.dropped_rows
 
 
 class StateDirectory:
-    """The directory of one table's state."""
+    """The state of one table, as files in a directory."""
 
     def __init__(self, directory: Path) -> None:
-        # Spark's JVM has a working directory of its own.
+        # Absolute, as Spark's JVM may have another working directory.
         self.directory = directory.resolve()
         self.checkpoint = self.directory / "checkpoint"
         self.stop_file = self.directory / "stopping"
         self.error = self.directory / "error.txt"
 
     def identity(self) -> str:
-        """Return the name of this checkpoint, made once with it."""
+        """Return the random id of this checkpoint, created with it."""
         file = self.directory / "identity"
         if not file.exists():
             if self.checkpoint.exists():
                 raise RunRefused(
-                    f"{self.checkpoint} is there, and {file.name} beside it is not, without which "
-                    "batches that are written already cannot be told; replay into a new target"
+                    f"{self.checkpoint} exists, but {file.name} beside it is missing, so it is not "
+                    "known which batches are written; replay into a new target"
                 )
             _write(file, secrets.token_hex(6).encode())
         found = file.read_text(errors="replace")
         if not _IDENTITY.fullmatch(found):
-            raise DamagedState(file, "it does not hold the name of a checkpoint")
+            raise DamagedState(file, "it does not hold the id of a checkpoint")
         return found
 
     def schemas(self) -> dict[str, str]:
-        """Return what was inferred for sources."""
+        """Return the inferred schemas: source → DDL."""
         file = self.directory / "schemas.json"
         return read_state(file, dict[str, str]) if file.exists() else {}
 
     def save_schemas(self, schemas: dict[str, str]) -> None:
-        """Keep what was inferred."""
+        """Save the inferred schemas."""
         _write(self.directory / "schemas.json", msgspec.json.encode(schemas))
 
     def skipped_events(self) -> dict[str, dict[str, dict[str, str]]]:
-        """Return events that are left out: topic → partition → offset → why."""
+        """Return the events to skip: topic → partition → offset → reason."""
         file = self.directory / "skips.json"
         return read_state(file, dict[str, dict[str, dict[str, str]]]) if file.exists() else {}
 
     def save_skipped_events(self, skips: dict[str, dict[str, dict[str, str]]]) -> None:
-        """Keep which events are left out."""
+        """Save the events to skip."""
         _write(self.directory / "skips.json", msgspec.json.encode(skips))
 
     def status(self) -> TableStatus | None:
-        """Return how the table stands; None if it never ran. Raises DamagedState."""
+        """Return the table's status; None if it never ran. Raises DamagedState."""
         file = self.directory / "standing.json"
         if not file.exists():
             return None
         found = read_state(file, TableStatus)
         if found.state == "running" and not _runs(found.pid):
-            failure = found.failure or Failure("its process ended without a word", found.updated_ms)
+            failure = found.failure or Failure("its process ended unexpectedly", found.updated_ms)
             return msgspec.structs.replace(found, state="failed", failure=failure)
         return found
 
     def save_status(self, status: TableStatus) -> None:
-        """Keep how the table stands."""
+        """Save the table's status."""
         _write(self.directory / "standing.json", msgspec.json.encode(status))
 
 
 def read_state(file: Path, kind: type[T]) -> T:
-    """Return what a file of JSON holds; raises DamagedState if it cannot be read."""
+    """Read a JSON file; raises DamagedState if it cannot be read."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=kind)
     except (OSError, ValueError) as error:
@@ -143,14 +148,14 @@ def read_state(file: Path, kind: type[T]) -> T:
 
 
 def pipeline_directory(state: Path, pipeline: str, into: str | None = None) -> Path:
-    """Return where the state of a pipeline, or of a replay of it, is kept."""
+    """Return the state directory of a pipeline, or of a replay of it."""
     return state / (f"{pipeline}@{into}" if into else pipeline)
 
 
 def table_statuses(state: Path, pipeline: str | None = None) -> list[tuple[str, str, TableStatus]]:
-    """Return pipeline, table and status of everything that ever ran; raises UnknownPipeline.
+    """Return pipeline, table and status of all tables that ever ran; raises UnknownPipeline.
 
-    A table whose file cannot be read stands as ``damaged``, and its failure says why.
+    A table whose status cannot be read is reported as ``damaged``, with the reason.
     """
     found = []
     for directory in sorted(state.glob("*/*/standing.json")):
@@ -164,14 +169,14 @@ def table_statuses(state: Path, pipeline: str | None = None) -> list[tuple[str, 
                 found.append((table.parent.name, table.name, status))
     if pipeline is not None and not found:
         raise UnknownPipeline(
-            f"no run of pipeline {pipeline!r} is known in {state}; mainstem pipeline ls lists them"
+            f"no run of pipeline {pipeline!r} is known in {state}; list runs: mainstem pipeline ls"
         )
     return found
 
 
 @contextmanager
 def run_lock(directory: Path) -> Iterator[None]:
-    """Hold a pipeline's state for one run; raises RunRefused if another process does."""
+    """Lock a pipeline's state for one run; raises RunRefused if another process has it."""
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o640)
     try:
@@ -180,8 +185,8 @@ def run_lock(directory: Path) -> Iterator[None]:
         except OSError:
             holder = os.read(descriptor, 20).decode() or "unknown"
             raise RunRefused(
-                f"pipeline {directory.name!r} is being run by process {holder}; stop that first, "
-                "or replay into a target of its own (--replay --into NAME)"
+                f"pipeline {directory.name!r} is being run by process {holder}; stop it first, "
+                "or replay into a new target (--replay --into NAME)"
             ) from None
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
@@ -201,9 +206,9 @@ def _runs(pid: int) -> bool:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Replace a file so that a crash leaves the old one or the new one."""
+    """Replace a file atomically: a crash leaves the old one or the new one."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Not hidden by a name that Spark would read as data.
+    # Hidden, so that Spark does not read it as data.
     draft = file.with_name(f".{file.name}")
     with draft.open("wb") as out:
         out.write(data)
