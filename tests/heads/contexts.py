@@ -25,7 +25,7 @@ def context_on(
     """Return a context whose broker's deadlines are looked at, inside a running loop."""
     operations = AdminQueries(Health(), "of a test")
     context = HeadContext(now_ms, operations, defaults=defaults, broker=broker, auth=auth)
-    context.deadlines_changed = BrokerClock(broker).look
+    BrokerClock(broker)
     return context
 
 

@@ -301,7 +301,6 @@ GROUP_CONFIGS: Rules = {
 DOOR: Rules = {
     # Topics
     "limits": None,
-    "is_behind": None,
     "create_topic": ask(CREATE, TOPIC, "name"),
     "alter_topic": ask(ALTER, TOPIC, "name"),
     "delete_topic": ask(DELETE, TOPIC, "name"),

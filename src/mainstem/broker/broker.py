@@ -419,10 +419,9 @@ class Broker:
         self._cursor_expiry.tick()
         self._catch_up()
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether the disk had no room yet for what was decided; ``tick`` tries again."""
-        return self._state.is_behind
+    def when_due_earlier(self, call: Callback) -> None:
+        """Make a call whenever ``wait_ms`` may be less than it was; by any thread, under locks."""
+        self._state.alarm.listener = call
 
     def wait_ms(self) -> int | None:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""

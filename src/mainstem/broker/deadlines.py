@@ -7,7 +7,7 @@ built anew, which costs no more than what made them has.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key", bound="tuple[Any, ...] | str | int")
@@ -19,10 +19,26 @@ MAX_AT_ONCE = 500
 """How many things are done before others get their turn; each may be an append."""
 
 
+class Alarm:
+    """Called when something may be due earlier than everything before: somebody waits for that.
+
+    Called under the broker's locks and from any thread, so who listens only takes note of it.
+    """
+
+    def __init__(self) -> None:
+        self.listener: Callable[[], None] | None = None
+
+    def __call__(self) -> None:
+        """Tell whoever waits for the next deadline that there may be an earlier one."""
+        if self.listener is not None:
+            self.listener()
+
+
 class Deadlines(Generic[Key]):
     """When each of many things is due; keys must be comparable with one another."""
 
-    def __init__(self) -> None:
+    def __init__(self, alarm: Alarm | None = None) -> None:
+        self._alarm = alarm
         self._due: dict[Key, int] = {}
         self._queued: dict[Key, int] = {}
         """The earliest place of each key in the heap."""
@@ -39,8 +55,11 @@ class Deadlines(Generic[Key]):
         self._due[key] = due_ms
         if due_ms < self._queued.get(key, due_ms + 1):
             self._queued[key] = due_ms
+            is_first = not self._heap or due_ms < self._heap[0][0]
             heapq.heappush(self._heap, (due_ms, key))
             self._clean()
+            if is_first and self._alarm is not None:
+                self._alarm()
 
     def clear(self, key: Key) -> None:
         """Let a thing never be due."""

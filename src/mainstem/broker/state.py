@@ -19,6 +19,7 @@ from contextlib import suppress
 import msgspec
 
 from mainstem.broker.callbacks import Callback
+from mainstem.broker.deadlines import Alarm
 from mainstem.broker.groups.cursors import Cursor, CursorChange, CursorKey, Cursors
 from mainstem.broker.groups.local.coordinator import Groups
 from mainstem.broker.journal import CURSORS, IDS, SETTINGS, TOPICS, Journal, Written
@@ -70,6 +71,8 @@ class State:
     def __init__(self, log: Log, hand_over_ms: int, limits: TopicLimits = TOPIC_LIMITS) -> None:
         self.log = log
         self.lock = threading.Lock()
+        self.alarm = Alarm()
+        """Called when ``tick`` may be needed earlier than before."""
         self.topics = Topics(limits)
         self.cursors = Cursors()
         self.groups = Groups(self.topics, hand_over_ms)
@@ -163,6 +166,8 @@ class State:
                     for partition in topic.partitions:
                         self.log.ensure(partition, name, topic.settings)
                 del self._behind[name]
+        if self.is_behind:
+            self.alarm()
 
     @property
     def is_behind(self) -> bool:

@@ -75,8 +75,6 @@ class HeadContext:
         """Tells this run of the server from all others."""
         self.addresses: dict[str, Address] = {}
         """Where each head listens, by its name."""
-        self.deadlines_changed: Callable[[], None] = _nothing
-        """To be called when the broker may have an earlier deadline than before."""
         self.draining = False
         """Whether the server stops: what waits is answered, and what is new is to come again."""
         self._loop = asyncio.get_running_loop()

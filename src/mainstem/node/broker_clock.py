@@ -1,6 +1,8 @@
 """Drives the broker's deadlines: locks, sessions and transactions end when their time is over."""
 
 import asyncio
+import contextlib
+import threading
 
 from mainstem.broker.broker import Broker
 
@@ -15,14 +17,31 @@ class BrokerClock:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._is_told = False
+        """Whether there may be an earlier deadline, which was not looked at so far."""
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         """When the timer is due; uvloop does not tell of one that is due at once."""
         self._listening_until = 0.0
         """Until when nobody is taken for silent: what was said while we stood still is read."""
+        broker.when_due_earlier(self._tell)
+
+    def _tell(self) -> None:
+        """Look soon; the broker calls this under its locks, so it cannot be asked right now."""
+        if self._is_told:
+            return
+        self._is_told = True
+        if threading.get_ident() == self._thread:
+            self._loop.call_soon(self.look)
+            return
+        # A program that embeds the server may use its broker after the loop has ended.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.look)
 
     def look(self) -> None:
         """See to it that the broker is looked at when the next of its deadlines is due."""
+        self._is_told = False
         wait_ms = self._broker.wait_ms()
         if wait_ms is None:
             return

@@ -106,7 +106,6 @@ async def running(
             stack.callback(LoopCommitter(node.committer, asyncio.get_running_loop()).stop)
         context.broker, context.defaults = node.broker, node.defaults
         clock = BrokerClock(node.broker)
-        context.deadlines_changed = clock.look
         stack.callback(clock.stop)
         for head, listener in bound.items():
             if not head.starts_first:

@@ -46,7 +46,3 @@ class Topics(Protocol):
 
     def counters(self, topic: str) -> dict[str, int]:
         """Return what overload did to a topic since the process started."""
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether the disk had no room yet for what was decided; ``tick`` tries again."""

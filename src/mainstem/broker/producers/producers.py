@@ -220,7 +220,7 @@ class Producers:
             self.apply(change)
             if isinstance(change.key, SequencesKey):
                 begun = PartitionId(change.key.topic_id, change.key.partition)
-                self._growth[begun] = self._no_growth(begun)
+                self._grows(begun)
 
     def appended(
         self, written: Sequence[tuple[PartitionId, BatchHeader, int]], durable: Durable
@@ -234,7 +234,7 @@ class Producers:
             if growth is None:
                 if partition not in self.snapshots:
                     continue
-                growth = self._growth[partition] = self._no_growth(partition)
+                growth = self._grows(partition)
             if not growth.batches:
                 growth.since_ms = now_ms
             growth.batches += 1
@@ -349,6 +349,13 @@ class Producers:
         self._growth.pop(partition, None)
         if kept:
             self._growth[partition] = self._no_growth(partition)
+
+    def _grows(self, partition: PartitionId) -> _Growth:
+        """Begin to count what is written to a partition; ``tick`` looks at it."""
+        if not self._growth:
+            self._state.alarm()
+        growth = self._growth[partition] = self._no_growth(partition)
+        return growth
 
     def _no_growth(self, partition: PartitionId) -> _Growth:
         return _Growth(self._log.bounds(partition).size_bytes, self._monotonic_ms())

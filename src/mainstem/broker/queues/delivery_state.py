@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
-from mainstem.broker.deadlines import Deadlines
+from mainstem.broker.deadlines import Alarm, Deadlines
 from mainstem.broker.queues.records import WindowChange, WindowSet, runs
 
 _LONG_KEY = 64
@@ -52,17 +52,24 @@ class Entry:
 class Window:
     """What a queue knows of one partition; used under the queues' lock."""
 
-    def __init__(self, at: WindowSet, max_deliveries: int | None, *, keyed: bool) -> None:
+    def __init__(
+        self,
+        at: WindowSet,
+        max_deliveries: int | None,
+        *,
+        keyed: bool,
+        alarm: Alarm | None = None,
+    ) -> None:
         self.next = at.next
         """Where fresh events begin."""
         self.missed = at.missed
         self.max_deliveries = max_deliveries
         self.entries: dict[int, Entry] = {}
-        self.locks: Deadlines[int] = Deadlines()
+        self.locks = Deadlines[int](alarm)
         """When what is out comes back; on the monotonic clock."""
         self.owners: dict[str, int] = {}
         """How many events are out with each owner."""
-        self.delays: Deadlines[int] = Deadlines()
+        self.delays = Deadlines[int](alarm)
         """When what waits is due; on the time of day, as it is written down."""
         self.spent: set[int] = set()
         """Delivered too often, to become dead letters."""

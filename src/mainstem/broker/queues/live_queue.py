@@ -5,6 +5,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from mainstem.broker.callbacks import Callback
+from mainstem.broker.deadlines import Alarm
 from mainstem.broker.queues.batch_cache import BatchCache
 from mainstem.broker.queues.delivery_state import Window
 from mainstem.broker.queues.reader import PartitionReader, keys_of, offsets_of
@@ -80,8 +81,10 @@ class LiveQueue:
         key: QueueKey,
         settings: QueueSettings,
         cache: BatchCache,
+        alarm: Alarm,
     ) -> None:
         self._log = log
+        self._alarm = alarm
         self._transactions = transactions
         self._cache = cache
         self.key = key
@@ -104,7 +107,7 @@ class LiveQueue:
             del self.windows[number], self._readers[number]
         keyed, most = self.settings.order is Order.KEY, self.settings.max_deliveries
         for at in topic.partitions[len(self.windows) :]:
-            window = Window(fold.window(self.key, at.number), most, keyed=keyed)
+            window = Window(fold.window(self.key, at.number), most, keyed=keyed, alarm=self._alarm)
             self.windows[at.number] = window
             self._readers[at.number] = self._reader(at.number, window.next)
 
@@ -218,7 +221,7 @@ class LiveQueue:
     def move(self, number: int, at: WindowSet) -> None:
         """Forget what is out or waits in a partition, and go on from elsewhere."""
         keyed, most = self.settings.order is Order.KEY, self.settings.max_deliveries
-        self.windows[number] = Window(at, most, keyed=keyed)
+        self.windows[number] = Window(at, most, keyed=keyed, alarm=self._alarm)
         self.begin(number)
 
     def begin(self, number: int) -> None:

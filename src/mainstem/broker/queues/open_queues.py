@@ -119,7 +119,14 @@ class OpenQueues:
         if live is None:
             settings = self.settings(key)
             assert settings is not None
-            live = LiveQueue(self.state.log, self._transactions, key, settings, self.cache)
+            live = LiveQueue(
+                self.state.log,
+                self._transactions,
+                key,
+                settings,
+                self.cache,
+                self.state.alarm,
+            )
             self.live[key] = live
         if len(live.windows) != len(found.partitions):
             live.fit(found, self.fold)

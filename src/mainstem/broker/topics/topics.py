@@ -115,6 +115,7 @@ class TopicChanges:
             gone = self._state.topics.going.get(topic.name)
             if gone is not None and gone.id == topic.id:
                 self._state.deleted[topic.name] = gone
+                self._state.alarm()
         self.catch_up()
 
     def _take_away(self, name: str, gone: TopicGone) -> None:

@@ -78,7 +78,7 @@ class Completion:
         self.view = CommittedView(state.log, self.fold)
         self.calls: list[Callback] = []
         """To be made without the lock."""
-        self._deadlines = Deadlines[str]()
+        self._deadlines = Deadlines[str](state.alarm)
         self._looked_ms = now_ms()
         self._journal = Journal[TransactionRecordKey, TransactionRecordValue](
             state.log,
@@ -238,3 +238,5 @@ class Completion:
             self._deadlines.set(transactional_id, found.started_ms + found.timeout_ms)
         else:
             self._deadlines.set(transactional_id, found.changed_ms + self._limits.expire_ms)
+        if self.fold.with_aborted():
+            self._state.alarm()

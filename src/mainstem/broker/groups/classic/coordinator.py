@@ -121,7 +121,7 @@ class ClassicGroups:
         self.journal = ClassicJournal(state.log, now_ms)
         self.generations = self.journal.generations
         self._rebalances = Rebalances(
-            self.journal, self._occupy, state.groups.vacate, new_id, limits
+            self.journal, self._occupy, state.groups.vacate, new_id, limits, state.alarm
         )
         with self._turn() as rebalances:
             for group in self.generations:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal
 
 from mainstem.broker.callbacks import Callback
-from mainstem.broker.deadlines import Deadlines
+from mainstem.broker.deadlines import Alarm, Deadlines
 from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember, Join
 from mainstem.broker.groups.memory import texts_bytes
 from mainstem.core.errors import FencedInstance, MainstemError, UnknownMember
@@ -22,10 +22,10 @@ Timer = tuple[str, Kind, str]
 class MemberSessions:
     """The members of all classic groups; used under the broker's lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, alarm: Alarm) -> None:
         self.calls: list[Callback] = []
         """To be made without the lock."""
-        self.deadlines = Deadlines[Timer]()
+        self.deadlines = Deadlines[Timer](alarm)
         self.now_ms = 0
         """The time on the clock that deadlines are measured with; set before each use."""
         self.count = 0

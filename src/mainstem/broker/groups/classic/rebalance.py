@@ -21,6 +21,7 @@ from typing import TypeVar
 
 import msgspec
 
+from mainstem.broker.deadlines import Alarm
 from mainstem.broker.groups.classic.group import (
     PREDECESSORS,
     ClassicGroup,
@@ -64,9 +65,10 @@ class Rebalances:
         vacate: Callable[[str], None],
         new_id: Callable[[], str],
         limits: GroupLimits,
+        alarm: Alarm,
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
-        self.sessions = MemberSessions()
+        self.sessions = MemberSessions(alarm)
         self._journal = journal
         self._generations = journal.generations
         self._occupy = occupy

@@ -98,7 +98,7 @@ class Assignments:
         self.limits = limits
         self.fold = ConsumerGroupFold()
         self.subscribed_topics = SubscribedTopics(state.topics)
-        self.deadlines = Deadlines[Timer]()
+        self.deadlines = Deadlines[Timer](state.alarm)
         self.before: Before | None = None
         """Who knows what a group was before it was one of these."""
         self._journal = Journal[ConsumerGroupKey, Value](

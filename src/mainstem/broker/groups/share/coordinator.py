@@ -106,7 +106,7 @@ class ShareGroups:
         self._groups: dict[str, ShareGroup] = {}
         self._members = self._bytes = 0
         """Of all groups, and what they want."""
-        self._silent: Deadlines[tuple[str, str]] = Deadlines()
+        self._silent = Deadlines[tuple[str, str]](state.alarm)
         # Laid over, and not written into them: what is set no more is as if it had never been.
         queues.lay_over(lambda name, own: altered_queue(own, configs.fold.of(name)))
         configs.changed = queues.overlay_changed

@@ -63,6 +63,4 @@ class Parts(Generic[Part]):
     def _one_less(self) -> None:
         self._left -= 1
         if self._left == 0:
-            if self._service.broker.is_behind:
-                self._service.look_at_deadlines()
             self._reply(self._parts)

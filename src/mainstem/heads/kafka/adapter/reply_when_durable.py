@@ -13,7 +13,6 @@ Then = Callable[[Callable[[MainstemError | None], None]], None]
 def reply_when_durable(asked: Asked, then: Then, answer: Callable[[Code], None]) -> None:
     """Answer, in the loop's thread, when something is durable, or why it will never be."""
     service = asked.service
-    service.look_at_deadlines()
 
     def settled(error: MainstemError | None) -> None:
         code = Code.NONE if error is None else code_in(asked.header, error)

@@ -84,10 +84,6 @@ class Service:
         address = self._context.addresses.get("admin")
         return None if address is None else str(address)
 
-    def look_at_deadlines(self) -> None:
-        """See to it that the broker is looked at when the next of its deadlines is due."""
-        self._context.deadlines_changed()
-
     def topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, None if there is none of that id."""
         found = self._context.broker.topic_by_id(topic_id.hex())

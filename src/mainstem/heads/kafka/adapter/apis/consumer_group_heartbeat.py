@@ -61,7 +61,6 @@ def answer(asked: Asked, request: ConsumerGroupHeartbeatRequest, reply: Reply) -
     except MainstemError as error:
         reply(_refusal(asked, error))
         return
-    service.look_at_deadlines()
     owned = None if heard.owned is None else ConsumerAssignment(_sent(heard.owned))
     response = ConsumerGroupHeartbeatResponse(
         member_id=heard.member_id,

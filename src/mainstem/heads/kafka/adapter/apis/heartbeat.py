@@ -26,5 +26,4 @@ def answer(asked: Asked, request: HeartbeatRequest, reply: Reply) -> None:
         )
     except MainstemError as error:
         code = code_in(asked.header, error)
-    asked.service.look_at_deadlines()
     reply(HeartbeatResponse(error_code=code))

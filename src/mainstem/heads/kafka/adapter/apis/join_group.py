@@ -54,7 +54,6 @@ def answer(asked: Asked, request: JoinGroupRequest, reply: Reply) -> None:
         return
     waited = service.wait_with(lambda: respond(STOPPING))
     service.broker.classic.join(wish, respond)
-    service.look_at_deadlines()
 
 
 def _joined(joined: Joined) -> JoinGroupResponse:

@@ -26,7 +26,6 @@ def answer(asked: Asked, request: LeaveGroupRequest, reply: Reply) -> None:
     except MainstemError as error:
         reply(LeaveGroupResponse(error_code=code_in(asked.header, error)))
         return
-    asked.service.look_at_deadlines()
     codes = [Code.NONE if each is None else code_in(asked.header, each) for each in results]
     if asked.header.api_version < 3:
         reply(LeaveGroupResponse(error_code=codes[0]))

@@ -50,7 +50,6 @@ def answer(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
     except MainstemError as error:
         reply(_commit_answer(topics, {}, group_error_code(asked, request.group_id, error)))
         return
-    service.look_at_deadlines()
     refused = unfit | {place: code_in(asked.header, it) for place, it in committed.refused.items()}
 
     def settled(error: MainstemError | None) -> None:

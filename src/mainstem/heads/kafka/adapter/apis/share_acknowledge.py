@@ -44,7 +44,6 @@ def answer(asked: Asked, request: ShareAcknowledgeRequest, reply: Reply) -> None
     lock_ms = lock_ms_of(asked, session)
     if epoch == END:
         service.share_sessions.close(*who)
-    service.look_at_deadlines()
 
     def settled(error: MainstemError | None) -> None:
         results = results_by_topic(acked, error)

@@ -137,7 +137,6 @@ class _ShareFetch:
     def end(self) -> None:
         """Answer with what was taken, once what was settled is durable."""
         self._stop_waiting()
-        self._service.look_at_deadlines()
         lock_ms = lock_ms_of(self._asked, self._session)
 
         def settled(error: MainstemError | None) -> None:

@@ -50,7 +50,6 @@ def answer(asked: Asked, request: ShareGroupHeartbeatRequest, reply: Reply) -> N
     except MainstemError as error:
         reply(_refused(asked, error))
         return
-    service.look_at_deadlines()
     places = told.places
     body = ShareGroupHeartbeatResponse(
         member_id=request.member_id,

@@ -48,4 +48,3 @@ def answer(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
         return
     waited = service.wait_with(lambda: respond(STOPPING))
     service.broker.classic.sync(wish, respond)
-    service.look_at_deadlines()
