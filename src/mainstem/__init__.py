@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from mainstem.client.connected.stem import ConnectedStem, connect
     from mainstem.client.embedded.stem import EmbeddedStem, open_stem
     from mainstem.client.info import GroupInfo, Lag, QueueInfo, TopicInfo
-    from mainstem.client.stem import Delivery, Queue, Stem, Subscription
+    from mainstem.client.stem import Delivery, Queue, Stem, Subscription, Writer
     from mainstem.client.testing.local_broker import LocalBroker
     from mainstem.core.errors import MainstemError
     from mainstem.core.event import Event, Position
@@ -31,6 +31,7 @@ _PLACES = {
     "Stem": "mainstem.client.stem:Stem",
     "Subscription": "mainstem.client.stem:Subscription",
     "TopicInfo": "mainstem.client.info:TopicInfo",
+    "Writer": "mainstem.client.stem:Writer",
     "MainstemError": "mainstem.core.errors:MainstemError",
     "Event": "mainstem.core.event:Event",
     "Position": "mainstem.core.event:Position",
@@ -60,6 +61,7 @@ __all__ = [
     "Subscription",
     "TopicInfo",
     "TopicSettings",
+    "Writer",
     "__version__",
     "aio",
     "connect",

@@ -11,6 +11,7 @@ from mainstem.client.stem import (
     AsyncStem,
     AsyncSubscription,
     AsyncTopics,
+    AsyncWriter,
 )
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "AsyncStem",
     "AsyncSubscription",
     "AsyncTopics",
+    "AsyncWriter",
     "Opening",
     "connect",
     "open",

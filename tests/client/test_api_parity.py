@@ -16,6 +16,7 @@ from mainstem.client.aio.connected_subscription import AsyncConnectedSubscriptio
 from mainstem.client.aio.embedded_queue import AsyncEmbeddedDelivery, AsyncEmbeddedQueue
 from mainstem.client.aio.embedded_stem import AsyncEmbeddedStem
 from mainstem.client.aio.embedded_subscription import AsyncEmbeddedSubscription
+from mainstem.client.aio.writer import ThreadedWriter
 from mainstem.client.connected.delivery import ConnectedDelivery
 from mainstem.client.connected.groups import ConnectedGroups
 from mainstem.client.connected.queue import ConnectedQueue
@@ -23,12 +24,14 @@ from mainstem.client.connected.queues import ConnectedQueues
 from mainstem.client.connected.stem import ConnectedStem
 from mainstem.client.connected.subscription import ConnectedSubscription
 from mainstem.client.connected.topics import ConnectedTopics
+from mainstem.client.connected.writer import ConnectedWriter
 from mainstem.client.embedded.groups import EmbeddedGroups
 from mainstem.client.embedded.queue import EmbeddedDelivery, EmbeddedQueue
 from mainstem.client.embedded.queues import EmbeddedQueues
 from mainstem.client.embedded.stem import EmbeddedStem
 from mainstem.client.embedded.subscription import EmbeddedSubscription
 from mainstem.client.embedded.topics import EmbeddedTopics
+from mainstem.client.embedded.writer import EmbeddedWriter
 from mainstem.client.values import Value
 from mainstem.core.event import Event
 
@@ -40,6 +43,7 @@ TWINS: dict[type, type] = {
     api.Subscription: api.AsyncSubscription,
     api.Queue: api.AsyncQueue,
     api.Delivery: api.AsyncDelivery,
+    api.Writer: api.AsyncWriter,
 }
 IMPLEMENTATIONS: dict[type, tuple[type, ...]] = {
     api.Stem: (EmbeddedStem, ConnectedStem),
@@ -49,6 +53,7 @@ IMPLEMENTATIONS: dict[type, tuple[type, ...]] = {
     api.Subscription: (EmbeddedSubscription, ConnectedSubscription),
     api.Queue: (EmbeddedQueue, ConnectedQueue),
     api.Delivery: (EmbeddedDelivery, ConnectedDelivery),
+    api.Writer: (EmbeddedWriter, ConnectedWriter),
     api.AsyncStem: (AsyncEmbeddedStem, AsyncConnectedStem),
     api.AsyncTopics: (ThreadedTopics,),
     api.AsyncGroups: (ThreadedGroups,),
@@ -56,6 +61,7 @@ IMPLEMENTATIONS: dict[type, tuple[type, ...]] = {
     api.AsyncSubscription: (AsyncEmbeddedSubscription, AsyncConnectedSubscription),
     api.AsyncQueue: (AsyncEmbeddedQueue, AsyncConnectedQueue),
     api.AsyncDelivery: (AsyncEmbeddedDelivery, AsyncConnectedDelivery),
+    api.AsyncWriter: (ThreadedWriter,),
 }
 PAIRS = [(protocol, each) for protocol, found in IMPLEMENTATIONS.items() for each in found]
 
@@ -65,7 +71,7 @@ SPECIAL = {
     "__enter__": "__aenter__",
     "__exit__": "__aexit__",
 }
-NOT_AWAITED = {"subscribe", "queue", "renew", "__aiter__"}
+NOT_AWAITED = {"subscribe", "queue", "writer", "renew", "__aiter__"}
 """What the async API does without waiting."""
 ONLY_ASYNC: dict[type, set[str]] = {api.AsyncStem: {"blocking"}}
 SET_BY_INIT = {"topics", "groups", "queues"}
@@ -86,6 +92,8 @@ OWN: dict[type, set[str]] = {
     ConnectedQueue: {"begin", "close_for", "settle"},
     ConnectedDelivery: {"given", "is_of"},
     AsyncConnectedDelivery: {"blocking"},
+    EmbeddedWriter: {"close_for"},
+    ConnectedWriter: {"close_for"},
 }
 """Public members that are not in the API: what only this place has, or its own package uses."""
 

@@ -192,6 +192,41 @@ class Queue(Protocol):
     ) -> None: ...
 
 
+class Writer(Protocol):
+    """The only writer of a log stream: another one of its name on that topic fences this one.
+
+    Each append is a transaction, so that readers see all of it or nothing. A fenced writer raises
+    WriterFenced (a ``Fenced``) at its next append, and nothing of that append is kept.
+    """
+
+    def append(
+        self,
+        value: Value,
+        *,
+        key: Key = None,
+        headers: HeadersLike = (),
+        timestamp_ms: int | None = None,
+    ) -> Position:
+        """Append one event; return where it stands, once durable; raises WriterFenced."""
+
+    def append_many(self, events: Iterable[Value | Event]) -> list[Position]:
+        """Append events, all or none; return where they stand, once durable."""
+
+    def truncate(self, before: int) -> None:
+        """Delete the events before an offset; raises WriterFenced."""
+
+    def close(self) -> None:
+        """Append no more; the name stays with this writer until another takes over."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
 class Stem(Protocol):
     """The log, wherever it is."""
 
@@ -256,6 +291,13 @@ class Stem(Protocol):
         ``lock_s`` seconds (30) goes to another consumer; after ``max_deliveries`` failures (5;
         0: never) it becomes a dead letter in ``<topic>.dead``. With order ``key`` an event waits
         until all earlier ones of its key are settled. What is given changes the queue for all.
+        """
+
+    def writer(self, topic: str, *, name: str, partition: int | None = None) -> Writer:
+        """Become the only writer of that name: the one before is fenced, here and over the network.
+
+        The topic must exist. Events are in one order, so it has one partition, or ``partition`` is
+        given.
         """
 
     def close(self) -> None:
@@ -451,6 +493,40 @@ class AsyncQueue(Protocol):
 
 
 @runtime_checkable
+class AsyncWriter(Protocol):
+    """``Writer`` for an event loop; it takes over at ``async with``, or at the first call."""
+
+    async def append(
+        self,
+        value: Value,
+        *,
+        key: Key = None,
+        headers: HeadersLike = (),
+        timestamp_ms: int | None = None,
+    ) -> Position:
+        """Append one event; return where it stands, once durable; raises WriterFenced."""
+
+    async def append_many(
+        self, events: Iterable[Value | Event] | AsyncIterable[Value | Event]
+    ) -> list[Position]:
+        """Append events, all or none; return where they stand, once durable."""
+
+    async def truncate(self, before: int) -> None:
+        """Delete the events before an offset; raises WriterFenced."""
+
+    async def close(self) -> None:
+        """Append no more; the name stays with this writer until another takes over."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+@runtime_checkable
 class AsyncStem(Protocol):
     """``Stem`` for an event loop."""
 
@@ -514,6 +590,9 @@ class AsyncStem(Protocol):
         follow: bool = True,
     ) -> AsyncQueue:
         """Share the events of a topic one by one; the rules are those of ``Stem.queue``."""
+
+    def writer(self, topic: str, *, name: str, partition: int | None = None) -> AsyncWriter:
+        """Become the only writer of that name; the rules are those of ``Stem.writer``."""
 
     async def close(self) -> None:
         """Finish what is under way and let go of the directory or connection."""

@@ -450,6 +450,17 @@ class ProducerFenced(Fenced):
         self.transactional_id, self.epoch, self.current = transactional_id, epoch, current
 
 
+class WriterFenced(Fenced):
+    """Another writer of that name has taken over the log stream."""
+
+    def __init__(self, topic: str, partition: int, name: str) -> None:
+        super().__init__(
+            f"another writer {name!r:.300} of topic {topic!r}[{partition}] has taken over, so this "
+            "one may not append any more; open it again only if this program is to be the writer"
+        )
+        self.topic, self.partition, self.name = topic, partition, name
+
+
 class UnknownProducer(MainstemError):
     """The producer id does not belong to the transactional id, or to none at all."""
 

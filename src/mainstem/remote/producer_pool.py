@@ -30,7 +30,7 @@ class ProducerPool:
         if found is not None:
             return found
         check_topic(topic)
-        settings = self._settings(topic)
+        settings = self.settings(topic)
         batch = (
             min(DEFAULT_BATCH_BYTES, settings.max_batch_bytes),
             # A batch that fills the whole backlog would have to wait for an empty one.
@@ -59,7 +59,8 @@ class ProducerPool:
         self._by_topic.clear()
         self._by_batch.clear()
 
-    def _settings(self, topic: str) -> TopicSettings:
+    def settings(self, topic: str) -> TopicSettings:
+        """Return the settings of a topic; one that is unknown is created if the server does so."""
         found = self._administration.describe([topic])
         if topic not in found:
             self._create(topic)

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from mainstem.core.errors import Fenced, MainstemError, TopicExists
-from mainstem.core.event import Headers
+from mainstem.core.event import Headers, Position
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.remote.admin import Admin
 from mainstem.remote.cluster import Cluster
@@ -32,6 +32,7 @@ T = TypeVar("T")
 MARKS_TOPIC = "mainstem.marks"
 _ANY_PARTITION = -1
 _LARGEST = 100_000_000
+_BATCH_BYTES = 1_000_000
 _POLL_EVERY = 1000
 _ROOM_S = 0.5
 _TURN_S = 0.05
@@ -61,20 +62,25 @@ class TransactionalProducer:
         *,
         timeout_ms: int,
         compression: str = "none",
-        marks_topic: str = MARKS_TOPIC,
+        batch_bytes: int = _BATCH_BYTES,
+        marks_topic: str | None = MARKS_TOPIC,
     ) -> None:
+        """Without a topic for marks, none are kept: batches are whole, but may come twice."""
         self._cluster = cluster
         self._name = name
         self._fates = _Fates()
-        self._mark_at = (marks_topic, 0)
-        self._marks = Consumer(cluster.config(group_id=name, enable_auto_commit=False))
+        self._mark_at: tuple[str, int] | None = None
+        self._marks: Consumer | None = None
+        if marks_topic is not None:
+            self._mark_at = (marks_topic, 0)
+            self._marks = Consumer(cluster.config(group_id=name, enable_auto_commit=False))
         self._producer = Producer(
             cluster.config(
                 transactional_id=name,
                 transaction_timeout_ms=timeout_ms,
                 partitioner="murmur2_random",
                 linger_ms=20,
-                batch_size=1_000_000,
+                batch_size=batch_bytes,
                 message_max_bytes=_LARGEST,
                 compression_type=compression,
                 message_timeout_ms=timeout_ms,
@@ -86,25 +92,37 @@ class TransactionalProducer:
 
         Raises Fenced, at any later time, if another took over in turn.
         """
-        _make(self._cluster, self._mark_at[0])
+        marks, mark_at = self._marks, self._mark_at
+        if mark_at is not None:
+            _make(self._cluster, mark_at[0])
         self._call(self._producer.init_transactions, self._cluster.timeout_s)
-        places = [TopicPartition(*self._mark_at)]
+        if marks is None or mark_at is None:
+            return ""
+        places = [TopicPartition(*mark_at)]
         (found,) = self._cluster.patiently(
-            lambda: self._call(self._marks.committed, places, self._cluster.timeout_s)
+            lambda: self._call(marks.committed, places, self._cluster.timeout_s)
         )
         return found.metadata or ""
 
-    def write(self, events: Iterable[Outgoing], mark: Callable[[], str] | None) -> int:
-        """Commit events together with the mark that is asked for after them; returns how many."""
+    def write(
+        self,
+        events: Iterable[Outgoing],
+        mark: Callable[[], str] | None,
+        positions: list[Position] | None = None,
+    ) -> int:
+        """Commit events together with the mark that is asked for after them; returns how many.
+
+        Where they stand is added to ``positions``, in their order if they are of one partition.
+        """
         self._call(self._producer.begin_transaction)
-        count, self._fates = 0, _Fates()
+        count, self._fates = 0, _Fates(positions)
         failure: BaseException | None = None
         try:
             for count, event in enumerate(events, 1):
                 self._put(event)
                 if not count % _POLL_EVERY:
                     self._call(self._producer.poll, 0)
-            if mark is not None:
+            if mark is not None and self._marks is not None and self._mark_at is not None:
                 self._call(
                     self._producer.send_offsets_to_transaction,
                     [TopicPartition(*self._mark_at, 0, metadata=mark())],
@@ -130,7 +148,8 @@ class TransactionalProducer:
 
     def close(self) -> None:
         """Let go."""
-        self._marks.close()
+        if self._marks is not None:
+            self._marks.close()
 
     def _put(self, event: Outgoing) -> None:
         if (lost := self._lost()) is not None:
@@ -199,13 +218,17 @@ class TransactionalProducer:
 class _Fates:
     """What became of events: without a producer, as that of an event without a fate is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, positions: list[Position] | None = None) -> None:
+        self._positions = positions
         self.lost: tuple[KafkaError, str] | None = None
         """Why the first event was not written, and its topic."""
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         """Take down the fate of an event."""
-        if error is not None and self.lost is None and error.code() not in _PURGED:
+        if error is None:
+            if self._positions is not None:
+                self._positions.append(Position(message.partition() or 0, message.offset() or 0))
+        elif self.lost is None and error.code() not in _PURGED:
             self.lost = error, message.topic() or ""
 
 

@@ -18,6 +18,7 @@ from mainstem.client.aio.administration import ThreadedGroups, ThreadedQueues, T
 from mainstem.client.aio.connected_queue import AsyncConnectedQueue
 from mainstem.client.aio.connected_subscription import AsyncConnectedSubscription
 from mainstem.client.aio.wakeup import Wakeup
+from mainstem.client.aio.writer import ThreadedWriter
 from mainstem.client.connected.stem import ConnectedStem
 from mainstem.client.info import Order
 from mainstem.client.starts import Start
@@ -144,6 +145,11 @@ class AsyncConnectedStem:
             follow=follow,
         )
         return AsyncConnectedQueue(make, follow=follow)
+
+    def writer(self, topic: str, *, name: str, partition: int | None = None) -> ThreadedWriter:
+        """Become the only writer of that name; the rules are those of ``Stem.writer``."""
+        make = partial(self._stem.writer, topic, name=name, partition=partition)
+        return ThreadedWriter(make)
 
     async def close(self) -> None:
         """Finish what is under way and let go of the connection."""

@@ -7,6 +7,7 @@ groups may touch many files, and run in one.
 
 import asyncio
 from collections.abc import AsyncIterable, Iterable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Literal, Self
 
@@ -15,6 +16,7 @@ from mainstem.client.aio.administration import ThreadedGroups, ThreadedQueues, T
 from mainstem.client.aio.embedded_queue import AsyncEmbeddedQueue
 from mainstem.client.aio.embedded_subscription import AsyncEmbeddedSubscription
 from mainstem.client.aio.wakeup import until_durable
+from mainstem.client.aio.writer import ThreadedWriter
 from mainstem.client.embedded.publishing import Wait
 from mainstem.client.embedded.stem import EmbeddedStem
 from mainstem.client.info import Order
@@ -110,6 +112,11 @@ class AsyncEmbeddedStem:
         """Share the events of a topic one by one; the rules are those of ``Stem.queue``."""
         consumer = self._stem.join_queue(topic, name, start, max_deliveries, lock_s, order)
         return AsyncEmbeddedQueue(consumer, follow=follow)
+
+    def writer(self, topic: str, *, name: str, partition: int | None = None) -> ThreadedWriter:
+        """Become the only writer of that name; the rules are those of ``Stem.writer``."""
+        make = partial(self._stem.writer, topic, name=name, partition=partition)
+        return ThreadedWriter(make)
 
     async def close(self) -> None:
         """Finish what is under way and let go of the directory."""

@@ -11,11 +11,13 @@ from mainstem.client.connected.queue import ConnectedQueue
 from mainstem.client.connected.queues import ConnectedQueues
 from mainstem.client.connected.subscription import ConnectedSubscription
 from mainstem.client.connected.topics import ConnectedTopics
+from mainstem.client.connected.writer import ConnectedWriter
 from mainstem.client.info import Order
 from mainstem.client.reaper import Reaper
 from mainstem.client.starts import Start
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import HeadersLike, Key, Value, make_event, value_bytes
+from mainstem.client.writer import check_writer, only_partition
 from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic
 from mainstem.core.event import Event, Position
 from mainstem.remote.admin import Admin
@@ -50,6 +52,7 @@ class ConnectedStem:
         self._queues = ConnectedQueues(administration, self._reaper, self._settle_groups)
         self._subscriptions: WeakSet[ConnectedSubscription] = WeakSet()
         self._open_queues: WeakSet[ConnectedQueue] = WeakSet()
+        self._writers: WeakSet[ConnectedWriter] = WeakSet()
         # A program that forgets to close still commits what its consumers finished.
         atexit.register(self._close, failed=True)
 
@@ -182,6 +185,27 @@ class ConnectedStem:
         self._open_queues.add(made)
         return made
 
+    def writer(self, topic: str, *, name: str, partition: int | None = None) -> ConnectedWriter:
+        """Become the only writer of that name: the one before is fenced, here and over the network.
+
+        The topic must exist. Events are in one order, so it has one partition, or ``partition`` is
+        given.
+        """
+        self._check_open()
+        check_writer(name)
+        number = only_partition(topic, self._administration.count(topic), partition)
+        settings = self._producers.settings(topic)
+        made = ConnectedWriter(
+            self._administration.cluster,
+            self._topics,
+            topic,
+            number,
+            name,
+            max_batch_bytes=settings.max_batch_bytes,
+        )
+        self._writers.add(made)
+        return made
+
     def close(self) -> None:
         """Finish what is under way and let go of the connection."""
         self._close(failed=False)
@@ -225,6 +249,8 @@ class ConnectedStem:
                 queue.close_for("the stem has been closed; connect again")
             except MainstemError as error:
                 refused = error
+        for writer in list(self._writers):
+            writer.close_for("the stem has been closed; connect again")
         self._queues.close()
         self._producers.close()
         self._administration.close()
