@@ -7,6 +7,7 @@ from mainstem.broker.queues.records import QueueSettings
 from mainstem.core.errors import Failure
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Overload, TopicSettings
+from mainstem.heads.stomp.adapter.conversation import MAX_PREFETCH, prefetch_of
 from mainstem.heads.stomp.adapter.errors import SUMMARIES
 from mainstem.heads.stomp.codec import Frame
 from mainstem.heads.stomp.settings import StompSettings
@@ -237,6 +238,35 @@ async def test_prefetch_limits_followers_of_a_topic_too() -> None:
     assert bodies(first) == bodies(again) == ["0", "1"]
     assert {each.headers["redelivered"] for each in again} == {"true"}
     assert bodies(then) == ["2", "3"]
+
+
+async def test_a_message_that_retention_has_deleted_does_not_come_again() -> None:
+    world = World()
+    client = await world.client()
+    await client.asks(
+        "SUBSCRIBE", id="s", destination="/topic/news", ack="client", prefetch_count="1"
+    )
+    world.broker.publish("news", [Event(b"0"), Event(b"1")])
+    (message,) = await client.rest()
+    world.broker.trim("news", 0, 1)
+
+    told = await client.asks("NACK", id=message.headers["ack"])
+
+    assert bodies(told) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "credit"),
+    [
+        ({}, 1_000),
+        ({"prefetch-count": "5"}, 5),
+        ({"activemq.prefetchSize": "7"}, 7),
+        ({"prefetch-count": "0"}, MAX_PREFETCH),
+        ({"prefetch-count": "999999999"}, MAX_PREFETCH),
+    ],
+)
+def test_no_prefetch_is_without_a_limit(headers: dict[str, str], credit: int) -> None:
+    assert prefetch_of(headers, 1_000) == credit
 
 
 async def test_a_peer_that_does_not_read_is_sent_nothing_more() -> None:

@@ -14,6 +14,7 @@ from mainstem.core.errors import MainstemError, Unsupported
 from mainstem.core.event import Event
 from mainstem.heads.confirmations import Confirmations
 from mainstem.heads.conversation import Answer, Later, Outbox
+from mainstem.heads.queue_consumer import QueueConsumer
 from mainstem.heads.stomp.adapter.declarations import Declarations
 from mainstem.heads.stomp.adapter.destinations import (
     BadDestination,
@@ -26,12 +27,7 @@ from mainstem.heads.stomp.adapter.destinations import (
 from mainstem.heads.stomp.adapter.errors import refusal
 from mainstem.heads.stomp.adapter.messages import event_of, unsupported
 from mainstem.heads.stomp.adapter.service import Service
-from mainstem.heads.stomp.adapter.subscriptions import (
-    Messages,
-    QueueSubscription,
-    Subscription,
-    TopicSubscription,
-)
+from mainstem.heads.stomp.adapter.subscriptions import Messages, Subscription
 from mainstem.heads.stomp.session import (
     Abort,
     AckMode,
@@ -55,7 +51,8 @@ UPKEEP_MS = 5_000
 """How often it is looked whether followed topics have got more partitions."""
 _PREFETCHES = ("prefetch-count", "activemq.prefetchSize")
 _PRIORITIES = ("x-priority", "activemq.priority")
-_UNLIMITED = 1_000_000
+MAX_PREFETCH = 100_000
+"""Messages that a subscription may have unsettled, whatever it asks for."""
 
 Entry = tuple[str, Sequence[Event]]
 
@@ -75,9 +72,9 @@ class StompConversation:
         self._client_id: str | None = None
         self._act_as(self._context.auth.peer(outbox.peer, tls=outbox.is_tls))
         self._subscriptions: dict[str, Subscription] = {}
-        self._unsubscribed: list[QueueSubscription] = []
+        self._unsubscribed: list[Subscription] = []
         """With messages that the client may still settle."""
-        self._acks: dict[QueueSubscription, list[Settlement]] = {}
+        self._acks: dict[QueueConsumer, list[Settlement]] = {}
         self._waiting: set[Callable[[], None]] = set()
         self._next_upkeep_ms: int | None = None
         self._is_closed = False
@@ -112,7 +109,8 @@ class StompConversation:
         self._session.heard_ms = self._outbox.heard_ms
         due_ms = self._session.deadline()
         if self._next_upkeep_ms is None and self._subscriptions:
-            locks = [each.consumer.lock_ms() for each in self._with_unsettled()]
+            queues = [each.queue for each in self._every_subscription() if each.unsettled]
+            locks = [each.lock_ms() for each in queues if each is not None]
             soonest = min([UPKEEP_MS, *(each // 3 for each in locks if each is not None)])
             self._next_upkeep_ms = self._service.clock_ms() + soonest
         return min(
@@ -126,11 +124,8 @@ class StompConversation:
             beat = self._session.tick(now_ms)
             if self._next_upkeep_ms is not None and now_ms >= self._next_upkeep_ms:
                 self._next_upkeep_ms = None
-                for each in self._with_unsettled():
-                    each.renew()
-                for subscription in list(self._subscriptions.values()):
-                    if isinstance(subscription, TopicSubscription):
-                        subscription.look()
+                for each in self._every_subscription():
+                    each.upkeep()
         except (Refused, MainstemError) as error:
             raise self._refusal(error) from error
         return (beat,) if beat else ()
@@ -153,8 +148,8 @@ class StompConversation:
         for subscription in self._subscriptions.values():
             subscription.close()
         errors: list[MainstemError] = []
-        queues = [each.consumer for each in self._queue_subscriptions()]
-        for call in (self._append_acks, *(each.leave for each in queues)):
+        queues = [each.queue for each in self._every_subscription()]
+        for call in (self._append_acks, *(each.leave for each in queues if each is not None)):
             try:
                 call()
             except MainstemError as error:
@@ -162,15 +157,9 @@ class StompConversation:
         for failed in (*errors, *self._declarations.delete_temporary()):
             _logger.warning("after %s has gone: %s", self._outbox.peer, failed)
 
-    def _queue_subscriptions(self) -> list[QueueSubscription]:
-        every = self._subscriptions.values()
-        return [
-            *(each for each in every if isinstance(each, QueueSubscription)),
-            *self._unsubscribed,
-        ]
-
-    def _with_unsettled(self) -> list[QueueSubscription]:
-        return [each for each in self._queue_subscriptions() if each.unsettled]
+    def _every_subscription(self) -> list[Subscription]:
+        self._unsubscribed = [each for each in self._unsubscribed if each.unsettled]
+        return [*self._subscriptions.values(), *self._unsubscribed]
 
     # Requests
 
@@ -269,12 +258,12 @@ class StompConversation:
             if isinstance(each, Send):
                 entries.append(self._entry(each))
                 continue
-            subscription, unsettled = self._unsettled(each)
-            if isinstance(subscription, QueueSubscription):
-                settled.append(subscription.settlements(unsettled))
-                after.append(partial(subscription.add_credit, len(unsettled)))
+            subscription, said = self._settlements(each)
+            if (queue := subscription.queue) is None:
+                after.append(partial(subscription.settle_followed, said))
             else:
-                after.append(partial(self._settle_followed, subscription, each, unsettled))
+                settled.append(QueueSettlements(*queue.queue, queue.owner, said))
+                after.append(partial(queue.add_credit, len(said)))
         receipts = [*(each.receipt for each in request.requests), request.receipt]
         return self._publish(entries, settled, receipts, after)
 
@@ -309,27 +298,19 @@ class StompConversation:
     # ACK and NACK
 
     def _settle(self, request: Settle) -> Answer | Later:
-        subscription, unsettled = self._unsettled(request)
-        if isinstance(subscription, TopicSubscription):
-            self._settle_followed(subscription, request, unsettled)
+        subscription, said = self._settlements(request)
+        if (queue := subscription.queue) is None:
+            subscription.settle_followed(said)
             return self._confirm([request.receipt])
         if not self._acks:
             self._context.on_loop(self._append_acks_or_end)
-        self._acks.setdefault(subscription, []).extend(unsettled)
+        self._acks.setdefault(queue, []).extend(said)
         if request.receipt is not None:
             self._append_acks()
         return self._confirm([request.receipt])
 
-    def _settle_followed(
-        self, subscription: TopicSubscription, request: Settle, unsettled: Sequence[Settlement]
-    ) -> None:
-        if self._outcome(request) is Outcome.NACK:
-            subscription.send_again(unsettled)
-        else:
-            subscription.add_credit(len(unsettled))
-
-    def _unsettled(self, request: Settle) -> tuple[Subscription, list[Settlement]]:
-        """Take out what a request settles, with what it says of it."""
+    def _settlements(self, request: Settle) -> tuple[Subscription, list[Settlement]]:
+        """Take out what an ACK or NACK is about, with what it says of it."""
         found = self._messages.settle(request.message_id)
         if found is None:
             text = f"no message {request.message_id!r:.200} is to be acknowledged by this session\n"
@@ -349,12 +330,12 @@ class StompConversation:
     def _append_acks(self) -> None:
         """Append what was acknowledged in this turn."""
         acks, self._acks = self._acks, {}
-        for subscription, settled in acks.items():
-            found = subscription.consumer.settle(settled)
+        for queue, settled in acks.items():
+            found = queue.settle(settled)
             self._confirmations.not_before(found.durable)
             for error in found.refused.values():
                 raise error
-            subscription.add_credit(len(settled))
+            queue.add_credit(len(settled))
 
     def _append_acks_or_end(self) -> None:
         try:
@@ -396,34 +377,33 @@ class StompConversation:
         self._confirmations.when_durable(carry_out)
 
     def _consume(self, request: Subscribe, destination: Destination) -> None:
-        prefetch = _number(request.headers, _PREFETCHES, self._service.settings.prefetch)
-        # RabbitMQ's 0 is no limit; what a queue hands out at once is limited anyway.
-        credit, priority = prefetch or _UNLIMITED, _number(request.headers, _PRIORITIES, 0)
-        found: Subscription
-        asked = (self._messages, self._door, request, destination, self._cancelled)
-        if destination.queue:
-            found = QueueSubscription(*asked, credit=credit, priority=priority)
-        else:
-            found = TopicSubscription(*asked, credit=credit)
+        self._subscriptions[request.key] = Subscription(
+            self._messages,
+            self._door,
+            request,
+            destination,
+            self._cancelled,
+            credit=prefetch_of(request.headers, self._service.settings.prefetch),
+            priority=_number(request.headers, _PRIORITIES, 0),
+        )
         self._counts.subscriptions += 1
-        self._subscriptions[request.key] = found
 
     def _unsubscribe(self, request: Unsubscribe) -> Answer | Later:
         self._append_acks()
         found = self._subscriptions.pop(request.subscription.key)
         self._counts.subscriptions -= 1
         found.close()
-        if isinstance(found, QueueSubscription):
-            if found.destination.kind is Kind.TOPIC and is_durable(request.headers):
-                self._declarations.delete_queue(found.destination)
-            elif found.unsettled:
-                self._unsubscribed.append(found)
+        if found.queue is None:
+            pass
+        elif found.destination.kind is Kind.TOPIC and is_durable(request.headers):
+            self._declarations.delete_queue(found.destination)
+        else:
+            self._unsubscribed.append(found)
         return self._confirm([request.receipt])
 
     def _cancelled(self, subscription: Subscription, error: MainstemError) -> None:
         """End, as a queue or topic was deleted, or cannot be read."""
-        destination: Destination = subscription.destination
-        text = f"no more messages of {destination.shown!r:.200}: {error}\n"
+        text = f"no more messages of {subscription.destination.shown!r:.200}: {error}\n"
         self._end(self._session.refused("Server cancelled subscription", text))
 
     # Refusals
@@ -443,6 +423,12 @@ class StompConversation:
 
     def _end(self, error: Refused) -> None:
         self._outbox.end((self._refusal(error).farewell,), str(error))
+
+
+def prefetch_of(headers: Mapping[str, str], default: int) -> int:
+    """Return how many messages a subscription may have unsettled."""
+    # RabbitMQ's 0 is no limit; but what is unsettled takes memory.
+    return min(_number(headers, _PREFETCHES, default) or MAX_PREFETCH, MAX_PREFETCH)
 
 
 def _number(headers: Mapping[str, str], names: Sequence[str], default: int) -> int:

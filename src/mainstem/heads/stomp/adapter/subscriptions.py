@@ -7,7 +7,7 @@ that number, as a position and no event: however long a client takes, its messag
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 
-from mainstem.broker.door import Delivery, Door, QueueSettlements, Settlement
+from mainstem.broker.door import Delivery, Door, Outcome, Settlement
 from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event
 from mainstem.heads.conversation import Outbox
@@ -18,8 +18,6 @@ from mainstem.heads.stomp.adapter.messages import carried
 from mainstem.heads.stomp.adapter.service import Service
 from mainstem.heads.stomp.codec import Version
 from mainstem.heads.stomp.session import AckMode, Session, Subscribe
-
-Cancelled = Callable[["Subscription", MainstemError], None]
 
 
 class Messages:
@@ -81,8 +79,8 @@ class Messages:
         return subscription, [subscription.unsettled.pop(each) for each in numbers]
 
 
-class QueueSubscription:
-    """A subscription to a queue."""
+class Subscription:
+    """Sends the messages of a queue, or those of a topic from its end on, until it is closed."""
 
     def __init__(
         self,
@@ -90,7 +88,7 @@ class QueueSubscription:
         door: Door,
         request: Subscribe,
         destination: Destination,
-        cancelled: Cancelled,
+        cancelled: Callable[["Subscription", MainstemError], None],
         *,
         credit: int,
         priority: int,
@@ -100,85 +98,66 @@ class QueueSubscription:
         self.is_auto = request.ack is AckMode.AUTO
         self.unsettled: dict[int, Settlement] = {}
         self._messages = messages
-        self.consumer = QueueConsumer(
-            messages.service.context,
-            door,
-            messages.outbox,
-            (destination.topic, destination.queue),
-            f"stomp {messages.session_id} {request.key}",
-            self._send,
-            lambda error: cancelled(self, error),
-            # Whoever acknowledges nothing is limited by how fast it reads.
-            credit=None if self.is_auto else credit,
-            priority=priority,
-            auto_ack=self.is_auto,
-        )
-        self.add_credit = self.consumer.add_credit
-        self.close = self.consumer.close
+        # Whoever acknowledges nothing is limited by how fast it reads.
+        limit = None if self.is_auto else credit
+        self.source: QueueConsumer | Follower
+        if destination.queue:
+            self.source = QueueConsumer(
+                messages.service.context,
+                door,
+                messages.outbox,
+                (destination.topic, destination.queue),
+                f"stomp {messages.session_id} {request.key}",
+                self._send_deliveries,
+                lambda error: cancelled(self, error),
+                credit=limit,
+                priority=priority,
+                auto_ack=self.is_auto,
+            )
+        else:
+            self.source = Follower(
+                messages.service.context,
+                door,
+                messages.outbox,
+                destination.topic,
+                self._send_events,
+                lambda error: cancelled(self, error),
+                credit=limit,
+                from_start=destination.kind is Kind.TEMPORARY,
+            )
+        self.add_credit = self.source.add_credit
 
-    def settlements(self, settled: Sequence[Settlement]) -> QueueSettlements:
-        """Return what to append with the events of a transaction."""
-        return QueueSettlements(*self.consumer.queue, self.consumer.owner, settled)
+    @property
+    def queue(self) -> QueueConsumer | None:
+        """Who settles its messages; None if it follows a topic, which knows nothing of that."""
+        return self.source if isinstance(self.source, QueueConsumer) else None
 
-    def renew(self) -> None:
-        """Keep what the client works on."""
-        if self.unsettled:
-            self.consumer.renew(self.unsettled.values())
+    def upkeep(self) -> None:
+        """Keep what the client works on; take in new partitions of a topic."""
+        if isinstance(self.source, Follower):
+            self.source.look()
+        elif self.unsettled:
+            self.source.renew(self.unsettled.values())
 
-    def _send(self, deliveries: list[Delivery]) -> None:
+    def settle_followed(self, settled: Sequence[Settlement]) -> None:
+        """Send messages of a topic again that were not accepted, as far as they are still there."""
+        assert isinstance(self.source, Follower)
+        nacked = [each for each in settled if each.outcome is Outcome.NACK]
+        found = [self.source.again(each.partition, each.offset) for each in nacked]
+        events = [each for each in found if each is not None]
+        self._send_events(events, again=True)
+        self.add_credit(len(settled) - len(events))
+
+    def close(self) -> None:
+        """Send nothing more; what the client has may still be settled."""
+        if isinstance(self.source, Follower):
+            self._messages.service.counts.missed += self.source.missed
+        self.source.close()
+
+    def _send_deliveries(self, deliveries: list[Delivery]) -> None:
         batch = ((each.event, settlement(each), each.count > 1) for each in deliveries)
         self._messages.send(self, batch)
 
-
-class TopicSubscription:
-    """A subscription to a topic that ends with its session.
-
-    What the client gives back comes again at once, as the topic knows nothing of its followers.
-    """
-
-    def __init__(
-        self,
-        messages: Messages,
-        door: Door,
-        request: Subscribe,
-        destination: Destination,
-        cancelled: Cancelled,
-        *,
-        credit: int,
-    ) -> None:
-        self.request = request
-        self.destination = destination
-        self.is_auto = request.ack is AckMode.AUTO
-        self.unsettled: dict[int, Settlement] = {}
-        self._messages = messages
-        self._follower = Follower(
-            messages.service.context,
-            door,
-            messages.outbox,
-            destination.topic,
-            lambda events: self._send(events, again=False),
-            lambda error: cancelled(self, error),
-            credit=None if self.is_auto else credit,
-            from_start=destination.kind is Kind.TEMPORARY,
-        )
-        self.add_credit = self._follower.add_credit
-        self.look = self._follower.look
-
-    def send_again(self, settled: Iterable[Settlement]) -> None:
-        """Send messages again that the client did not accept, as far as they are still there."""
-        found = [self._follower.again(each.partition, each.offset) for each in settled]
-        events = [each for each in found if each is not None]
-        self._send(events, again=True)
-        self.add_credit(len(found) - len(events))
-
-    def close(self) -> None:
-        """Send nothing more."""
-        self._messages.service.counts.missed += self._follower.missed
-        self._follower.close()
-
-    def _send(self, events: list[Event], *, again: bool) -> None:
+    def _send_events(self, events: list[Event], *, again: bool = False) -> None:
         batch = ((event, Settlement(*event.position), again) for event in events)
         self._messages.send(self, batch)
-
-
-Subscription = QueueSubscription | TopicSubscription
