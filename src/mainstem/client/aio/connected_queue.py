@@ -4,12 +4,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
 
+from mainstem.client.aio.worker import SLICE_S, Worker
 from mainstem.client.checks import check_limit
 from mainstem.client.connected.delivery import ConnectedDelivery
 from mainstem.client.connected.queue import ConnectedQueue
@@ -18,9 +18,6 @@ from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 
 T = TypeVar("T")
-
-_SLICE_S = 0.5
-"""How long the thread waits at a time: what is under way when the program ends is waited for."""
 
 
 class AsyncConnectedDelivery:
@@ -89,12 +86,10 @@ class AsyncConnectedQueue:
     def __init__(self, make: Callable[[], ConnectedQueue], *, follow: bool) -> None:
         self._make = make
         self._follow = follow
-        self._thread = ThreadPoolExecutor(1, "mainstem-queue")
+        self._worker: Worker[list[ConnectedDelivery]] = Worker("mainstem-queue")
         self._queue: ConnectedQueue | None = None
         self._taken: deque[ConnectedDelivery] = deque()
         """What was taken for a task that was cancelled."""
-        self._taking: asyncio.Future[list[ConnectedDelivery]] | None = None
-        """What is under way, perhaps for such a task."""
         self._closed = False
 
     def __aiter__(self) -> AsyncIterator[AsyncConnectedDelivery]:
@@ -143,7 +138,7 @@ class AsyncConnectedQueue:
         self._closed = True
         if self._queue is not None:
             await asyncio.to_thread(self._queue.close)
-        self._thread.shutdown(wait=False)
+        self._worker.end()
 
     async def __aenter__(self) -> Self:
         """Join the queue, and return itself."""
@@ -164,31 +159,22 @@ class AsyncConnectedQueue:
     ) -> list[AsyncConnectedDelivery]:
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._taken:
-            left_s = _SLICE_S if until is None else min(_SLICE_S, until - time.monotonic())
-            self._taken += await self._take(limit, max(0.0, left_s), ends=ends)
+            left_s = SLICE_S if until is None else min(SLICE_S, until - time.monotonic())
+            self._check_open()
+            wait = partial(self._wait, limit, max(0.0, left_s), ends=ends)
+            self._taken += await self._worker.take(wait)
             if ends or (until is not None and time.monotonic() >= until):
                 break
         found = [self._taken.popleft() for _ in range(min(limit, len(self._taken)))]
         return [AsyncConnectedDelivery(each) for each in found]
 
-    async def _take(self, limit: int, wait_s: float, *, ends: bool) -> list[ConnectedDelivery]:
-        """Take deliveries in the thread; what a cancelled task asked for is not lost."""
-        if self._taking is None:
-            self._taking = self._run(partial(self._wait, limit, wait_s, ends=ends))
-        try:
-            found = await asyncio.shield(self._taking)
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
-            self._taking = None
-            raise
-        self._taking = None
-        return found
-
     def _run(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        self._check_open()
+        return self._worker.run(call)
+
+    def _check_open(self) -> None:
         if self._closed:
             raise Closed("the queue has been closed; open it again")
-        return asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     def _wait(self, limit: int, wait_s: float, *, ends: bool) -> list[ConnectedDelivery]:
         queue = self._opened()

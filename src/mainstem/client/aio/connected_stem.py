@@ -8,7 +8,6 @@ it.
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -18,6 +17,7 @@ from mainstem.client.aio.administration import ThreadedGroups, ThreadedQueues, T
 from mainstem.client.aio.connected_queue import AsyncConnectedQueue
 from mainstem.client.aio.connected_subscription import AsyncConnectedSubscription
 from mainstem.client.aio.wakeup import Wakeup
+from mainstem.client.aio.worker import Worker
 from mainstem.client.aio.writer import ThreadedWriter
 from mainstem.client.connected.stem import ConnectedStem
 from mainstem.client.info import Order
@@ -37,7 +37,7 @@ class AsyncConnectedStem:
 
     def __init__(self, stem: ConnectedStem) -> None:
         self._stem = stem
-        self._sender = ThreadPoolExecutor(1, "mainstem-sender")
+        self._sender = Worker[None]("mainstem-sender")
         self._closed = False
         self.topics = ThreadedTopics(stem.topics)
         """Create, list, show, alter, delete, trim."""
@@ -168,7 +168,7 @@ class AsyncConnectedStem:
         """Close; an error means that events given out last were not finished."""
         self._closed = True
         await asyncio.to_thread(self._stem.__exit__, kind, error, trace)
-        self._sender.shutdown(wait=False)
+        self._sender.end()
 
     async def _deliver(
         self, topic: str, event: Event, partition: int | None, *, anew: bool
@@ -183,4 +183,4 @@ class AsyncConnectedStem:
     async def _in_order(self, call: Callable[[], T]) -> T:
         if self._closed:
             raise Closed("the stem has been closed; connect again")
-        return await asyncio.get_running_loop().run_in_executor(self._sender, call)
+        return await self._sender.run(call)

@@ -4,16 +4,15 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Self
 
+from mainstem.client.aio.worker import SLICE_S, Worker
 from mainstem.client.connected.subscription import ConnectedSubscription
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 
-_SLICE_S = 0.5
-"""How long the thread waits at a time: what is under way when the program ends is waited for."""
 _AHEAD = 500
 """Events taken at once where there are no cursors that would count them as finished."""
 
@@ -24,12 +23,10 @@ class AsyncConnectedSubscription:
     def __init__(self, make: Callable[[], ConnectedSubscription], *, has_cursors: bool) -> None:
         self._make = make
         self._ahead = 1 if has_cursors else _AHEAD
-        self._thread = ThreadPoolExecutor(1, "mainstem-subscription")
+        self._worker: Worker[list[Event] | None] = Worker("mainstem-subscription")
         self._subscription: ConnectedSubscription | None = None
         self._taken: deque[Event] = deque()
         """What was taken, and not yet returned."""
-        self._taking: asyncio.Future[list[Event] | None] | None = None
-        """What a task that was cancelled did not wait for."""
         self._closed = self._ended = False
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -58,9 +55,9 @@ class AsyncConnectedSubscription:
         """Store the group's cursors after the last event returned; durable on return."""
         if self._subscription is None:
             return
-        if self._taking is not None:
+        if self._worker.taking is not None:
             # Only then is it known what a task that was cancelled has not got.
-            await asyncio.wait((self._taking,))
+            await asyncio.wait((self._worker.taking,))
         commit = self._subscription.feed.commit
         await asyncio.to_thread(commit, before=self._unreturned())
 
@@ -96,23 +93,22 @@ class AsyncConnectedSubscription:
             return
         self._closed = True
         # What was taken and not returned is not finished, and cursors do not tell them apart.
-        finished = finished and self._taking is None and not self._taken
+        finished = finished and self._worker.taking is None and not self._taken
         try:
             if self._subscription is not None:
                 await asyncio.to_thread(self._subscription.close_now, finished=finished)
-            elif self._taking is not None:
+            elif self._worker.taking is not None:
                 # Being made: the thread closes it next.
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(self._thread, self._close_unseen)
+                await self._worker.run(self._close_unseen)
         finally:
-            self._thread.shutdown(wait=False)
+            self._worker.end()
 
     def _close_unseen(self) -> None:
         if self._subscription is not None:
             self._subscription.close_now(finished=False)
 
     def _unreturned(self) -> list[Event]:
-        taking, events = self._taking, list(self._taken)
+        taking, events = self._worker.taking, list(self._taken)
         if taking is not None and taking.done() and taking.exception() is None:
             events += taking.result() or []
         return events
@@ -124,8 +120,9 @@ class AsyncConnectedSubscription:
     async def _next(self, limit: int, timeout_s: float | None) -> list[Event]:
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._taken and not self._ended:
-            left_s = _SLICE_S if until is None else min(_SLICE_S, until - time.monotonic())
-            events = await self._take(max(limit, self._ahead), max(0.0, left_s))
+            left_s = SLICE_S if until is None else min(SLICE_S, until - time.monotonic())
+            wait = partial(self._wait, max(limit, self._ahead), max(0.0, left_s))
+            events = await self._worker.take(wait)
             if events is None:
                 self._ended = True
             else:
@@ -133,21 +130,6 @@ class AsyncConnectedSubscription:
             if until is not None and time.monotonic() >= until:
                 break
         return [self._taken.popleft() for _ in range(min(limit, len(self._taken)))]
-
-    async def _take(self, limit: int, wait_s: float) -> list[Event] | None:
-        """Return events, None at the end; one that a cancelled task asked for is not lost."""
-        if self._taking is None:
-            loop = asyncio.get_running_loop()
-            self._taking = loop.run_in_executor(self._thread, self._wait, limit, wait_s)
-        try:
-            events = await asyncio.shield(self._taking)
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
-            self._taking = None
-            raise
-        self._taking = None
-        return events
 
     def _wait(self, limit: int, wait_s: float) -> list[Event] | None:
         """Wait in the thread; the subscription is made by the first call."""

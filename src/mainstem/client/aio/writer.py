@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self, TypeVar
 
+from mainstem.client.aio.worker import Worker
 from mainstem.client.stem import Writer
 from mainstem.client.values import HeadersLike, Key, Value
 from mainstem.core.errors import Closed
@@ -23,7 +23,7 @@ class ThreadedWriter:
     def __init__(self, make: Callable[[], Writer]) -> None:
         self._make = make
         self._writer: Writer | None = None
-        self._thread = ThreadPoolExecutor(1, "mainstem-writer")
+        self._worker: Worker[None] = Worker("mainstem-writer")
         self._closed = False
 
     async def append(
@@ -62,7 +62,7 @@ class ThreadedWriter:
         closing = self._run(self._close)
         self._closed = True
         await closing
-        self._thread.shutdown(wait=False)
+        self._worker.end()
 
     async def __aenter__(self) -> Self:
         """Take over, and return itself."""
@@ -81,7 +81,7 @@ class ThreadedWriter:
     def _run(self, call: Callable[[], T]) -> "asyncio.Future[T]":
         if self._closed:
             raise Closed("the writer has been closed; open it again")
-        return asyncio.get_running_loop().run_in_executor(self._thread, call)
+        return self._worker.run(call)
 
     def _opened(self) -> Writer:
         """Return the writer, in the thread; the first call makes it."""
