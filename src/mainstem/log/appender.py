@@ -1,8 +1,8 @@
-"""Appends: batches get their offsets, are written, and become visible, at once or by a commit.
+"""Appends: assign offsets, write batches, make them visible at once or by a group commit.
 
-Most batches come alone (``_append_one``) or stand for themselves (``_append_apart``): what goes
-into one segment is one write there. Batches that count only together are written by the group
-commit, once the write-ahead log has all of them.
+Most appends are of one batch (``_append_one``) or of independent batches (``_append_apart``): all
+batches for one segment are one write. Batches that must be atomic (``_append_together``) are
+written to their segments by the group commit, once the write-ahead log has all of them.
 """
 
 import threading
@@ -48,7 +48,7 @@ class Appender:
         self._max_memory_bytes = max_memory_bytes
         self._memory_bytes = 0
         self._commits_itself = commits_itself
-        """As nobody else does, without threads."""
+        """True without background threads, when nobody else commits."""
 
     def append(
         self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool
@@ -60,7 +60,7 @@ class Appender:
         return self._append_together(batches) if together else self._append_apart(batches)
 
     def _append_one(self, partition_id: PartitionId, batch: WritableBatch) -> Appended:
-        """Append a batch that comes alone, as most do: the shortest way there is."""
+        """Append a single batch; the fast path."""
         wakes: list[Wake] = []
         with self._lock:
             if self._committer.failed is not None or self._partitions.is_closed:
@@ -73,7 +73,7 @@ class Appender:
         return Appended(offsets, durable, starts)
 
     def _append_apart(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
-        """Append what stands for itself: a write for each partition, and one commit for all."""
+        """Append independent batches: one write for each partition, one commit for all."""
         offsets: list[int] = []
         starts: list[int] = []
         wakes: list[Wake] = []
@@ -104,13 +104,13 @@ class Appender:
     def _append_run(
         self, partition: Partition, batches: Sequence[WritableBatch], wakes: list[Wake]
     ) -> tuple[list[int], Durable]:
-        """Append what goes into one segment, in one write; adds whom to wake for it."""
+        """Append batches to one segment in one write; adds the watches to call to ``wakes``."""
         if isinstance(partition, MemoryPartition):
             self._check_memory(sum(map(len, batches)))
             waits = partition.tail < partition.end
             offsets = [partition.append(batch) for batch in batches]
             if waits:
-                # Behind what is to be seen together with something else.
+                # Earlier batches wait for an atomic commit, and readers see batches in order.
                 group = self._committer.gather()
                 group.memory_tails[partition] = partition.end
                 return offsets, group.commit
@@ -131,7 +131,7 @@ class Appender:
             try:
                 self._promise(partition, segment, position, data, logged)
             except Exception as error:
-                # It is in its segment already, and must not be seen without the promise.
+                # The batch is already in its segment, and must not become visible unsynced.
                 raise self._committer.fail(error, f"appending to {partition.place}") from error
             return offsets, self._committer.group.commit
         partition.reveal_at(partition.end, segment, segment.size)
@@ -141,7 +141,7 @@ class Appender:
     def _write(
         self, partition: DiskPartition, data: WritableBatch | bytes, logged: bool, several: bool
     ) -> Segment:
-        """Write what does not count yet; if it is logged, the write-ahead log has room for it."""
+        """Write to the segment, not accepted yet; if ``logged``, reserve write-ahead space."""
         try:
             if not self._committer.wal.opened:
                 self._begin()
@@ -157,11 +157,11 @@ class Appender:
         return segment
 
     def _clear_end(self, partition: DiskPartition, several: bool) -> None:
-        """Take back what a write left when it failed half-way.
+        """Truncate what a failed write left in the segment.
 
-        Of several batches some may be whole, and a crash must not bring back what was refused: that
-        has to be durable. Of a single one no more than a piece is left, which recovery knows from a
-        batch, and would report as damage.
+        Of several batches some may be complete, and recovery must not bring back a refused append,
+        so the truncation is synced. Of a single batch only a torn piece can be left, which recovery
+        does not accept, but would report as damage.
         """
         try:
             for segment in partition.segments[-1:]:
@@ -178,7 +178,7 @@ class Appender:
         data: WritableBatch | bytes,
         logged: bool,
     ) -> None:
-        """Leave durability and visibility to the group commit."""
+        """Join the group commit, which makes the batches durable and visible."""
         group = self._committer.gather()
         if logged:
             self._committer.wal.add_batches(
@@ -203,12 +203,12 @@ class Appender:
             try:
                 offsets = self._accept_together(group, found, segments)
             except Exception as error:
-                # Some may be accepted already, and must not be seen without the others.
+                # Some batches may be accepted already, and must not become visible alone.
                 what = f"appending {len(batches)} batches together"
                 raise self._committer.fail(error, what) from error
             synced = any(each.settings.durability is Durability.FSYNC for each, _ in found)
-            # Without fsync the note in the page cache is enough, but becoming visible together
-            # still goes through the group: one way to do it, not two.
+            # Without fsync the entry in the page cache is enough, but batches still become visible
+            # together through the group, so that there is only one way to do it.
             durable, starts = group.commit, [each.start for each, _ in found]
         if not synced and self._commits_itself:
             self._committer.commit()
@@ -220,7 +220,7 @@ class Appender:
         found: Sequence[tuple[Partition, WritableBatch]],
         segments: Mapping[DiskPartition, Segment],
     ) -> list[int]:
-        """Give batches their offsets, and leave the rest to the group commit."""
+        """Assign offsets; the group commit does the rest."""
         offsets: list[int] = []
         parts: list[Part] = []
         for partition, batch in found:
@@ -247,7 +247,7 @@ class Appender:
     def _reserve_together(
         self, found: Sequence[tuple[Partition, WritableBatch]]
     ) -> dict[DiskPartition, Segment]:
-        """Make sure of all the space that an append needs, before anything of it is accepted."""
+        """Reserve all space that an append needs before any of it is accepted."""
         in_memory = [len(batch) for each, batch in found if isinstance(each, MemoryPartition)]
         if in_memory:
             self._check_memory(sum(in_memory))
@@ -265,18 +265,18 @@ class Appender:
         return segments
 
     def check_writable(self) -> None:
-        """Refuse to go on after a failure of the disk, or once the log is closed."""
+        """Raise if the disk has failed or the log is closed."""
         if self._committer.failed is not None:
             raise self._committer.failed
         self._partitions.check_open()
 
     def _check_memory(self, length: int) -> None:
-        """Refuse what would make topics in memory larger together than they may be."""
+        """Raise StorageFull if topics in memory would exceed their common limit."""
         self._memory_bytes += length
         limit = self._max_memory_bytes
         if self._memory_bytes <= limit:
             return
-        # Counted upwards only; what retention and cuts freed is found out when it matters.
+        # The counter only grows; count again, since retention and trims may have freed some.
         memory = [each for each in self._partitions.values() if isinstance(each, MemoryPartition)]
         self._memory_bytes = sum(each.size_bytes for each in memory) + length
         if self._memory_bytes > limit:
@@ -287,7 +287,7 @@ class Appender:
             )
 
     def _begin(self) -> None:
-        """Tell recovery, durably, that what it finds may be from us; raises OSError if full."""
+        """Write a durable OPENED entry, by which recovery knows of an unclean end."""
         wal = self._committer.wal
         wal.reserve(0)
         wal.add(Kind.OPENED, [])
@@ -299,18 +299,18 @@ class Appender:
         wal.opened = True
 
     def _touch(self, partition: DiskPartition) -> None:
-        """Tell recovery, before it is needed, that this partition's end must be looked at."""
+        """Write a TOUCH entry, so that recovery scans the tail of this partition."""
         self._committer.wal.reserve(PART_OVERHEAD)
         self._committer.wal.add(Kind.TOUCH, [partition.key])
         self._committer.flush()
         partition.touched = True
-        # Also if the append is refused after all: the next checkpoint gives this note up.
+        # Even if the append is refused: the next checkpoint drops this entry.
         self._checkpoints.changed(partition)
 
 
 def _runs(
     batches: Sequence[tuple[PartitionId, WritableBatch]],
 ) -> Iterator[tuple[PartitionId, Sequence[WritableBatch]]]:
-    """Yield the batches of each partition, which follow one another."""
+    """Group consecutive batches by partition."""
     for partition, run in groupby(batches, itemgetter(0)):
         yield partition, [batch for _, batch in run]

@@ -1,11 +1,11 @@
 """The log on disk: partitions of segments, one write-ahead log, one lock.
 
-The life of an append under the ``fsync`` policy: space is reserved in the write-ahead log, the
-batch is stamped with its offset and written into its segment (page cache only), an entry joins
-the write-ahead log's next write, and the group commit makes it durable and visible. Under ``disk``
-the segment is written and that is all; only the first write since a checkpoint leaves a note in
-the write-ahead log, so that recovery knows where to look. That is in ``appender``; ``upkeep``
-checkpoints, retains and compacts; ``recovery`` brings the directory back after an unclean end.
+An append under the ``fsync`` policy: space is reserved in the write-ahead log, the batch gets its
+offset and is written to its segment (page cache only), an entry is added to the write-ahead log,
+and the group commit makes it durable and visible. Under ``disk`` only the segment is written; the
+first write after a checkpoint adds a TOUCH entry, so that recovery scans that partition. All this
+is in ``appender``; ``upkeep`` runs retention, compaction and checkpoints; ``recovery`` restores the
+directory after an unclean stop.
 
 Files: ``manifest`` (and its copy), ``wal/``, ``partitions/<topic id>-<number>/`` with segments and
 their indexes, ``quarantine/`` with what recovery could not use, ``lock``.
@@ -40,29 +40,29 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How the log on disk works; the defaults suit one machine with an SSD."""
 
     max_open_files: int = 4096
-    """Segments kept open at most; more are opened again when needed."""
+    """Segments kept open at most; others are reopened when needed."""
     large_batch_bytes: int = 256 * 1024
-    """A batch of this size syncs its segment instead of being written twice."""
+    """A batch of this size is not written to the write-ahead log; its segment is synced instead."""
     wal_step_bytes: int = 1024 * 1024
-    """Space that the write-ahead log reserves at a time."""
+    """Space that the write-ahead log allocates at a time."""
     checkpoint_wal_bytes: int = 32 * 1024 * 1024
     """A checkpoint is made when the write-ahead log reaches this size,"""
     checkpoint_bytes: int = 512 * 1024 * 1024
     """or when this much was appended,"""
     checkpoint_batches: int = 200_000
-    """or so many batches, since reading them again is what recovery costs."""
+    """or so many batches, since recovery has to read them all."""
     sync_all_from: int = 32
-    """A checkpoint of so many changed partitions syncs the file system instead of each file."""
+    """With so many changed partitions, a checkpoint calls syncfs instead of syncing each file."""
     upkeep_ms: int = 1000
-    """How often retention, compaction and the checkpoint are looked at."""
+    """Interval of retention, compaction and checkpoints."""
     max_memory_bytes: int = 1024 * 1024 * 1024
-    """What topics with durability ``memory`` may hold together."""
+    """Limit for all topics with durability ``memory`` together."""
     background: bool = True
-    """Whether threads commit and keep up; without them whoever opened the log calls both."""
+    """Whether threads commit and run upkeep; if not, the caller does both."""
 
 
 class DiskLog:
-    """Implements the port ``Log`` in a directory that this process alone may use."""
+    """Implements the port ``Log`` in a directory that this process has locked."""
 
     def __init__(
         self, files: Files, now_ms: Callable[[], int], options: Options, recovered: Recovered
@@ -72,7 +72,7 @@ class DiskLog:
         self._file_cache = recovered.file_cache
         self._partitions = PartitionMap(recovered.partitions)
         self.recovery: Report = recovered.report
-        """What opening found."""
+        """What recovery found when the log was opened."""
         self.committer = Committer(files, self._lock, recovered.wal)
         deleted_files = DeletedFiles(files, self._lock, self.committer, self._file_cache)
         self._checkpoints = Checkpoints(
@@ -121,7 +121,7 @@ class DiskLog:
         admin: str | None = None,
         brief: bool = False,
     ) -> "DiskLog":
-        """Take the directory, recover what is in it, and be ready."""
+        """Lock the directory and recover its contents."""
         options = options or Options()
         if files is None:
             assert path is not None, "a log needs a directory, or files to stand for one"
@@ -147,7 +147,7 @@ class DiskLog:
             raise
 
     def close(self) -> None:
-        """Commit, checkpoint and let go of the directory; whoever waits is woken."""
+        """Commit, checkpoint and unlock the directory; all watches are called."""
         with self._lock:
             if self._partitions.is_closed:
                 return
@@ -193,7 +193,7 @@ class DiskLog:
             self._partitions[partition] = known
 
     def _sync_with_next_commit(self, partition: DiskPartition) -> None:
-        """Make what was appended under ``disk`` durable: later events must not outlive it."""
+        """Sync what was appended under ``disk``: later ``fsync`` events must not outlive it."""
         group = self.committer.gather()
         try:
             for segment in partition.segments:
@@ -207,7 +207,7 @@ class DiskLog:
             group.renamed[partition.directory] = partition
 
     def delete(self, partitions: Sequence[PartitionId]) -> None:
-        """Delete partitions and all they hold; unknown ones are passed over."""
+        """Delete partitions and their events; unknown ones are ignored."""
         wakes: list[Wake] = []
         with self._lock:
             self._appender.check_writable()
@@ -249,7 +249,7 @@ class DiskLog:
                 return EMPTY
 
     def _check_gone(self, partition: PartitionId, segment: Segment, error: OSError) -> None:
-        """Return if retention or compaction took the segment away meanwhile: then look again."""
+        """Return if retention or compaction removed the segment; else raise DamagedLog."""
         with self._lock:
             found = self._partitions.find(partition)
             if isinstance(found, DiskPartition) and segment in found.segments:
@@ -289,7 +289,7 @@ class DiskLog:
         """Call ``wake`` once, from any thread, as soon as the tail is past ``offset``."""
         with self._lock:
             watched = self._partitions.find(partition)
-            # Once closing has begun, nobody comes back for those who wait.
+            # Once closing has begun, nobody calls new watches.
             if offset >= watched.tail and not self._partitions.is_closed:
                 watches = watched.watches
                 token = watches.add(offset, wake)
@@ -341,7 +341,7 @@ class DiskLog:
             return [each for each in self._partitions.values() if isinstance(each, DiskPartition)]
 
     def _note(self, kind: Kind, payload: bytes) -> None:
-        """Put a change of the partitions themselves into the write-ahead log."""
+        """Write a change of partitions to the write-ahead log."""
         try:
             self.committer.wal.reserve(len(payload))
         except OSError as error:

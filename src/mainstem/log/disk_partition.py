@@ -1,7 +1,7 @@
-"""A partition on disk: its segments in order, its bounds, and who waits at its tail.
+"""A partition on disk: its segments in order, its offsets, and the watches at its tail.
 
-Everything here is called under the log's lock and does no more than it must; ``DiskLog`` decides
-when a batch becomes visible, and writes what recovery needs to the write-ahead log.
+Everything here is called under the log's lock. ``appender`` decides when a batch becomes visible,
+and writes what recovery needs to the write-ahead log.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ PARTITIONS = "partitions"
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A partition as the manifest knows it: its recovery point."""
+    """A partition in the manifest: its recovery point."""
 
     topic_id: str
     number: int
@@ -56,30 +56,29 @@ class DiskPartition:
         self.key = bytes.fromhex(partition.topic_id) + partition.number.to_bytes(4, "big")
         """The partition's identity in the write-ahead log."""
         self.generation = 0
-        """Part of the names of new segments; grows when segments are replaced, so that no name is
-        ever used twice."""
+        """Part of segment file names; grows when segments are replaced: no name is reused."""
         self.epoch = 0
         """The current leader epoch."""
         self.epochs: list[tuple[int, int]] = [(0, 0)]
-        """Every leader epoch with the offset it began at."""
+        """Every leader epoch with its start offset."""
         self.segments: list[Segment] = []
         self.tail_segment: Segment | None = None
         self.tail_position = 0
         self.is_dirty = False
-        """Whether the next checkpoint knows that this one has changed."""
+        """Whether the partition changed since the last checkpoint."""
         self.touched = False
-        """Whether the write-ahead log says since the last checkpoint that this one has changed."""
+        """Whether the write-ahead log has a TOUCH entry since the last checkpoint."""
         self.names_made = 0
-        """Grows with every file that is made in the directory."""
+        """Counts files created in the directory."""
         self.names_synced = 0
-        """How far that has been made durable, together with the directory's own name."""
+        """Value of names_made when the directory was last synced."""
         self.saved: msgspec.Raw | None = None
-        """The recovery point that the manifest has; what came later is in the write-ahead log."""
+        """The encoded recovery point for the manifest; later changes are in the write-ahead log."""
         self.watches = TailWatches()
 
     @classmethod
     def load(cls, files: Files, file_cache: FileCache, record: PartitionRecord) -> "DiskPartition":
-        """Bring back what the manifest describes; no file is opened yet."""
+        """Create the partition from its record; opens no file."""
         partition_id = PartitionId(record.topic_id, record.number)
         partition = cls(files, file_cache, partition_id, record.topic, record.settings)
         partition.start = record.start
@@ -95,7 +94,7 @@ class DiskPartition:
         return partition
 
     def record(self) -> PartitionRecord:
-        """Describe the partition for the manifest."""
+        """Return the record for the manifest."""
         return PartitionRecord(
             self.id.topic_id,
             self.id.number,
@@ -105,18 +104,18 @@ class DiskPartition:
             self.end,
             self.generation,
             tuple(self.epochs),
-            # An empty segment is only an intention: recovery finds its file, if it comes to be.
+            # Empty segments have no file yet; recovery finds the file by its name.
             tuple(segment.record() for segment in self.segments if segment.size),
         )
 
     @property
     def names_changed(self) -> bool:
-        """Whether files were made since the directory was last synced."""
+        """Whether files were created since the directory was last synced."""
         return self.names_made > self.names_synced
 
     @property
     def place(self) -> str:
-        """How messages name the partition."""
+        """The partition in messages."""
         return f"partition {self.id.number} of topic {self.topic!r}"
 
     @property
@@ -127,7 +126,7 @@ class DiskPartition:
         return sum([segment.size for segment in self.segments])
 
     def bounds(self) -> Bounds:
-        """Return what the partition holds now."""
+        """Return the current offsets and size."""
         return Bounds(self.start, self.tail, self.end, self.size_bytes, self.epoch)
 
     def room_for(self, size: int, now_ms: Callable[[], int]) -> Segment:
@@ -148,16 +147,16 @@ class DiskPartition:
         return active
 
     def seal(self, but: int = 0) -> None:
-        """Mark that nothing will be appended to the segments, but for so many at the end."""
+        """Seal all segments except the last few."""
         for segment in self.segments[: len(self.segments) - but]:
             segment.sealed = True
 
     def empty_segment(self, base: int, created_ms: int, generation: int) -> Segment:
-        """Return a segment of this partition that is not part of it yet."""
+        """Return a new segment, not yet added to the partition."""
         return Segment(self._file_cache, self.directory, base, created_ms, generation)
 
     def stamp(self, batches: Sequence[WritableBatch]) -> list[int]:
-        """Write the places in the log of the next batches into them; return their offsets."""
+        """Write base offset and leader epoch into the batches; return their offsets."""
         offset, epoch = self.end, self.epoch
         offsets = []
         for batch in batches:
@@ -167,7 +166,7 @@ class DiskPartition:
         return offsets
 
     def fitting(self, batches: Sequence[WritableBatch], most_bytes: int) -> Sequence[WritableBatch]:
-        """Return as many batches, each smaller than that, as go into one segment: at least one."""
+        """Return the first batches that fit into one segment; at least one."""
         active, limit = self.segments[-1] if self.segments else None, self.settings.segment_bytes
         size = len(batches[0])
         left = limit - size
@@ -180,13 +179,13 @@ class DiskPartition:
         return batches
 
     def accept(self, segment: Segment, batches: Iterable[WritableBatch | bytes]) -> None:
-        """Count batches as part of the log, though readers do not see them yet."""
+        """Make batches part of the log; readers do not see them yet."""
         for batch in batches:
             segment.accept(batch, self.end)
             self.end = segment.next_offset
 
     def reveal(self, tail: int) -> None:
-        """Let readers see everything before ``tail``, which must be the border of a batch."""
+        """Move the tail; it must be at a batch boundary."""
         self.tail = tail
         segment = self.segments[-1] if self.segments else None
         if segment is not None and tail == self.end:
@@ -195,7 +194,7 @@ class DiskPartition:
             self.tail_segment, self.tail_position = None, 0
 
     def reveal_at(self, tail: int, segment: Segment, position: int) -> None:
-        """Let readers see everything before ``tail``, which is at ``position`` of ``segment``."""
+        """Move the tail, which is at ``position`` of ``segment``."""
         self.tail, self.tail_segment, self.tail_position = tail, segment, position
 
     def readable(self, offset: int) -> list[tuple[Segment, int]]:
@@ -207,16 +206,16 @@ class DiskPartition:
         found = []
         for segment in self.segments[max(first, 0) :]:
             if segment.base >= self.tail:
-                # Begun behind the tail, whose own segment may be empty by now, and gone.
+                # This segment begins after the tail, whose own segment may be empty and removed.
                 break
             if segment is self.tail_segment:
                 found.append((segment, self.tail_position))
-                # Whoever reads up to the tail comes back for what is appended there.
+                # A reader at the tail will come back for the next appends.
                 segment.remember(self.tail, self.tail_position)
                 break
             if segment.next_offset > offset:
                 found.append((segment, segment.size))
-                # One more is enough: only a compacted segment can turn out to hold nothing.
+                # One more segment is enough: only a compacted one may turn out to be empty.
                 if segment.dense:
                     break
         return found
@@ -234,17 +233,17 @@ class DiskPartition:
         return found
 
     def check_offset(self, offset: int) -> None:
-        """Refuse an offset that readers could not ask for."""
+        """Raise OffsetOutOfRange unless the offset is readable."""
         if not self.start <= offset <= self.tail:
             raise OffsetOutOfRange(self.place, offset, self.start, self.tail)
 
     def outlived(self, start: int) -> list[Segment]:
-        """Return the segments that hold nothing once the start has moved on."""
+        """Return the segments that a new start offset makes obsolete."""
         keep = 0
         last = len(self.segments) - 1
         for segment in self.segments:
-            # The last segment goes only if all of it is visible; an empty one would come again
-            # under the same name.
+            # The last segment is dropped only if all of it is visible; an empty one would be
+            # created again under the same name.
             stays = keep == last and (self.tail < self.end or segment.size == 0)
             if segment.next_offset > start or stays:
                 break
@@ -252,7 +251,7 @@ class DiskPartition:
         return self.segments[:keep]
 
     def drop_before(self, start: int) -> list[Segment]:
-        """Move the start on; return the segments that hold nothing any more."""
+        """Move the start offset; return the obsolete segments."""
         dropped = self.outlived(start)
         self.start = start
         self.segments = self.segments[len(dropped) :]
@@ -261,25 +260,25 @@ class DiskPartition:
         return dropped
 
     def replace(self, removed: Collection[Segment], added: Iterable[Segment]) -> None:
-        """Put segments in the place of others that hold the same offsets."""
+        """Replace segments by others that cover the same offsets."""
         gone = set(removed)
         kept = [each for each in self.segments if each not in gone]
         self.segments = sorted([*kept, *added], key=_base)
         self.seal(but=1)
 
     def take_back(self, end: int) -> None:
-        """Let the log end at ``end``, where its last segment ends now, and begin a new epoch."""
+        """Set the log end to ``end``, where its last segment ends, and begin a new epoch."""
         self.end = end
         self.epoch += 1
         self.epochs.append((self.epoch, end))
         self.reveal(end)
 
     def close(self) -> list[Wake]:
-        """Return every watch, to be called, since nothing will come any more."""
+        """Return all watches, to be called when the partition is closed."""
         return self.watches.all()
 
     def begin_epoch(self, epoch: int) -> None:
-        """Mark that the end of the log may have been taken back: appends carry a new epoch."""
+        """Begin a new leader epoch, since the log may have been truncated."""
         self.epoch = epoch
         if self.epochs[-1][1] == self.end:
             self.epochs[-1] = (epoch, self.end)

@@ -1,4 +1,4 @@
-"""Whether the disk has room for events: appends tell when it has not, upkeep when it has again."""
+"""Whether the disk is full: appends notice when it is, upkeep when it no longer is."""
 
 import logging
 
@@ -12,18 +12,18 @@ _PROBE_BYTES = 1024 * 1024
 
 
 class DiskSpace:
-    """Says so once when the disk is full, and once when there is space again."""
+    """Logs once when the disk becomes full, and once when there is space again."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._refused = False
-        """Whether something was refused since it was looked at last."""
+        """Whether an append was refused since the last check."""
         self.place = "the data directory"
         self.full: str | None = None
         """Why appends are refused, None while there is space."""
 
     def refusal(self, error: OSError, what: str) -> StorageFull | StorageFailed:
-        """Return what an append is refused with, and take note if the disk is full."""
+        """Return the error for a refused append, and remember if the disk is full."""
         found = refusal(error, what)
         if isinstance(found, StorageFull):
             self._refused = True
@@ -33,14 +33,14 @@ class DiskSpace:
         return found
 
     def look(self) -> None:
-        """Try whether there is space again, unless something was refused a moment ago."""
+        """Check whether there is space again, unless an append was refused a moment ago."""
         if self.full is None:
             return
         refused, self._refused = self._refused, False
         if refused:
             return
         try:
-            # A file system's own numbers know nothing of quotas.
+            # The file system's free space does not consider quotas, so allocate some.
             self._files.open(_PROBE, create=True).allocate(0, _PROBE_BYTES)
         except OSError:
             return

@@ -1,4 +1,4 @@
-"""The promise that ``append`` returns: kept at once, or by a group commit that many share."""
+"""The ``Durable`` that ``append`` returns: done at once, or when the group commit is."""
 
 import threading
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Call = Callable[[MainstemError | None], None]
 
 
 class Commit:
-    """A promise that one thread settles and any number wait for; it is settled only once."""
+    """A future settled once by the committing thread; any number of threads may wait for it."""
 
     __slots__ = ("_calls", "_check_wait", "_error", "_hand_over", "_lock", "done")
 
@@ -24,17 +24,16 @@ class Commit:
         self._lock = threading.Lock()
         self._hand_over = hand_over
         self._check_wait = check_wait
-        """Raises in a thread that must not wait, as it would wait for itself."""
+        """Raises in the event loop thread, which would deadlock waiting for its own commit."""
         self._calls: list[Call] = []
         self._error: MainstemError | None = None
         self.done = False
-        """Whether it has been decided, for good or bad."""
+        """Whether it is settled: durable, or failed."""
 
     def settle(self, error: MainstemError | None = None) -> None:
-        """Decide: durable, or never because of ``error``; whoever waits is told from this thread.
+        """Settle as durable, or as failed with ``error``; callbacks run in this thread.
 
-        What was decided stays: a second call changes nothing. A call that was registered by
-        ``then`` and fails is reported, and nothing else comes of it.
+        A second call changes nothing. A callback that raises is logged and otherwise ignored.
         """
         with self._lock:
             if self.done:
@@ -45,7 +44,7 @@ class Commit:
         tail_watches.call_all(partial(each, error) for each in calls)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until durable; False on time-out; raises the error if it will never be."""
+        """Wait until durable; False on time-out; raises the error if the commit failed."""
         if not self.done and not self._wait(timeout):
             return False
         if self._error is not None:
@@ -53,7 +52,7 @@ class Commit:
         return True
 
     def then(self, call: Call) -> None:
-        """Call back once decided: at once in this thread, or later in the one that settles."""
+        """Call back once settled: at once in this thread, or later in the committing one."""
         with self._lock:
             if not self.done:
                 self._calls.append(call)
@@ -61,14 +60,14 @@ class Commit:
         call(self._error)
 
     def hand_over(self) -> None:
-        """Let it survive the end of this process, if not yet of the machine."""
+        """Write to the page cache, so that it survives kill -9, though not yet a power cut."""
         if not self.done and self._hand_over is not None:
             self._hand_over()
 
     def _wait(self, timeout: float | None) -> bool:
         if self._check_wait is not None:
             self._check_wait()
-        # A lock as a gate: an Event costs four times as much, and most commits have one waiter.
+        # A Lock instead of an Event, which costs four times as much; most commits have one waiter.
         gate = threading.Lock()
         gate.acquire()
 
@@ -80,14 +79,14 @@ class Commit:
         if gate.acquire(timeout=seconds):
             return True
         with self._lock:
-            # A caller that asks again and again must not leave a gate behind each time.
+            # A caller that polls must not leave a callback behind each time.
             if open_gate in self._calls:
                 self._calls.remove(open_gate)
             return self.done
 
 
 class _AtOnce:
-    """What is as durable as its policy says before ``append`` returns."""
+    """For appends that are as durable as their policy says before ``append`` returns."""
 
     __slots__ = ()
 
@@ -106,4 +105,4 @@ class _AtOnce:
 
 
 AT_ONCE: Final = _AtOnce()
-"""The promise that is kept already."""
+"""Settled already."""

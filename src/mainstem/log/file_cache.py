@@ -1,4 +1,4 @@
-"""Bounds on open files and loaded indexes: what was opened the longest ago is let go."""
+"""A cache of open files and loaded indexes, bounded; the oldest are closed first."""
 
 import errno
 import threading
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from mainstem.log.files import Files, OpenFile
 
 MAX_INDEXES = 64
-"""Of full segments of the default size each takes about a quarter of a megabyte."""
+"""The index of a full segment of the default size takes about 256 KiB."""
 
 
 _FEWEST = 16
-"""A lack of descriptors does not bring the limit below this, as it may be over soon."""
+"""EMFILE does not lower the limit below this, since the shortage may be over soon."""
 _OPENS_TO_GROW = 8
-"""So many files opened without a lack let the limit grow by one again, up to half of what there was
-room for at best when there was a lack: the other half is for those who do not open files here."""
+"""After so many opens without EMFILE the limit grows by one, up to half of the files that were open
+when EMFILE came; the other half is left to the rest of the process."""
 
 
 class FileCache:
@@ -26,18 +26,18 @@ class FileCache:
         self._limit = limit
         self._fewest = min(_FEWEST, limit)
         self._most = 0
-        """What the limit may grow to, once there was a lack of descriptors."""
+        """What the limit may grow to after EMFILE."""
         self._opens = 0
         self._lock = threading.Lock()
         self.opened: OrderedDict[str, OpenFile] = OrderedDict()
-        """Whoever finds a file here need not ask for it."""
+        """May be looked up directly, without ``get``."""
         self._indexes: OrderedDict[str, Callable[[], None]] = OrderedDict()
 
     def get(self, path: str, *, create: bool = False) -> OpenFile:
-        """Return the file, opened if it is not.
+        """Return the file, opening it if needed.
 
-        Finding one that is open takes no lock and keeps no order: what was opened the longest ago
-        is let go first, which costs an opening now and then, where order would cost each append.
+        A hit takes no lock and does not reorder: eviction is by age of opening, not by use. That
+        costs an extra open now and then, where LRU order would cost every append.
         """
         file = self.opened.get(path)
         if file is not None:
@@ -61,7 +61,7 @@ class FileCache:
         else:
             self._grow()
             return file
-        # Others in this process took the descriptors that we counted on: make do with half.
+        # The rest of the process uses more descriptors than expected: close half of ours.
         left = len(self.opened) // 2
         self._limit = max(left, self._fewest)
         self._most = max(self._most, self._limit)
@@ -77,7 +77,7 @@ class FileCache:
                 self._limit += 1
 
     def loaded(self, path: str, forget: Callable[[], None]) -> None:
-        """Take note of an index read from its file, and let an older one be forgotten."""
+        """Register a loaded index, and unload the oldest if there are too many."""
         with self._lock:
             self._indexes[path] = forget
             oldest = None
@@ -87,11 +87,11 @@ class FileCache:
             oldest()
 
     def drop(self, path: str) -> None:
-        """Let go of a file, because it was deleted or renamed."""
+        """Close a file that was deleted or renamed."""
         with self._lock:
             self.opened.pop(path, None)
 
     def clear(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         with self._lock:
             self.opened.clear()

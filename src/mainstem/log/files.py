@@ -1,7 +1,7 @@
-"""The file-system port: everything the log asks of a disk, so that a test can be the disk.
+"""The file-system port: every disk access of the log, so that tests can simulate the disk.
 
-Paths are relative to the data directory. A write either happens whole or raises; what a failed
-write left behind is never read, since the log's own sizes say where data ends.
+Paths are relative to the data directory. A write either completes or raises; what a failed write
+leaves behind is never read, since the log keeps its own sizes.
 """
 
 import ctypes
@@ -27,16 +27,16 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 READERS_S = 10.0
-"""How long whoever takes a directory waits for those who only read it."""
+"""How long locking a directory waits for processes that only read it."""
 _LOOK_S = 0.005
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 FAULTS = _FULL | {errno.EIO}
-"""What a disk refuses by itself, unlike a wrong path or a lack of permission."""
+"""Errors of the disk itself, unlike a wrong path or missing permission."""
 
 
 class OpenFile(Protocol):
-    """One open file; closed when nothing refers to it any more."""
+    """One open file; closed when no longer referenced."""
 
     def fileno(self) -> int:
         """Return the file descriptor."""
@@ -54,10 +54,10 @@ class OpenFile(Protocol):
         """Return the size in bytes."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or lengthen it by zeros."""
+        """Truncate the file, or extend it with zeros."""
 
     def sync(self) -> None:
-        """Make all that was written durable."""
+        """Make all writes durable (fdatasync)."""
 
 
 class Files(Protocol):
@@ -70,35 +70,35 @@ class Files(Protocol):
         """Make a directory, and those above it; no error if it is there."""
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory; none if there is no such directory."""
+        """Return the names in a directory; empty if it does not exist."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file, replacing what was there."""
 
     def remove(self, path: str) -> None:
-        """Remove a file or an empty directory; no error if it is gone already."""
+        """Remove a file or an empty directory; no error if it does not exist."""
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable."""
+        """Make the entries of a directory durable (fsync)."""
 
     def sync_all(self) -> None:
-        """Make everything that was written in the tree durable, names included."""
+        """Make all writes in the tree durable, directory entries included (syncfs)."""
 
     def salt(self) -> int:
-        """Return a number of 32 bits that nobody can guess."""
+        """Return a random 32-bit number."""
 
     def lock(self, listens: str | None, admin: str | None = None) -> None:
-        """Take the directory for this process, or raise DirectoryInUse naming the holder."""
+        """Lock the directory for this process, or raise DirectoryInUse naming the holder."""
 
     def check_there(self) -> None:
-        """Raise OSError if the directory was deleted: what is written now would be gone with it."""
+        """Raise OSError if the directory was deleted, so that writes would be lost."""
 
     def unlock(self) -> None:
-        """Let go of the directory."""
+        """Unlock the directory."""
 
 
 def refusal(error: OSError, what: str) -> StorageFull | StorageFailed:
-    """Turn an operating-system error into what the caller can act on."""
+    """Turn an OSError into StorageFull or StorageFailed."""
     if error.errno in _FULL:
         return StorageFull(
             f"no space left while {what} ({error.strerror}): nothing of it was kept; "
@@ -155,11 +155,11 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or lengthen it by zeros."""
+        """Truncate the file, or extend it with zeros."""
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """Make all that was written durable."""
+        """Make all writes durable (fdatasync)."""
         os.fdatasync(self._fd)
 
 
@@ -167,12 +167,12 @@ class RealFiles:
     """A directory of the operating system."""
 
     def __init__(self, root: Path, *, brief: bool = False) -> None:
-        """Use a directory; a ``brief`` holder ends by itself, so it is worth waiting for."""
+        """Use a directory; ``brief`` tells others that this process will soon end by itself."""
         self._root = os.fspath(root)
         self._brief = brief
         self._lock_fd = -1
         self._spare_fd = -1
-        """Let go when others took all descriptors, so that a sync need not fail for want of one."""
+        """A reserve: closed on EMFILE, so that a directory can still be synced."""
         self._spare_lock = threading.Lock()
 
     def _path(self, path: str) -> str:
@@ -211,14 +211,14 @@ class RealFiles:
             full.rmdir()
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable."""
+        """Make the entries of a directory durable (fsync)."""
         with self._directory(path) as fd:
             os.fsync(fd)
 
     def sync_all(self) -> None:
-        """Make everything that was written in the tree durable, names included.
+        """Make all writes in the tree durable, directory entries included (syncfs).
 
-        Linux tells of failed writes here since 5.8; before, only syncing each file does.
+        Linux reports failed writes here since 5.8; before, only fsync of each file does.
         """
         with self._directory("") as fd:
             if _libc.syncfs(fd) != 0:
@@ -245,13 +245,13 @@ class RealFiles:
             os.close(fd)
 
     def salt(self) -> int:
-        """Return a number of 32 bits that nobody can guess."""
+        """Return a random 32-bit number."""
         return int.from_bytes(os.urandom(4), "big")
 
     def lock(self, listens: str | None, admin: str | None = None) -> None:
-        """Take the directory for this process; taking it twice is taking it once.
+        """Lock the directory for this process; idempotent.
 
-        The kernel drops the lock with its holder, so a lock file without a lock is stale.
+        The kernel drops the flock when its holder ends, so a lock file without flock is stale.
         """
         if self._lock_fd >= 0:
             return
@@ -263,7 +263,7 @@ class RealFiles:
             raise DirectoryInUse(in_use(self._root, holder))
         about = {"pid": os.getpid(), "listens": listens, "admin": admin, "brief": self._brief}
         os.ftruncate(fd, 0)
-        # Whom to name in an error is not worth refusing a directory whose disk is full.
+        # Naming the holder is optional: a full disk must not prevent opening.
         with suppress(OSError):
             os.pwrite(fd, json.dumps(about).encode(), 0)
         self._lock_fd = fd
@@ -272,20 +272,20 @@ class RealFiles:
         _forget_in_children(self)
 
     def check_there(self) -> None:
-        """Raise OSError if the directory was deleted, which takes the name of the lock with it."""
+        """Raise OSError if the directory was deleted, and with it the lock file."""
         if self._lock_fd >= 0 and os.fstat(self._lock_fd).st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "the data directory was deleted", self._root)
 
     def unlock(self) -> None:
-        """Let go of the directory."""
+        """Unlock the directory."""
         if self._lock_fd >= 0:
             os.ftruncate(self._lock_fd, 0)
-            # A process that was forked meanwhile may have the descriptor still.
+            # A forked process may still have the descriptor.
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
             self.forget_lock()
 
     def forget_lock(self) -> None:
-        """Close the lock's descriptor, which lets go only if no other process has it."""
+        """Close the lock's descriptor, which unlocks only if no other process has it."""
         for fd in (self._lock_fd, self._spare_fd):
             if fd >= 0:
                 os.close(fd)
@@ -293,7 +293,7 @@ class RealFiles:
 
 
 def _take(fd: int) -> bool:
-    """Lock for this process alone; those who only read are waited for, as they leave soon."""
+    """Take an exclusive flock; waits for readers, which end soon."""
     patience = time.monotonic() + READERS_S
     while True:
         with suppress(OSError):
@@ -303,7 +303,7 @@ def _take(fd: int) -> bool:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return False
-        # Let go again, so that of two who wait each gets its turn.
+        # Unlock again, so that two waiting processes do not block each other.
         fcntl.flock(fd, fcntl.LOCK_UN)
         if time.monotonic() >= patience:
             return False
@@ -311,7 +311,7 @@ def _take(fd: int) -> bool:
 
 
 def _forget_in_children(files: RealFiles) -> None:
-    """Keep a forked process, which is not the holder, from outliving the holder's lock."""
+    """Close the lock in forked children, so that they do not keep it when the holder ends."""
     known = weakref.ref(files)
 
     def forget() -> None:
@@ -323,7 +323,7 @@ def _forget_in_children(files: RealFiles) -> None:
 
 
 def in_use(root: str, holder: bytes) -> str:
-    """Say who holds a directory, from what its lock file says, and what to do."""
+    """Return a message: who holds the directory, by its lock file, and what to do."""
     try:
         about = json.loads(holder)
         pid, listens = int(about["pid"]), about["listens"]

@@ -1,14 +1,14 @@
-"""The group commit: everything that waits for durability at one moment shares one sync.
+"""The group commit: appends that wait for durability at the same time share one fdatasync.
 
 How this works: an append under the ``fsync`` policy joins the current group. ``commit`` takes the
-group, writes the write-ahead log in one go, syncs it without the lock (new appends gather in the
-next group meanwhile), and only then lets readers see the events and tells whoever waits. A batch
-too large to be worth writing twice is not in the write-ahead log: its segment is synced instead.
-If a sync fails nobody can know what reached the disk, so nothing is acknowledged ever after; the
-next opening of the log finds out.
+group, writes the write-ahead log in one call, syncs it without the lock (new appends join the next
+group meanwhile), and only then makes the events visible and calls whoever waits. A batch too large
+to be written twice is not in the write-ahead log: its segment is synced instead. After a failed
+sync nobody knows what reached the disk, so nothing more is acknowledged; recovery at the next
+opening finds out.
 
-Who commits: a thread, which is woken when a group begins; or whoever waits for the group and has
-nothing else to do (``commit_here``), as waking two threads takes longer than a good disk.
+Who commits: a thread, woken when a group begins; or a thread that waits for the group and has
+nothing else to do (``commit_here``), since waking two threads takes longer than a fast disk.
 """
 
 import logging
@@ -33,11 +33,11 @@ _logger = logging.getLogger("mainstem.log")
 SYNC_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
 GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 QUICK_S = 0.001
-"""A sync that takes no longer is not worth waking a thread for,"""
+"""A disk is quick if its syncs take no longer than this,"""
 QUICK_RUN = 32
-"""if so many in a row did not,"""
+"""for this many syncs in a row,"""
 QUICK_BYTES = 8 * 1024
-"""and there is no more to be synced."""
+"""with no more than this to sync."""
 
 
 class Group:
@@ -49,16 +49,16 @@ class Group:
         self.commit = Commit(hand_over, check_wait)
         self.empty = True
         self.size = 0
-        """How many appends share it."""
+        """How many appends share the commit."""
         self.tails: dict[DiskPartition, tuple[int, Segment, int]] = {}
-        """The tail each partition gets, with its segment and position."""
+        """The new tail of each partition, with its segment and position."""
         self.memory_tails: dict[MemoryPartition, int] = {}
         self.deferred: list[tuple[Segment, int, bytes]] = []
-        """Batches written into their segments only once the write-ahead log has them durably."""
+        """Atomic batches, written to their segments once the write-ahead log is synced."""
         self.direct: dict[str, OpenFile] = {}
-        """Segments that are synced themselves."""
+        """Segments to sync: they hold batches that are not in the write-ahead log."""
         self.renamed: dict[str, DiskPartition] = {}
-        """Partitions whose directories are synced, as new segments must be found again."""
+        """Partitions whose directories are to be synced, since they have new segment files."""
         self.wal_files: list[OpenFile] = []
         """Write-ahead files to sync: two, if a checkpoint began a new one meanwhile."""
 
@@ -81,29 +81,29 @@ class Committer:
         self._stopping = False
         self.wal = wal
         self.space = DiskSpace(files)
-        """Whether the disk has room."""
+        """Whether the disk is full."""
         self.loop_thread: int | None = None
-        """The thread of an event loop that commits, and so must not wait for a commit."""
+        """The event loop thread that commits, and so must never wait for a commit."""
         self.group = Group(self._hand_over, self._check_wait)
         self.failed: StorageFailed | None = None
         self.syncs = 0
-        """How many commits were made, for those who count."""
+        """Number of commits so far."""
         self._timer = timer
         self.sync_seconds = Histogram(SYNC_SECONDS)
-        """How long the disk took for each of them,"""
+        """Distribution of sync times,"""
         self.group_sizes = Histogram(GROUP_SIZES)
-        """and how many appends shared it."""
+        """and of appends per commit."""
         self.summon: Callable[[], None] = self._work.notify
-        """Called under the lock when a group begins: sees to it that somebody commits it."""
+        """Called under the lock when a group begins; must have it committed soon."""
         self._quick_run = 0
 
     def start(self) -> None:
-        """Commit in a thread of its own from now on."""
+        """Start the thread that commits."""
         self._thread = threading.Thread(target=self._run, name="mainstem-commit", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Commit what is left and end the thread."""
+        """Commit what is pending and stop the thread."""
         with self._lock:
             self._stopping = True
             self._work.notify()
@@ -114,12 +114,12 @@ class Committer:
     def _check_wait(self) -> None:
         if threading.get_ident() == self.loop_thread:
             raise RuntimeError(
-                "waiting for durability in the thread of the event loop would wait for ever: "
+                "waiting for durability in the event loop thread would deadlock: "
                 "the loop itself commits; use then() there"
             )
 
     def gather(self) -> Group:
-        """Return the group to join, and see to it that it is committed; under the lock."""
+        """Return the group to join, and have it committed; under the lock."""
         group = self.group
         group.size += 1
         if group.empty:
@@ -129,7 +129,7 @@ class Committer:
 
     @property
     def is_quick(self) -> bool:
-        """Whether little is to be synced, and the disk has taken little time for it of late."""
+        """Whether a commit is expected to be quick: little to sync, and recent syncs were fast."""
         group, wal = self.group, self.wal
         return (
             self._quick_run >= QUICK_RUN
@@ -138,12 +138,12 @@ class Committer:
         )
 
     def wake(self) -> None:
-        """Have the thread commit what waits; without the lock."""
+        """Wake the committing thread; without the lock."""
         with self._lock:
             self._work.notify()
 
     def flush(self) -> None:
-        """Write the write-ahead log into the page cache, where it survives kill -9; under lock."""
+        """Write the write-ahead log to the page cache, to survive kill -9; under the lock."""
         if self.wal.pending:
             try:
                 self.wal.flush()
@@ -157,12 +157,12 @@ class Committer:
             self.flush()
 
     def commit(self) -> None:
-        """Make the current group durable, visible, and known to whoever waits for it."""
+        """Make the current group durable and visible, and call whoever waits for it."""
         with self._committing:
             self._commit()
 
     def commit_here(self) -> bool:
-        """Commit in this thread, unless another one is at it: False."""
+        """Commit in this thread; returns False if another thread is committing."""
         if not self._committing.acquire(blocking=False):
             return False
         try:
@@ -186,17 +186,17 @@ class Committer:
             if failed is None:
                 self._finish(group, names)
         except Exception as error:
-            # Want of memory, say: whoever waits must be told, and the thread must go on.
+            # For example MemoryError: waiters must be told, and the thread must survive.
             failed = self.fail(error, "committing")
         group.commit.settle(failed)
 
     def check(self) -> None:
-        """Raise what stopped the log, if something has."""
+        """Raise the error that stopped the log, if any."""
         if self.failed is not None:
             raise self.failed
 
     def fail(self, error: Exception, what: str) -> StorageFailed:
-        """Stop acknowledging, for good; with or without the lock, as the first error counts."""
+        """Stop acknowledging for good; with or without the lock; the first error is kept."""
         if self.failed is None:
             problem: MainstemError = (
                 refusal(error, what)
@@ -207,7 +207,7 @@ class Committer:
                 )
             )
             self.failed = StorageFailed(str(problem))
-            # Whoever looks after a server is to know it before its clients complain.
+            # Operators should learn of it before their clients complain.
             _logger.error("the log has stopped: %s", problem)
         return self.failed
 

@@ -1,11 +1,11 @@
-"""The index of a segment: blocks of batches, found by offset, position or time, each checked.
+"""The sparse index of a segment: blocks of batches by offset, position or time, with checksums.
 
-A block is a run of whole batches of at least BLOCK_BYTES (a larger batch is a block by itself).
-Its entry holds the offset and position of its first batch, its newest timestamp, and a checksum
-over the headers of its batches. Those hold what Kafka's own CRC leaves out (base offset and leader
-epoch), and what a batch is found or passed over by (its last offset and newest timestamp) before
-anybody checks its CRC: a flipped bit there would otherwise go unnoticed. The last block is open
-until it is large enough; it is kept in the manifest, the closed ones in the ``.idx`` file.
+A block is a run of whole batches of at least BLOCK_BYTES. Its entry holds the offset and position
+of its first batch, its newest timestamp, and a checksum over the headers of its batches. These
+hold what Kafka's CRC does not cover (base offset and leader epoch), and the fields by which a batch
+is found or skipped before its CRC is checked (last offset, newest timestamp): a flipped bit there
+would otherwise go unnoticed. The last block is open until it is large enough; it is stored in the
+manifest, closed ones in the ``.idx`` file.
 """
 
 import struct
@@ -60,10 +60,10 @@ class Index:
         self.open_check = 0
         self.open_newest = -1
         self.full = False
-        """Whether the open block takes no more batches, however small it is."""
+        """Whether the open block must not be extended, whatever its size."""
 
     def add(self, offset: int, position: int, newest_ms: int, head: Buffer) -> None:
-        """Enter a batch that was written at ``position``; ``head`` is its header."""
+        """Add a batch written at ``position``; ``head`` is its header."""
         if position - self.open_position >= BLOCK_BYTES or self.full or not self.offsets:
             if self.offsets:
                 self._close()
@@ -100,11 +100,11 @@ class Index:
 
     @property
     def closed(self) -> int:
-        """How many blocks will not change any more."""
+        """The number of closed blocks."""
         return len(self.checks)
 
     def in_order(self) -> bool:
-        """Tell whether the blocks follow one another, from the first byte on."""
+        """Tell whether positions and offsets increase, beginning at byte 0."""
         steps = zip(self.positions, self.positions[1:], strict=False)
         jumps = zip(self.offsets, self.offsets[1:], strict=False)
         return (
@@ -114,7 +114,7 @@ class Index:
         )
 
     def open_block(self) -> OpenBlock | None:
-        """Return the open block as the manifest keeps it."""
+        """Return the open block for the manifest."""
         if not self.offsets:
             return None
         return OpenBlock(self.offsets[-1], self.open_position, self.open_newest, self.open_check)
@@ -135,7 +135,7 @@ class Index:
 
     @classmethod
     def decode(cls, data: bytes, open_block: OpenBlock | None) -> "Index | None":
-        """Read entries back, none of them trusted yet; None if any is damaged or out of place."""
+        """Read entries, not yet trusted; None if any is damaged or out of order."""
         if len(data) % ENTRY_SIZE:
             return None
         index = cls()

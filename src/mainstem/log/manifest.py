@@ -1,7 +1,7 @@
 """The manifest: every partition and its recovery point, as of the last checkpoint.
 
-It is written whole, twice (two names, each replaced by renaming), so that one damaged file costs
-nothing. Opening reads it instead of looking into ten thousand directories.
+Two copies are written, each replaced by a rename, so that one damaged file does no harm. Opening
+reads the manifest instead of listing ten thousand directories.
 """
 
 import struct
@@ -22,14 +22,14 @@ _MAGIC = b"mainstem"
 
 
 class Manifest(msgspec.Struct, frozen=True, array_like=True):
-    """What a checkpoint leaves behind."""
+    """The contents of a manifest."""
 
     wal_number: int
-    """The first write-ahead file that is not yet part of the segments; 0 if there is none yet."""
+    """The write-ahead file at which recovery begins; 0 if there is none yet."""
     wal_sequence: int
-    """The number of its first entry."""
+    """The sequence number of its first entry."""
     partitions: list[msgspec.Raw]
-    """Every partition, encoded: what does not change is written again as it is."""
+    """Every partition, encoded; unchanged ones are not encoded again."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -38,12 +38,12 @@ _partition_decoder = msgspec.msgpack.Decoder(PartitionRecord)
 
 
 def encode_partition(record: PartitionRecord) -> msgspec.Raw:
-    """Encode one partition, to be kept while it does not change."""
+    """Encode one partition; reused until it changes."""
     return msgspec.Raw(_encoder.encode(record))
 
 
 def decode_partition(encoded: msgspec.Raw) -> PartitionRecord:
-    """Return what a manifest says of one partition."""
+    """Decode one partition."""
     try:
         return _partition_decoder.decode(encoded)
     except msgspec.DecodeError as error:
@@ -64,12 +64,12 @@ def write(files: Files, wal_number: int, wal_sequence: int, parts: list[msgspec.
         file.pwrite(data, 0)
         file.sync()
         files.rename(fresh, name)
-        # Between the two, so that at any moment one of them is whole on the disk.
+        # After each of the two, so that one of them is always intact on disk.
         files.sync_dir("")
 
 
 def read(files: Files) -> tuple[Manifest | None, list[str]]:
-    """Return the newest whole manifest, None in a fresh directory, and what was damaged."""
+    """Return the newest intact manifest (None in a new directory), and what was damaged."""
     found: list[Manifest] = []
     damage: list[str] = []
     present = [name for name in NAMES if name in files.names("")]
@@ -95,7 +95,7 @@ def _decode(name: str, data: bytes) -> Manifest:
     if magic != _MAGIC:
         raise DamagedLog(f"{name}: does not begin like a manifest")
     body = data[_HEAD.size :]
-    # The version is under the checksum: a flipped bit must not read as "made by a newer version".
+    # The checksum covers the version: a flipped bit must not look like a newer format.
     if _check(version, body) != check:
         raise DamagedLog(f"{name}: its checksum does not match")
     if version > FORMAT:

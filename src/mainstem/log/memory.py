@@ -29,14 +29,14 @@ from mainstem.log.port import (
 from mainstem.log.tail_watches import TailWatches, Wake, call_all
 
 MAX_BYTES = 1024 * 1024 * 1024
-"""What a memory log holds unless told otherwise; an append beyond it is refused."""
+"""Default size limit; an append beyond it is refused."""
 _NOTHING = Slice(0)
 _SPAN_AT, _SPAN = 23, Struct(">i8xq")
-"""Last offset delta and max timestamp of a header: all that an append needs to know."""
+"""Last offset delta and max timestamp of a batch header."""
 _CLEAN_UP_AFTER = 1024
-"""So many dropped batches may stay in the lists as empty places."""
+"""How many dropped batches may stay in the lists before they are rebuilt."""
 _LOOKS = 100
-"""So many looks at the end of a partition are remembered for the time that it retains events."""
+"""How many (time, end offset) samples are kept over the retention time."""
 
 
 class MemoryPartition:
@@ -46,7 +46,7 @@ class MemoryPartition:
         self, place: str, settings: TopicSettings, *, start: int = 0, epoch: int = 0
     ) -> None:
         self.place = place
-        """How messages name the partition."""
+        """The partition in messages."""
         self.settings = settings
         self.start = self.tail = self.end = start
         self.epoch = epoch
@@ -54,26 +54,26 @@ class MemoryPartition:
         self._batches: list[bytes] = []
         self._bases: list[int] = []
         self._peaks: list[int] = []
-        """The latest time in this batch and all before it: never falls, so it can be bisected."""
+        """The newest timestamp up to each batch: monotonic, so it can be bisected."""
         self._first = 0
         self._looks: list[tuple[int, int]] = []
-        """When retention looked, and where the end was: how old batches without a time are."""
+        """Samples of (time, end offset), to tell the age of batches without timestamps."""
         self._compact_over = settings.segment_bytes
         self.watches = TailWatches()
 
     def bounds(self) -> Bounds:
-        """Return what the partition holds now."""
+        """Return the current offsets and size."""
         return Bounds(self.start, self.tail, self.end, self.size_bytes, self.epoch)
 
     def append(self, batch: WritableBatch) -> int:
-        """Give the batch its offsets and keep a copy; readers see it after ``advance``."""
+        """Assign offsets and keep a copy; readers see it after ``advance``."""
         base = self.end
         place(batch, base, self.epoch)
         self._keep(bytes(batch), base)
         return base
 
     def advance(self, tail: int) -> list[Wake]:
-        """Let readers see what is before ``tail``; return the watches to call."""
+        """Move the tail; return the watches to call."""
         self.tail = max(self.tail, tail)
         limit = self.settings.expire_bytes
         if limit is not None and self.size_bytes > limit:
@@ -100,7 +100,7 @@ class MemoryPartition:
 
     def offset_at(self, timestamp_ms: int) -> TimedOffset | None:
         """Return the first visible event at or after a time, None if there is none."""
-        # The peaks may come from batches that are gone; so this is where the search begins.
+        # Peaks may stem from dropped batches, so this is only where the search begins.
         index = bisect_left(self._peaks, timestamp_ms, self._first)
         while index < len(self._batches) and self._bases[index] < self.tail:
             batch = self._batches[index]
@@ -113,7 +113,7 @@ class MemoryPartition:
         return None
 
     def close(self) -> list[Wake]:
-        """Let go of everything; return every watch, to be called."""
+        """Drop everything; return all watches, to be called."""
         self._forget_all()
         return self.watches.all()
 
@@ -131,7 +131,7 @@ class MemoryPartition:
         return self.bounds()
 
     def expire(self, now_ms: int) -> None:
-        """Drop what is older than the topic's retention, except what readers cannot see yet."""
+        """Apply the topic's retention, except to batches that are not visible yet."""
         if self.settings.expire_ms is None:
             return
         oldest = now_ms - self.settings.expire_ms
@@ -144,7 +144,7 @@ class MemoryPartition:
         self._clean_up()
 
     def _look(self, now_ms: int, expire_ms: int) -> int:
-        """Remember where the end is; return where it was so long ago that all before is too old."""
+        """Sample the end offset; return the sample before which everything is too old."""
         looks = self._looks
         if not looks or (self.end > looks[-1][1] and now_ms - looks[-1][0] >= expire_ms // _LOOKS):
             looks.append((now_ms, self.end))
@@ -163,14 +163,14 @@ class MemoryPartition:
         self.end = base + last_offset_delta + 1
 
     def _index(self, offset: int) -> int:
-        """Find the batch that holds an offset, or the first one after it."""
+        """Return the index of the batch that holds an offset, or the first one after it."""
         index = bisect_right(self._bases, offset, self._first) - 1
         if index < self._first:
             return self._first
         return index if read_header(self._batches[index]).last_offset >= offset else index + 1
 
     def _shrink(self, limit: int) -> None:
-        # The newest batch stays, or a limit below one batch would keep nothing at all.
+        # The newest batch stays; otherwise a limit below one batch would keep nothing.
         while self.size_bytes > limit and self._first + 1 < len(self._bases) and self._droppable():
             self._drop_first()
         self._clean_up()
@@ -189,7 +189,7 @@ class MemoryPartition:
         self.start = max(self.start, follows)
 
     def _compact(self) -> None:
-        """Keep the latest event of each key; the newest batch stays, as readers wait behind it."""
+        """Keep the latest event of each key; the newest batch is not touched."""
         visible = bisect_left(self._bases, self.tail, self._first)
         if self.settings.compact_after_ms:
             young = self._peaks[-1] - self.settings.compact_after_ms
@@ -211,7 +211,7 @@ class MemoryPartition:
             self._hold(self._batches[self._first :])
 
     def _hold(self, batches: Sequence[bytes]) -> None:
-        """Make the lists anew, with these batches and nothing else."""
+        """Rebuild the lists from these batches."""
         end = self.end
         self._forget_all()
         for batch in batches:
@@ -251,7 +251,7 @@ class MemoryPartition:
 
 
 class MemoryLog:
-    """Partitions in memory; an append is durable at once, as nothing more is promised."""
+    """Partitions in memory; an append is visible at once."""
 
     def __init__(
         self, *, max_bytes: int = MAX_BYTES, now_ms: Callable[[], int] | None = None
@@ -275,7 +275,7 @@ class MemoryLog:
                 known.settings = settings
 
     def delete(self, partitions: Sequence[PartitionId]) -> None:
-        """Delete partitions and all they hold; unknown ones are passed over."""
+        """Delete partitions and their events; unknown ones are ignored."""
         wakes: list[Wake] = []
         with self._lock:
             self._check_open()
@@ -292,7 +292,7 @@ class MemoryLog:
         """Append checked batches, all or nothing, and make them visible together."""
         wakes: list[Wake] = []
         if not together:
-            # Those of the first partition only, as what is refused is refused for that one.
+            # Only those of the first partition, so that a refusal concerns one partition.
             batches = [each for each in batches if each[0] == batches[0][0]]
         with self._lock:
             found = [(self._partition(partition), batch) for partition, batch in batches]
@@ -312,7 +312,7 @@ class MemoryLog:
             return self._partition(partition).read(offset, max_bytes)
 
     def bounds(self, partition: PartitionId) -> Bounds:
-        """Return what the partition holds now."""
+        """Return the current offsets and size."""
         with self._lock:
             return self._partition(partition).bounds()
 
@@ -347,7 +347,7 @@ class MemoryLog:
             return bounds
 
     def upkeep(self) -> None:
-        """Drop what is older than its topic's retention; needs the clock the log was given."""
+        """Apply retention; only if the log was given a clock."""
         if self._now_ms is None:
             return
         now_ms = self._now_ms()
@@ -358,7 +358,7 @@ class MemoryLog:
                 self._size_bytes += partition.size_bytes - before
 
     def close(self) -> None:
-        """Forget everything; whoever waits is woken."""
+        """Drop everything; all watches are called."""
         with self._lock:
             self._closed = True
             wakes = [wake for each in self._partitions.values() for wake in each.close()]

@@ -1,10 +1,10 @@
-"""What compaction keeps of a batch: the same on disk and in memory.
+"""The key-to-latest-offset map of compaction: decides what is kept of a batch.
 
-How this works: the keys of batches are added in the order of the log, then the batches are asked
-for in that order. Keys longer than a digest are known by their digest. Events of transactions are
-all kept and outdate nothing, since the log does not know which of them were aborted; so a deletion
-of what a transaction wrote is kept, however old it is, or that would be there again. Batches whose
-records cannot be read (a topic may be told not to look into what producers send) stay as they are.
+How this works: the keys of batches are added in log order, then ``kept`` is called for each batch
+in the same order. Long keys are represented by a digest. Transactional events are all kept and
+outdate nothing, since the log does not know which were aborted. So a tombstone for a key that a
+transaction wrote is kept however old it is; otherwise the transaction's event would reappear.
+Batches whose records cannot be parsed (a topic may skip validation) stay as they are.
 """
 
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from mainstem.core.errors import CorruptBatch
 from mainstem.core.records import keys, retain
 
 MAX_TRANSACTED = 1_000_000
-"""So many keys of transactions are remembered; with more, every deletion is kept."""
+"""At most so many keys of transactional events are remembered; beyond, every tombstone is kept."""
 _DIGEST = 16
 
 
@@ -23,24 +23,24 @@ class OffsetMap:
 
     def __init__(self, forget_before: int) -> None:
         self._forget_before = forget_before
-        """Deletions with an earlier time need not be kept."""
+        """Tombstones with an earlier timestamp are dropped."""
         self._offsets: dict[bytes, int] = {}
         self._transacted: set[bytes] = set()
-        """The keys of events of transactions before the batch that is asked for."""
+        """Keys of transactional events before the current batch."""
 
     def __len__(self) -> int:
-        """Return how many keys there are."""
+        """Return the number of keys."""
         return len(self._offsets)
 
     def add(self, header: BatchHeader, batch: Buffer) -> None:
-        """Take note of the keys of a batch, which comes after those before."""
+        """Add the keys of the next batch, in log order."""
         if not _stays_whole(header):
             self._offsets.update(_keys(batch))
 
     def kept(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         """Return the batch with only the latest event of each key, None if none is left.
 
-        To be asked for all batches in the order of the log, once all are added.
+        To be called for every batch in log order, after all were added.
         """
         if _stays_whole(header):
             self._remember(batch)
@@ -75,7 +75,7 @@ def _stays_whole(header: BatchHeader) -> bool:
 
 
 def _keys(batch: Buffer) -> list[tuple[bytes, int]]:
-    """Return the keys of a batch and their offsets; none if it cannot be read to its end."""
+    """Return the keys of a batch and their offsets; none if the batch cannot be parsed."""
     try:
         return [(_short(key), offset) for offset, key, _, _ in keys(batch) if key is not None]
     except CorruptBatch:

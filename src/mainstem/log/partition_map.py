@@ -1,4 +1,4 @@
-"""The partitions of a log, by their ids."""
+"""The partitions of a log by id."""
 
 from mainstem.core.errors import Closed, UnknownPartition
 from mainstem.log.disk_partition import DiskPartition
@@ -9,12 +9,12 @@ Partition = DiskPartition | MemoryPartition
 
 
 class PartitionMap(dict[PartitionId, Partition]):
-    """Looked up and changed under the log's lock."""
+    """Read and changed under the log's lock."""
 
     is_closed = False
 
     def find(self, partition: PartitionId) -> Partition:
-        """Return one that must be there."""
+        """Return a partition; raises UnknownPartition."""
         found = self.get(partition)
         if found is None:
             self.check_open()
@@ -22,6 +22,6 @@ class PartitionMap(dict[PartitionId, Partition]):
         return found
 
     def check_open(self) -> None:
-        """Refuse to go on with a log that has been closed."""
+        """Raise Closed if the log was closed."""
         if self.is_closed:
             raise Closed("the log has been closed")

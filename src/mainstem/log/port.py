@@ -1,9 +1,9 @@
-"""The port every log implements: on disk, in memory, and one day by a Kafka cluster.
+"""The port that every log implements: on disk, and in memory.
 
 A log holds partitions; a partition holds record batches (Kafka v2 bytes, see ``core.batch``) and
 knows nothing of consumers or protocols. All methods are synchronous and thread-safe. ``append``
-returns at once: the offsets are assigned and ordered, and ``durable`` tells when the batches are
-as durable as their topic's policy says. Readers see a batch only then.
+returns at once with the assigned offsets; ``durable`` tells when the batches are as durable as
+their topic's policy says. Readers see a batch only then.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,23 +18,23 @@ WritableBatch = bytearray | memoryview
 
 
 class PartitionId(NamedTuple):
-    """A partition by its topic's id (32 hex digits, never used again) and its number."""
+    """A partition: its topic's id (32 hex digits, never reused) and its number."""
 
     topic_id: str
     number: int
 
 
 class Bounds(NamedTuple):
-    """What a partition holds: readable offsets are ``start <= offset < tail``."""
+    """The offsets of a partition: readable are ``start <= offset < tail``."""
 
     start: int
     tail: int
-    """The first offset that readers cannot see yet."""
+    """The first offset that is not visible yet (Kafka's high watermark)."""
     end: int
-    """The offset that the next event gets; more than ``tail`` while appends await durability."""
+    """The next offset to assign (Kafka's log end offset); above ``tail`` while commits pend."""
     size_bytes: int
     epoch: int
-    """The leader epoch; grows whenever the end of the log may have been taken back."""
+    """The leader epoch; grows whenever the log may have been truncated."""
 
 
 class TimedOffset(NamedTuple):
@@ -45,20 +45,20 @@ class TimedOffset(NamedTuple):
 
 
 class Durable(Protocol):
-    """A promise shared by everything that becomes durable at the same moment."""
+    """A future shared by all appends of one group commit."""
 
     @property
     def done(self) -> bool:
-        """Whether it has been decided, for good or bad."""
+        """Whether it is settled: durable, or failed."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until durable; False on time-out; raises StorageFailed if it will never be."""
+        """Wait until durable; False on time-out; raises StorageFailed if the commit failed."""
 
     def then(self, call: Callable[[MainstemError | None], None]) -> None:
-        """Call back once decided, from any thread, with the error if there is one."""
+        """Call back once settled, from any thread, with the error if there is one."""
 
     def hand_over(self) -> None:
-        """Let it survive the end of this process, if not yet of the machine: the system has it."""
+        """Write to the page cache, so that it survives kill -9, though not yet a power cut."""
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -67,11 +67,11 @@ class Appended(msgspec.Struct, frozen=True):
     offsets: list[int]
     durable: Durable
     starts: list[int]
-    """Where the partition of each batch starts."""
+    """The start offset of the partition of each batch."""
 
 
 class File(Protocol):
-    """An open file, as a head needs it for sendfile; it stays open as long as it is referenced."""
+    """An open file, for sendfile; closed when no longer referenced."""
 
     def fileno(self) -> int:
         """Return the file descriptor."""
@@ -81,7 +81,7 @@ class File(Protocol):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """Whole record batches, either in memory (``file`` is None) or as a stretch of a file."""
+    """Whole record batches, either in memory (``file`` is None) or as a range of a file."""
 
     length: int
     data: bytes | memoryview = b""
@@ -112,7 +112,7 @@ class Log(Protocol):
         """Create the partition, or give it new settings; ``topic`` is its name in messages."""
 
     def delete(self, partitions: Sequence[PartitionId]) -> None:
-        """Delete partitions and all they hold; unknown ones are passed over."""
+        """Delete partitions and their events; unknown ones are ignored."""
 
     def append(
         self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
@@ -122,9 +122,9 @@ class Log(Protocol):
         Base offset and leader epoch are written into the given buffers. A single batch for a
         ``disk`` topic is durable on return. Raises StorageFull with nothing changed.
 
-        Not ``together``: each batch stands for itself. Those of one partition follow one another,
-        are written at once, and a crash may keep only the first of them. There may be fewer offsets
-        than batches, but at least one: those beyond were not appended, and are to be given again.
+        Not ``together``: the batches are independent. Those of one partition must be consecutive,
+        and a crash may keep only the first of them. At least one is appended; if there are fewer
+        offsets than batches, the rest was not appended, and the caller appends it again.
         """
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
@@ -145,8 +145,8 @@ class Log(Protocol):
     ) -> Callable[[], None]:
         """Call ``wake`` once, from any thread, as soon as the tail is past ``offset``.
 
-        At once if it is already. Also called when the partition is deleted or the log closed.
-        Returns a function that takes the watch back.
+        At once if it already is. Also called when the partition is deleted or the log closed.
+        Returns a function that cancels the watch.
         """
 
     def cut(

@@ -1,10 +1,10 @@
-"""A data directory that is only read: what the log would write stays in memory.
+"""Files of a data directory opened read-only: writes stay in memory.
 
-How this works: the log opens a directory as ever, recovery included, on files that take writes in
-pages of their own and never pass them on. So it works on a read-only file system, and changes
-nothing on any other. The lock is shared: a process that writes keeps us out, one that reads does
-not. Once open, a reader may let go of it: batches never change where they are, a file that is
-open outlives its deletion, and the ends of all partitions are known.
+How this works: the log opens the directory as usual, recovery included, but on files that keep
+writes in memory pages of their own. So it works on a read-only file system, and changes nothing on
+any other. The flock is shared: a writing process excludes us, a reading one does not. Once open, a
+reader may unlock: batches never move, an open file outlives its deletion, and the ends of all
+partitions are known.
 """
 
 import errno
@@ -22,7 +22,7 @@ _PAGE_BYTES = 64 * 1024
 
 
 class LayeredFile:
-    """One file: what is on disk, under pages that were changed in memory."""
+    """A file on disk, overlaid by pages changed in memory."""
 
     def __init__(self, files: "ReadOnlyFiles", path: str, below: RealFile | None) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class LayeredFile:
         self._pages: dict[int, bytearray] = {}
 
     def fileno(self) -> int:
-        """Return no descriptor: it would not show what was changed."""
+        """Return -1: the descriptor would not show the changed pages."""
         return -1
 
     def pread(self, length: int, position: int) -> bytes:

@@ -1,23 +1,23 @@
-"""Opening a data directory: clean, or after the process or the machine ended in the middle.
+"""Recovery: opening a data directory after a clean stop, a crash or a power cut.
 
-How this works: the manifest tells the recovery point of every partition, and the write-ahead log
-what happened since. If it holds nothing, the end was clean and there is nothing to do. Otherwise
+How this works: the manifest holds the recovery point of every partition, and the write-ahead log
+what happened since. If that is empty, the stop was clean and there is nothing to do. Otherwise
 
-1. its entries are folded over the partitions (created, deleted, cut, replaced), and the batches
-   in it are written again to where they belong, whether or not they had got there;
-2. the end of every partition that was touched is read from its recovery point on, and batches
-   are accepted as long as they are whole, in order, and of the current epoch; if of batches that
-   were appended together one is not there, the others are not accepted either;
-3. what is left beyond that (a write that was cut off, or damage) is moved to ``quarantine/`` and
-   named in the report; nothing is deleted;
-4. everything is synced, a new epoch begins, and a new manifest is written, before anyone reads:
-   a reader must not see what the next power cut would take away.
+1. its entries are applied to the partitions (created, deleted, cut, replaced), and the batches in
+   it are written to their segments again, whether or not they are there already;
+2. the tail of every touched partition is read from its recovery point, and batches are accepted
+   while they are complete, in order, and of the current epoch; if one batch of an atomic append is
+   missing, the others are not accepted either;
+3. remaining bytes (a torn write, or damage) are moved to ``quarantine/`` and reported; nothing is
+   deleted;
+4. everything is synced, a new epoch begins, and a new manifest is written before anyone reads: a
+   reader must not see what the next power cut would lose.
 
-Before a process appends its first batch, the write-ahead log says durably that it was opened. So
-whatever a crash leaves in the segments, the next opening is known to be unclean, and the new epoch
-keeps those bytes from being taken for batches of a later process.
+Before a process appends its first batch, it writes a durable OPENED entry. So whatever a crash
+leaves in the segments, the next opening knows that the stop was unclean, and the new epoch keeps
+those bytes from being mistaken for batches of a later process.
 
-All of it may be interrupted and begun again.
+Recovery may be interrupted at any point and started again.
 """
 
 import logging
@@ -45,20 +45,20 @@ _logger = logging.getLogger("mainstem.log")
 
 
 class Report(msgspec.Struct):
-    """What opening found and did."""
+    """What recovery found and did."""
 
     clean: bool = True
     entries: int = 0
-    """Entries of the write-ahead log that were applied again."""
+    """Entries of the write-ahead log that were applied."""
     partitions: int = 0
-    """Partitions whose ends were read."""
+    """Partitions whose tails were read."""
     scanned_bytes: int = 0
     findings: list[str] = []
-    """What was damaged or cut off, and where it is now."""
+    """What was damaged or torn, and where it is now."""
 
 
 class Recovered(NamedTuple):
-    """A directory ready to be served."""
+    """A recovered directory."""
 
     partitions: dict[PartitionId, DiskPartition]
     wal: WriteAheadLog
@@ -74,7 +74,7 @@ def recover(
     wal_step_bytes: int,
     sync_all_from: int,
 ) -> Recovered:
-    """Bring the directory into a state that can be served."""
+    """Recover the directory, so that it can be served."""
     known, damage = manifest.read(files)
     report = Report(findings=list(damage))
     if known is None:
@@ -89,7 +89,7 @@ def recover(
         partition.saved = saved
         partitions[partition.id] = partition
     found = wal.scan(files, known.wal_number, known.wal_sequence)
-    # The manifest may have been renamed by a process that was killed before it synced.
+    # A process may have been killed between renaming the manifest and syncing the directory.
     files.sync_dir("")
     number = found.last.number + 1 if found.last else known.wal_number + 1
     spare = found.last.path if found.last else None
@@ -100,13 +100,13 @@ def recover(
             where = f"; its bytes are in {QUARANTINE}/{name}"
         report.findings.append(f"{place}: {problem}{where}")
     unclean = bool(found.entries or found.lost)
-    # Before the manifest asks for it: a write-ahead log that is not there was lost.
+    # Before the manifest refers to it: a missing write-ahead file counts as lost.
     prepared = wal.prepare(files, number, None if unclean else spare)
     if unclean:
         report.clean = False
         report.entries = len(found.entries)
-        # What was killed may have left its last entries in the page cache only: what follows from
-        # an entry must not become durable before it.
+        # A killed process may have left its last entries in the page cache only; their effects
+        # must not become durable before them.
         wal.sync(files, known.wal_number)
         files.sync_dir(QUARANTINE)
         recovery = _Recovery(files, file_cache, now_ms, partitions, report, sync_all_from)
@@ -116,7 +116,7 @@ def recover(
 
 
 def _check_fresh(files: Files) -> None:
-    """Refuse to begin anew where there is something already."""
+    """Raise DamagedLog if the directory holds data but no manifest."""
     if files.names(PARTITIONS) or files.names(wal.DIRECTORY):
         raise DamagedLog(
             "there is no manifest, but there are partitions or a write-ahead log, so the log "
@@ -133,7 +133,7 @@ def _make_directories(files: Files) -> None:
 
 
 class _Recovery:
-    """One pass over the write-ahead log and the ends of what it touched."""
+    """One pass over the write-ahead log and the tails of the partitions it touched."""
 
     def __init__(
         self,
@@ -152,13 +152,13 @@ class _Recovery:
         self._report = report
         self._touched: dict[PartitionId, None] = {}
         self._gone: defaultdict[bytes, set[tuple[int, int]]] = defaultdict(set)
-        """Segments (base offset, generation) that were removed, by the keys of partitions."""
+        """Removed segments (base offset, generation) by partition key."""
         self._deleted: set[PartitionId] = set()
         self._together: list[list[Part]] = []
-        """Batches of several partitions that are there together or not at all."""
+        """Atomic appends: all batches of each are recovered, or none."""
 
     def run(self, entries: list[Entry], number: int, sequence: int) -> None:
-        """Apply, read, sync, and leave a new manifest behind."""
+        """Apply the entries, read the tails, sync, and write a new manifest."""
         for entry in entries:
             self._fold(entry)
         for entry in entries:
@@ -167,12 +167,12 @@ class _Recovery:
         ends = self._read_ends()
         if sum(end.quarantine() for end in ends):
             self._files.sync_dir(QUARANTINE)
-        # All of them: bytes that a crash left in any segment must not look like ours later on.
+        # All partitions: bytes that a crash left in any segment must not look like ours later.
         for partition in self._partitions.values():
             partition.begin_epoch(partition.epoch + 1)
             partition.saved = manifest.encode_partition(partition.record())
         self._settle(ends)
-        # After the manifest nothing would tell that they are to be removed.
+        # Once the manifest is written, nothing tells what to remove.
         self._remove_deleted()
         saved = [each.saved for each in self._partitions.values()]
         manifest.write(self._files, number, sequence, [each for each in saved if each is not None])
@@ -181,7 +181,7 @@ class _Recovery:
                 self._files.remove(place.path)
 
     def _settle(self, ends: list[TailRecovery]) -> None:
-        """Make what was found durable, and report it."""
+        """Make the recovered tails durable, and report them."""
         at_once = len(ends) >= self._sync_all_from
         for end in ends:
             end.settle(sync=not at_once)
@@ -196,7 +196,7 @@ class _Recovery:
         self._files.sync_dir(PARTITIONS)
 
     def _fold(self, entry: Entry) -> None:
-        """Apply what an entry says of the partitions themselves."""
+        """Apply an entry to the set of partitions."""
         match entry.kind:
             case Kind.APPEND:
                 self._expect(list(decode_parts(entry.payload)))
@@ -238,7 +238,7 @@ class _Recovery:
         if partition is None:
             return
         self._touched[partition_id] = None
-        # Other segments that hold nothing any more go when the end has been read.
+        # Other segments before the start are dropped when the tail has been read.
         partition.start = max(start, partition.start)
         dropped = set(gone)
         partition.segments = [
@@ -258,7 +258,7 @@ class _Recovery:
         self._gone[partition.key].update(gone)
 
     def _redo(self, entry: Entry) -> None:
-        """Write the batches of an entry to where they belong."""
+        """Write the batches of an entry to their segments."""
         for part in decode_parts(entry.payload):
             partition = self._partitions.get(_partition_id(part.key))
             if partition is None or self._is_gone(part):
@@ -270,7 +270,7 @@ class _Recovery:
                 file.pwrite(part.batch, part.position)
 
     def _read_ends(self) -> list[TailRecovery]:
-        """Read every end that may have been written to, until nothing is torn apart."""
+        """Read every touched tail, again until each atomic append is complete or absent."""
         found: dict[PartitionId, TailRecovery] = {}
         points = {each: self._partitions[each].record() for each in self._partitions}
         limits = dict.fromkeys(self._partitions, NO_LIMIT)
@@ -291,7 +291,7 @@ class _Recovery:
     def _tighten(
         self, limits: dict[PartitionId, int], points: dict[PartitionId, PartitionRecord]
     ) -> list[PartitionId]:
-        """Limit partitions to before batches whose companions are lost; return which ones."""
+        """Exclude batches of incomplete atomic appends; return the partitions to read again."""
         tightened: dict[PartitionId, None] = {}
         for parts in self._together:
             there: list[tuple[PartitionId, int]] = []
@@ -321,7 +321,7 @@ class _Recovery:
         return DiskPartition.load(self._files, self._file_cache, record)
 
     def _remove_deleted(self) -> None:
-        """Remove what is left of deleted partitions, also of those the manifest did not know."""
+        """Remove the files of deleted partitions, even of those not in the manifest."""
         for partition_id in sorted(self._deleted - self._partitions.keys()):
             directory = f"{PARTITIONS}/{partition_id.topic_id}-{partition_id.number}"
             try:
@@ -329,7 +329,7 @@ class _Recovery:
                     self._files.remove(f"{directory}/{name}")
                 self._files.remove(directory)
             except OSError as error:
-                # What cannot be removed must not keep the log from opening.
+                # Files that cannot be removed must not prevent opening.
                 _logger.warning("cannot remove %s: %s", directory, error)
 
 

@@ -1,4 +1,4 @@
-"""Mending a data directory that is damaged: keep all that can be read, name what cannot.
+"""``mainstem repair``: keeps all that can be read of a damaged data directory, reports the rest.
 
 Segments with damage are written anew from what is whole in them, the originals go to
 ``quarantine/`` untouched, and a lost manifest is made again from what is in the directories. The
@@ -23,21 +23,21 @@ from mainstem.log.verification import Piece, pieces
 
 
 class Repaired(msgspec.Struct):
-    """What was mended, and what is lost."""
+    """What was repaired, and what is lost."""
 
     manifest_rebuilt: bool = False
     segments: int = 0
-    """Segments that were written anew."""
+    """Segments that were rewritten."""
     restored: int = 0
-    """Batches whose place in the log could be told from those around them."""
+    """Batches whose offset was restored from their neighbours."""
     lost: list[str] = []
-    """Stretches that could not be read, each with its segment in quarantine."""
+    """Ranges that could not be read; their segments are copied to quarantine."""
     findings: list[str] = []
-    """What opening found."""
+    """What recovery found."""
 
 
 def repair(files: Files, now_ms: Callable[[], int]) -> Repaired:
-    """Mend the directory; nobody else may use it meanwhile."""
+    """Repair the directory, which must be locked by the caller."""
     result = Repaired()
     files.lock(None)
     if _has_no_manifest(files):
@@ -112,7 +112,7 @@ def _copy(files: Files, segment: Segment) -> None:
 
 
 def _rebuild_manifest(files: Files, now_ms: Callable[[], int]) -> None:
-    """Describe what is in the directories, since nothing else does any more."""
+    """Rebuild a lost manifest from the partition directories."""
     file_cache = FileCache(files, 64)
     saved = []
     for directory in files.names(PARTITIONS):
@@ -130,13 +130,13 @@ def _rebuild_manifest(files: Files, now_ms: Callable[[], int]) -> None:
 
 
 def _find_segments(files: Files, partition: DiskPartition, now_ms: int) -> None:
-    """Take the newest generation of each stretch of offsets, as far as it can be read."""
+    """Take the newest generation of each offset range, as far as it can be read."""
     newest: dict[int, int] = {}
     for base, generation in segment_names(files, partition.directory):
         newest[base] = max(generation, newest.get(base, -1))
     for base, generation in sorted(newest.items()):
         if base < partition.end and partition.segments:
-            # An older generation, whose offsets a merged segment covers already.
+            # An older generation; a compacted segment covers its offsets.
             continue
         segment = partition.empty_segment(base, now_ms, generation)
         segment.created = True

@@ -1,9 +1,9 @@
-"""A segment: one file of record batches, appended at its end, found through its index.
+"""A segment: one append-only file of record batches, with an index.
 
-How this works: ``size`` says where the data ends, whatever the file's own length is: a write that
-failed half-way lies beyond it and is written over. Writers hold the log's lock; readers do not:
-they are given the position up to which they may read, and everything before that never changes.
-A block that this process has neither written nor seen before is verified at its first read.
+How this works: ``size`` says where the data ends, whatever the file's length: remains of a failed
+write lie beyond it and are overwritten. Writers hold the log's lock; readers do not: they get the
+position up to which they may read, and bytes before it never change. A block that this process has
+neither written nor verified is verified at its first read.
 """
 
 import struct
@@ -25,15 +25,15 @@ MAX_HINTS = 16
 EMPTY = Slice(0)
 
 _SPAN = struct.Struct(">qi11xi")
-"""Base offset, batch length and last offset delta: what it takes to find a batch."""
+"""Base offset, batch length and last offset delta."""
 _BEFORE_LENGTH = 12
 
 _LOADING = threading.Lock()
-"""Two readers must not load an index at once: the writer would go on with only one of the two."""
+"""Two readers must not load the same index at once: the writer would extend only one of them."""
 
 
 class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A segment as the manifest knows it."""
+    """A segment in the manifest."""
 
     base: int
     generation: int
@@ -47,7 +47,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Segment:
-    """The batches from ``base`` to ``next_offset``; ``dense`` unless compaction took some out."""
+    """The batches from ``base`` to ``next_offset``; ``dense`` unless it was compacted."""
 
     def __init__(
         self, file_cache: FileCache, directory: str, base: int, created_ms: int, generation: int
@@ -64,22 +64,22 @@ class Segment:
         self.created_ms = created_ms
         self.dense = True
         self.sealed = False
-        """Whether nothing will be appended any more."""
+        """Whether no more batches will be appended."""
         self.created = False
-        """Whether the file is there: it is made by the first write."""
+        """Whether the file exists: the first write creates it."""
         self.synced_size = 0
-        """How much of it is durable for sure."""
+        """How many bytes are known to be durable."""
         self.saved_blocks = 0
         """How many closed blocks are in the index file."""
         self._index: Index | None = Index()
         self._open_block: OpenBlock | None = None
         self._ready = False
-        """Whether the open block has been looked at since the segment was loaded."""
+        """Whether the open block was verified since the segment was loaded."""
         self._hints: dict[int, int] = {}
 
     @classmethod
     def load(cls, file_cache: FileCache, directory: str, record: SegmentRecord) -> "Segment":
-        """Bring back a segment that the manifest describes; nothing is read yet."""
+        """Create the segment from its record; reads nothing yet."""
         segment = cls(file_cache, directory, record.base, record.created_ms, record.generation)
         segment.size = record.size
         segment.next_offset = record.next_offset
@@ -94,7 +94,7 @@ class Segment:
         return segment
 
     def record(self) -> SegmentRecord:
-        """Describe the segment for the manifest."""
+        """Return the record for the manifest."""
         loaded = self._index is not None
         return SegmentRecord(
             self.base,
@@ -130,25 +130,25 @@ class Segment:
         return self.dense and (self.size == 0 or self.size + size <= limit)
 
     def write(self, batch: WritableBatch | bytes) -> None:
-        """Write a batch after the last; it counts only once it is accepted."""
+        """Write a batch at the end; it becomes part of the segment by ``accept``."""
         file = self._file_cache.opened.get(self.path) if self._ready else None
         (file or self._ready_file()).pwrite(batch, self.size)
 
     def clear_end(self, *, sync: bool) -> None:
-        """Take back what was written after the last batch and never counted."""
+        """Truncate what was written after the last accepted batch."""
         if self.created:
             self.file.truncate(self.size)
             if sync:
                 self.file.sync()
 
     def remove(self, files: Files) -> None:
-        """Delete its files, of which the next segment may have the names."""
+        """Delete the files; a later segment may have the same names."""
         for path in (self.path, self.index_path):
             self._file_cache.drop(path)
             files.remove(path)
 
     def reserve(self, length: int) -> None:
-        """Make sure of the space for a batch that is written later."""
+        """Reserve space for a batch that is written later."""
         self._ready_file().allocate(self.size, length)
 
     def _ready_file(self) -> OpenFile:
@@ -158,16 +158,16 @@ class Segment:
                 self._ready = True
             return self.file
         file = self.file
-        # A file may be left from before a crash: nothing of it may come back.
+        # A crash may have left a file of this name; none of its bytes may come back.
         file.truncate(0)
         self.created = self._ready = True
         return file
 
     def make_ready(self) -> None:
-        """Look at the open block before anything is added, since that becomes part of its check.
+        """Verify the open block before it is extended.
 
-        If it is damaged, a new block is begun: readers will be told of the damaged one, and what
-        is added stays readable.
+        If it is damaged, a new block is begun: reading the damaged one raises, and new batches stay
+        readable.
         """
         index = self.index
         if self.size and not index.trusted[-1] and not index.full:
@@ -177,7 +177,7 @@ class Segment:
                 index.full = True
 
     def accept(self, batch: WritableBatch | bytes, base_offset: int) -> None:
-        """Count a batch that was written (or has its space reserved) as part of the segment."""
+        """Make a batch part of the segment, once written or its space reserved."""
         last_offset_delta, newest = read_span(batch)
         index = self._index or self.index
         index.add(base_offset, self.size, newest, batch[:COVERED])
@@ -218,8 +218,8 @@ class Segment:
         self.synced_size = max(size, self.synced_size)
 
     def save_index(self, *, sync: bool = True) -> bool:
-        """Write the blocks closed since the last time to the index file; tell if there were any."""
-        # A reader may forget it at any moment.
+        """Write newly closed blocks to the index file; tell if there were any."""
+        # A reader may unload it at any moment.
         index = self._index
         if index is None or index.closed == self.saved_blocks:
             return False
@@ -234,7 +234,7 @@ class Segment:
         return True
 
     def forget_index(self) -> None:
-        """Free the memory of an index that is saved whole; it is read again when needed."""
+        """Unload an index that is completely saved; it is loaded again when needed."""
         index = self._index
         if not self.sealed or index is None or not self.size:
             return
@@ -256,7 +256,7 @@ class Segment:
                 position += header.size
 
     def place(self, position: int) -> str:
-        """Name a place in this segment for a person."""
+        """Return a position in this segment for messages."""
         return f"{self.path} at byte {position}"
 
     def _find(self, offset: int, limit: int) -> int:
@@ -279,12 +279,12 @@ class Segment:
         return limit
 
     def _spans(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the position and the offset after each batch of a stretch within one block."""
+        """Yield the end position and next offset of each batch in a range within one block."""
         position, start, data = begin, begin, b""
         while position < end:
             at = position - start
             if at + _SPAN.size > len(data):
-                # Batches begin within the first bytes of a block, however large the last one is.
+                # All batches begin within BLOCK_BYTES of the block, however large the last one is.
                 start, at = position, 0
                 data = self.file.pread(min(end - position, BLOCK_BYTES + HEADER_SIZE), position)
             if len(data) < _SPAN.size:
@@ -299,7 +299,7 @@ class Segment:
             yield position, base_offset + last_offset_delta + 1
 
     def _end_of_read(self, position: int, limit: int, max_bytes: int) -> int:
-        """Return the last batch border within ``max_bytes``, but at least one batch further."""
+        """Return the last batch boundary within ``max_bytes``, but at least one batch further."""
         target = position + max_bytes
         if target >= limit:
             return limit
@@ -309,7 +309,7 @@ class Segment:
         if border > position:
             self.remember(index.offsets[block], border)
             return border
-        # The target is in the block we start in: walk to the last batch that fits.
+        # The target is in the first block: find the last batch that fits.
         _, block_end = self._block_range(block, limit)
         end = next_offset = -1
         for after, offset in self._spans(position, block_end):
@@ -320,7 +320,7 @@ class Segment:
         return end
 
     def remember(self, offset: int, position: int) -> None:
-        """Keep where an offset is, as that is where the next read of a reader begins."""
+        """Remember the position of an offset where a reader's next read begins."""
         if len(self._hints) >= MAX_HINTS:
             self._hints.clear()
         self._hints[offset] = position
@@ -331,7 +331,7 @@ class Segment:
         return positions[block], min(end, limit)
 
     def _verify(self, begin: int, end: int) -> None:
-        """Check the blocks of a stretch that this process has not written or seen before."""
+        """Verify the blocks of a range that were neither written nor verified by this process."""
         index = self.index
         last = index.block_at(end - 1) + 1
         block = index.trusted.find(0, index.block_at(begin), last)

@@ -1,6 +1,6 @@
-"""Writing a segment anew from some of the batches of others: for compaction, cutting, repair.
+"""Writes a new segment from batches of others: for compaction, truncation and repair.
 
-The new segment is durable before anything refers to it; nothing is ever changed in place.
+The new segment is durable before anything refers to it; segments are never changed in place.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def write_segment(
     *,
     next_offset: int,
 ) -> None:
-    """Write batches into a new segment that stands for offsets up to ``next_offset``; durable."""
+    """Write batches into a new segment that covers offsets up to ``next_offset``; durable."""
     for batch in batches:
         segment.write(batch)
         segment.accept(batch, read_header(batch).base_offset)
@@ -32,7 +32,7 @@ def write_segment(
 
 
 def batches_before(segment: Segment, end: int) -> Iterable[bytes | bytearray]:
-    """Yield the batches before an offset, and of one across it the part before it."""
+    """Yield the batches before an offset; a batch that spans it is cut."""
     for _, batch in segment.batches():
         header = read_header(batch)
         if header.base_offset >= end:

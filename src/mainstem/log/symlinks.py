@@ -1,8 +1,8 @@
-"""Opening files of a data directory without following links.
+"""Opening files of a data directory without following symbolic links.
 
-A data directory may come from somebody else. Opened through a link, its ``lock`` would be any file
-that this user can write, and would be emptied. So no file of it, and no directory in it, may be a
-symbolic link; the data directory itself may. A lock file is only ever overwritten if it is one.
+A data directory may come from somebody else. If its ``lock`` were a symlink, opening it would
+truncate any file that this user can write. So no file or directory inside may be a symlink; the
+data directory itself may. A ``lock`` file is overwritten only if it looks like one of ours.
 """
 
 import errno
@@ -17,7 +17,7 @@ _LOCK_BEGINS = b'{"pid"'
 
 
 def open_file(path: str, flags: int, mode: int = 0o640) -> int:
-    """Open a file for this process alone; raises LinkedFile if it is a link."""
+    """Open a file, close-on-exec; raises LinkedFile if it is a symlink."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     except OSError as error:
@@ -27,9 +27,9 @@ def open_file(path: str, flags: int, mode: int = 0o640) -> int:
 
 
 def open_lock(root: str, flags: int) -> int:
-    """Open the lock of a data directory; raises LinkedFile if it is anything but a lock file."""
+    """Open the lock file of a data directory; raises LinkedFile if it is anything else."""
     path = f"{root}/lock"
-    # Without waiting, should it be a pipe.
+    # O_NONBLOCK: opening a FIFO would wait for ever.
     fd = open_file(path, flags | os.O_NONBLOCK)
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
@@ -43,7 +43,7 @@ def open_lock(root: str, flags: int) -> int:
 
 
 def read_lock(fd: int) -> bytes:
-    """Return what the holder wrote into the lock file."""
+    """Return the contents of the lock file, written by its holder."""
     return os.pread(fd, _LOCK_BYTES, 0)
 
 

@@ -1,7 +1,7 @@
-"""The end of a partition after an unclean stop: what is beyond its recovery point.
+"""Recovers the tail of a partition after an unclean stop: the batches after its recovery point.
 
-First everything is only read, so that it can be read again with an earlier limit; then what cannot
-be used is copied to ``quarantine/``; and only when those copies are durable is anything cut off.
+First the tail is only read, so that it can be read again with a lower limit. Then bytes that cannot
+be used are copied to ``quarantine/``. Only when the copies are durable is anything truncated.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ _WINDOW = 4 * 1024 * 1024
 
 
 class TailRecovery:
-    """One partition beyond its recovery point."""
+    """The tail of one partition: read, quarantine, settle."""
 
     def __init__(self, files: Files, partition: DiskPartition, limit: int) -> None:
         self._files = files
         self._limit = limit
         self._leftovers: list[tuple[Segment, int, str]] = []
-        """What cannot be used: where it begins, and why."""
+        """Unusable bytes: the segment, the position, and the reason."""
         self._outdated: list[Segment] = []
         self._missing: set[Segment] = set()
         self._untouchable = False
@@ -34,10 +34,10 @@ class TailRecovery:
         self.findings: list[str] = []
 
     def read(self, gone: set[tuple[int, int]], now_ms: Callable[[], int]) -> None:
-        """Accept what is whole and in order; nothing on the disk is changed."""
+        """Accept batches that are complete and in order; changes nothing on disk."""
         partition = self.partition
         present = sorted(segment_names(self._files, partition.directory))
-        # What the start has outlived is removed, perhaps by a recovery that was interrupted.
+        # Segments before the start may be gone already, removed by an interrupted recovery.
         partition.segments = [
             each
             for each in partition.segments
@@ -60,7 +60,7 @@ class TailRecovery:
             if (base, generation) in gone:
                 self._outdated.append(segment)
             elif base < partition.end:
-                # Written by a replacement that never came about, unless it is all that is left.
+                # Left by a compaction that was never committed, unless nothing else is left.
                 if not self._missing:
                     self._outdated.append(segment)
             elif base == partition.end:
@@ -69,22 +69,22 @@ class TailRecovery:
             else:
                 reason = f"offsets {partition.end} to {base - 1} before it are missing"
                 self._leftovers.append((segment, 0, reason))
-        # A power cut may take what a start was moved over; its offsets are not given again.
+        # A power cut may lose events before the new start; their offsets are not reused.
         partition.end = max(partition.end, partition.start)
-        # Nor is a segment filled whose name says that it begins before them.
+        # A segment whose base offset is before them is not appended to either.
         empty = {each for each in partition.segments if not each.size and each.base < partition.end}
         partition.segments = [each for each in partition.segments if each not in empty]
         self._outdated += empty
 
     def _extend(self, segment: Segment) -> None:
-        """Read a segment from its recovery point on."""
+        """Read a segment from its recovery point."""
         if segment in self._missing:
             self._untouchable = True
             return
         try:
             segment.make_ready()
         except DamagedLog as error:
-            # It ends at its recovery point then; what may follow stays where it is.
+            # The segment ends at its recovery point; bytes after it are left alone.
             self._untouchable = True
             self.findings.append(f"{self.partition.place}: {error}")
             return
@@ -101,7 +101,7 @@ class TailRecovery:
             self._leftovers.append((segment, segment.size, reason or "a batch is cut off"))
 
     def _accept_window(self, segment: Segment, window: bytes) -> str:
-        """Accept the batches of a stretch; return why the next one cannot be, if so."""
+        """Accept the batches of a window; return why the next one is refused, if it is."""
         partition = self.partition
         view = memoryview(window)
         position = 0
@@ -127,7 +127,7 @@ class TailRecovery:
         return "" if len(window) == _WINDOW or position == len(view) else "a batch is cut off"
 
     def _out_of_place(self, header: BatchHeader) -> str:
-        """Return why a batch that is whole is not the next one, if so."""
+        """Return why a complete batch is not the next one, or an empty string."""
         due = self.partition.end
         if header.base_offset != due:
             return f"offset {header.base_offset} stands where {due} is due"
@@ -138,12 +138,12 @@ class TailRecovery:
         return ""
 
     def quarantine(self) -> bool:
-        """Copy what cannot be used, and name it; tell if there was anything."""
+        """Copy unusable bytes to quarantine and report them; tell if there were any."""
         copied = False
         for segment, position, reason in self._leftovers:
             data = segment.file.pread(segment.file.size() - position, position)
             if not data.strip(b"\0"):
-                # Reserved, and never written: it holds nothing.
+                # Reserved space that was never written.
                 continue
             name = quarantine(self._files, f"{segment.path.replace('/', '_')}@{position}", data)
             self.findings.append(
@@ -154,7 +154,7 @@ class TailRecovery:
         return copied
 
     def settle(self, *, sync: bool) -> None:
-        """Cut off what is not part of the log, and make the rest durable, unless others do."""
+        """Truncate what is not part of the log; with ``sync``, make the rest durable."""
         partition = self.partition
         if not self._untouchable:
             for segment, position, _ in self._leftovers:
@@ -184,13 +184,13 @@ def segment_names(files: Files, directory: str) -> Iterator[tuple[int, int]]:
 
 
 def quarantine(files: Files, name: str, data: bytes) -> str:
-    """Keep bytes in quarantine; a name that is taken by others is not used again."""
+    """Write bytes to a new file in quarantine; return its name."""
     taken = files.names(QUARANTINE)
     number, free = 1, name
     while free in taken:
         file = files.open(f"{QUARANTINE}/{free}")
         if data.startswith(file.pread(file.size(), 0)):
-            # Begun by a recovery that was itself interrupted.
+            # Written by a recovery that was interrupted.
             break
         number += 1
         free = f"{name}.{number}"

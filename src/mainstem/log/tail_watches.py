@@ -1,4 +1,4 @@
-"""Who waits at the tail of a partition, and until which offset."""
+"""Watches at the tail of a partition: called once the tail is past an offset."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ Wake = Callable[[], None]
 
 
 class TailWatches:
-    """Calls to make once, as soon as the tail is past an offset; used under the log's lock."""
+    """Callbacks waiting for the tail to pass an offset; used under the log's lock."""
 
     __slots__ = ("_next_token", "_waiting")
 
@@ -18,41 +18,41 @@ class TailWatches:
         self._next_token = 0
 
     def add(self, offset: int, wake: Wake) -> int:
-        """Keep ``wake`` until the tail is past ``offset``; return a token to take it back by."""
+        """Keep ``wake`` until the tail is past ``offset``; return a token to remove it by."""
         self._next_token += 1
         self._waiting[self._next_token] = (offset, wake)
         return self._next_token
 
     def remove(self, token: int) -> None:
-        """Take a watch back, unless it was handed out already."""
+        """Remove a watch, unless it is already due."""
         self._waiting.pop(token, None)
 
     def due(self, tail: int) -> list[Wake]:
-        """Hand out the watches that the tail has passed."""
+        """Remove and return the watches that the tail has passed."""
         if not self._waiting:
             return []
         tokens = [token for token, (offset, _) in self._waiting.items() if offset < tail]
         return [self._waiting.pop(token)[1] for token in tokens]
 
     def all(self) -> list[Wake]:
-        """Hand out every watch, since nothing will come any more."""
+        """Remove and return all watches, when the partition is closed."""
         wakes = [wake for _, wake in self._waiting.values()]
         self._waiting.clear()
         return wakes
 
 
 def call_all(wakes: Iterable[Wake]) -> None:
-    """Make the calls; never under the log's lock, as they may call the log.
+    """Call all; never under the log's lock, since a callback may call the log.
 
-    One that fails keeps no other from being made, nor whoever commits from going on: that would
-    be the end of all writing. The log says where the bug is.
+    A callback that raises must not prevent the others, nor stop the committing thread, which would
+    end all writing; the error is logged.
     """
     for wake in wakes:
         try:
             wake()
         except Exception as error:
-            _logger.error("a call of somebody who waited has failed", exc_info=error)
+            _logger.error("a callback waiting for new events failed", exc_info=error)
 
 
 def already_woken() -> None:
-    """Take back a watch that was called at once."""
+    """Cancel a watch that was called at once: nothing to do."""

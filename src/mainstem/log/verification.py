@@ -1,7 +1,7 @@
-"""Looking at a data directory without changing it, to see whether everything is there.
+"""``mainstem verify``: checks a data directory without changing it.
 
-Every batch of every segment is read and checked against its own checksum, its index, and the
-manifest. What the manifest does not cover yet (after an unclean stop) is left to recovery.
+Every batch of every segment is read and checked against its checksum, its index and the manifest.
+What the manifest does not cover yet (after an unclean stop) is left to recovery.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,20 +25,20 @@ _OPEN_FILES = 64
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that is not as it should be."""
+    """One problem."""
 
     place: str
-    """The file, and the byte where there is one."""
+    """The file, and the byte position if known."""
     problem: str
     serious: bool = True
-    """Whether events are lost or cannot be read; otherwise the log mends it by itself."""
+    """Whether events are lost or unreadable; otherwise recovery repairs it."""
 
 
 class Checked(msgspec.Struct):
-    """What was looked at."""
+    """What was checked, and what was found."""
 
     clean: bool = True
-    """Whether the log was closed in order; otherwise opening it will recover it first."""
+    """Whether the log was closed cleanly; otherwise opening it runs recovery."""
     partitions: int = 0
     segments: int = 0
     batches: int = 0
@@ -48,7 +48,7 @@ class Checked(msgspec.Struct):
 
 
 def verify(files: Files, progress: Callable[[Checked], None] = lambda _: None) -> Checked:
-    """Read everything that the manifest knows, and say what is wrong with it."""
+    """Check everything in the manifest."""
     checked = Checked()
     known, damage = manifest.read(files)
     checked.findings += [Finding(text.partition(":")[0], text, serious=False) for text in damage]
@@ -75,11 +75,11 @@ def verify(files: Files, progress: Callable[[Checked], None] = lambda _: None) -
 
 
 class Piece(NamedTuple):
-    """A stretch of a segment: a batch as it should be, what is wrong with it, or both."""
+    """A range of a segment: a batch, a problem, or both."""
 
     position: int
     batch: bytes | bytearray | None
-    """The batch; None where it cannot be made out any more."""
+    """The batch as it should be; None if it cannot be read."""
     problem: str | None
 
 
@@ -110,7 +110,7 @@ def _check_segment(
 
 
 def pieces(segment: Segment, index: Index | None, epochs: list[tuple[int, int]]) -> Iterator[Piece]:
-    """Yield the whole segment piece by piece, each batch with what is wrong with it."""
+    """Yield the whole segment in pieces, each with its problem if it has one."""
     if segment.dense or index is None:
         yield from _stretch(segment, 0, segment.size, segment.base, epochs)
         return
@@ -121,7 +121,7 @@ def pieces(segment: Segment, index: Index | None, epochs: list[tuple[int, int]])
         for _, batch, _ in found:
             check = crc32c(memoryview(batch or b"")[:COVERED], check)
         if all(each.problem is None for each in found) and check != index.check_of(block):
-            # Gaps are normal here, so nothing tells which of the batches it is.
+            # A compacted segment has gaps, so it is unknown which batch was changed.
             yield Piece(begin, None, f"a batch header in the {end - begin} bytes was changed")
         else:
             yield from found
@@ -157,7 +157,7 @@ def _placed(
     expected: int,
     epochs: list[tuple[int, int]],
 ) -> Piece:
-    """Judge what the batch's own checksum leaves out: its base offset and leader epoch."""
+    """Check what the batch's CRC does not cover: base offset and leader epoch."""
     if not segment.dense:
         problem = f"base offset {header.base_offset} after {expected - 1}"
         return Piece(position, batch, None if header.base_offset >= expected else problem)
@@ -174,9 +174,9 @@ def _placed(
 
 
 def _next_batch(segment: Segment, position: int, end: int, least_offset: int) -> int:
-    """Return where the next whole batch begins at or after a position, ``end`` if there is none."""
+    """Return the position of the next intact batch, ``end`` if there is none."""
     data = segment.file.pread(end - position, position)
-    # The magic byte stands 16 bytes into a batch: most positions are ruled out at once.
+    # The magic byte is at byte 16 of a batch, which rules out most positions quickly.
     at = data.find(b"\x02", 16)
     while at >= 0:
         start = position + at - 16

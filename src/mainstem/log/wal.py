@@ -1,19 +1,18 @@
-"""The write-ahead log: one file that all partitions share, so that one sync commits them all.
+"""The write-ahead log: one file shared by all partitions, so that one sync commits them all.
 
-How this works: entries are collected in memory and written by ``flush`` in one go, followed by
-zeros that mark the end; whoever needs them durable syncs the file afterwards. Every entry carries a
-sequence number that grows by one, so that a missing one is noticed. Space is reserved before an
-entry is accepted, hence a full disk refuses a request while it is still being decided, never when
-it is being committed.
+How this works: entries are collected in memory and written by ``flush`` in one call, followed by
+zeros that mark the end; the group commit syncs the file afterwards. Entries have consecutive
+sequence numbers, so that a missing one is noticed. Space is reserved before an entry is accepted,
+so a full disk refuses an append up front and never fails a commit.
 
-Files are used again without clearing them. Each use has a number of its own that nobody can guess
-(the salt, in the file's name), and the checksum of an entry begins with it and with the entry's
-position. So neither what is left of an earlier use, nor an event that looks like an entry, nor a
-copy of an entry in an event is ever taken for one.
+Files are reused without clearing them. Each use has a random salt (in the file's name), and the
+checksum of an entry is seeded with the salt and the entry's position. So neither remains of an
+earlier use, nor an event that looks like an entry, nor a copy of an entry inside an event is ever
+mistaken for one.
 
-Applying an entry twice gives the same as once: an appended batch says where in which segment its
-bytes belong. That lets recovery write every entry since the checkpoint again without asking what
-of it had reached the segment.
+Applying an entry is idempotent: an appended batch says at which position of which segment its bytes
+belong. So recovery writes every entry since the checkpoint again, without checking what of it had
+already reached the segment.
 """
 
 import struct
@@ -32,12 +31,12 @@ _MAGIC = 0x6D737431
 _MAGIC_BYTES = _MAGIC.to_bytes(4, "big")
 _CHECKED_FROM = 12
 PART_OVERHEAD = 64
-"""More than a part, its entry and its frame add to a batch."""
+"""Upper bound of what part, entry and frame headers add to a batch."""
 _PART = struct.Struct(">20sqII?I")
 _COUNT = struct.Struct(">H")
 _MANY = 0xFFFF
 _LARGE_COUNT = struct.Struct(">I")
-"""Follows a count that says so."""
+"""Follows a count of _MANY."""
 _CHECK = struct.Struct(">I")
 _CHECK_AT = 8
 _ONE_PART = struct.Struct(">IIIxxxBQH20sqII?I")
@@ -45,26 +44,26 @@ _ONE_PART = struct.Struct(">IIIxxxBQH20sqII?I")
 
 
 class Kind(IntEnum):
-    """What an entry says."""
+    """The kind of an entry."""
 
     APPEND = 1
     """Batches, each with its partition, segment and position: all of them or none."""
     TOUCH = 2
-    """A partition is being written without its batches being in this log."""
+    """A partition is being written to, but its batches are not in this log."""
     ENSURE = 3
     """A partition exists, with these settings."""
     DELETE = 4
-    """Partitions are gone."""
+    """Partitions were deleted."""
     CUT = 5
-    """A partition begins later."""
+    """The start offset of a partition was moved forward."""
     REPLACE = 6
-    """Segments were replaced by others: this is the partition's recovery point from now on."""
+    """Segments were replaced by others; holds the partition's new recovery point."""
     OPENED = 7
-    """A process is about to append; whatever it leaves behind, its end was not clean."""
+    """A process is about to append; found at the next opening, it means an unclean stop."""
 
 
 _END = bytes(_FRAME.size)
-"""What follows the last entry; space for it is part of every reservation."""
+"""Marks the end, after the last entry; every reservation includes it."""
 _KEPT = 1024 * 1024
 _UNNAMED = f"{DIRECTORY}/next"
 _KINDS = frozenset(Kind)
@@ -72,7 +71,7 @@ _APPEND = int(Kind.APPEND)
 
 
 class Part(NamedTuple):
-    """One batch of an APPEND entry, or several that follow one another and stand for themselves."""
+    """One batch of an APPEND entry, or several consecutive batches of one partition."""
 
     key: bytes
     """Topic id (16 bytes) and partition number (4 bytes)."""
@@ -81,7 +80,7 @@ class Part(NamedTuple):
     generation: int
     position: int
     synced: bool
-    """Whether it was promised to survive a power cut."""
+    """Whether it must survive a power cut (durability ``fsync``)."""
     batch: Buffer
 
 
@@ -101,12 +100,12 @@ class WalFile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Its path in the data directory."""
         return f"{DIRECTORY}/{self.number:010d}-{self.salt:08x}.wal"
 
 
 def listed(files: Files) -> list[WalFile]:
-    """Return the write-ahead files that are there, the oldest first."""
+    """Return the existing write-ahead files, oldest first."""
     found = []
     for name in files.names(DIRECTORY):
         number, _, salt = name.removesuffix(".wal").partition("-")
@@ -154,38 +153,38 @@ class WriteAheadLog:
         self._salt = place.salt
         self.number = place.number
         self.sequence = sequence
-        """The number that the next entry gets."""
+        """The sequence number of the next entry."""
         self.file = file
         self.written = 0
         """Bytes of whole entries in the file."""
         self.opened = False
-        """Whether the file says durably that somebody is appending."""
+        """Whether the file holds a durable OPENED entry."""
         self._allocated = self.file.size()
         self._pending: list[Buffer] = []
         self.pending_bytes = 0
-        """Bytes that wait to be written."""
+        """Bytes of entries not yet written."""
 
     @property
     def pending(self) -> bool:
-        """Whether entries wait to be written."""
+        """Whether there are entries not yet written."""
         return bool(self._pending)
 
     @property
     def used(self) -> int:
-        """Bytes written or waiting to be."""
+        """Bytes of all entries, written or not."""
         return self.written + self.pending_bytes
 
     def reserve(self, length: int) -> None:
-        """Make sure of the space for entries of ``length`` payload bytes; raises OSError if not."""
+        """Reserve space for entries of ``length`` payload bytes; raises OSError."""
         wanted = self.used + length + 2 * _FRAME.size
         if wanted > self._allocated:
-            # Growing by half keeps a burst from asking for space again and again.
+            # Growing by half saves repeated allocations in a burst.
             step = max(self._step_bytes, self._allocated // 2, wanted - self._allocated)
             self.file.allocate(self._allocated, step)
             self._allocated += step
 
     def add(self, kind: Kind, pieces: Sequence[Buffer]) -> None:
-        """Take an entry, to be written by the next flush; its space must have been reserved."""
+        """Add an entry, to be written by the next flush; its space must be reserved."""
         payload = b"".join(pieces)
         frame = bytearray(_FRAME.pack(_MAGIC, len(payload), 0, kind, self.sequence))
         seed = _seed(self._salt, self.used)
@@ -198,7 +197,7 @@ class WriteAheadLog:
     def add_batches(
         self, key: bytes, base: int, generation: int, position: int, batches: Buffer
     ) -> None:
-        """Take an APPEND entry of one part: the bytes that ``add`` makes, but quicker."""
+        """Add an APPEND entry of one part: same bytes as ``add``, but faster."""
         size = len(batches)
         length = _COUNT.size + _PART.size + size
         place = (key, base, generation, position, True, size)
@@ -211,14 +210,14 @@ class WriteAheadLog:
         self.sequence += 1
 
     def flush(self) -> None:
-        """Write what was taken, in one go; it survives the process now, but not a power cut."""
+        """Write all added entries in one call; they survive kill -9, but not a power cut."""
         if self._pending:
             self.file.pwrite(b"".join((*self._pending, _END)), self.written)
             self.written += self.pending_bytes
             self._pending, self.pending_bytes = [], 0
 
     def switch(self, place: WalFile, file: OpenFile) -> None:
-        """Go on in a file that was prepared; everything taken so far must have been flushed."""
+        """Continue in a prepared file; all entries so far must be flushed."""
         self.number, self._salt = place
         self.file = file
         self.written = 0
@@ -227,11 +226,11 @@ class WriteAheadLog:
 
 
 def prepare(files: Files, number: int, recycled: str | None) -> tuple[WalFile, OpenFile]:
-    """Make the next file, out of an old one if there is one, and make its name durable."""
+    """Create the next file, reusing an old one if given; its name is durable on return."""
     place = WalFile(number, files.salt())
     source = recycled or _UNNAMED
     unnamed = files.open(source, create=recycled is None)
-    # Durable before it gets its name: a file that does not even hold an end was damaged.
+    # Durable before it is renamed: a file without an end mark counts as damaged.
     unnamed.pwrite(_END, 0)
     unnamed.sync()
     files.rename(source, place.path)
@@ -248,18 +247,18 @@ def sync(files: Files, first_number: int) -> None:
 
 
 class Scan(NamedTuple):
-    """What was read back from the write-ahead log."""
+    """The result of reading the write-ahead log."""
 
     entries: list[Entry]
     last: WalFile | None
     """The newest file there is."""
     next_sequence: int
     lost: list["Lost"]
-    """What is missing in the middle, or perhaps at the end."""
+    """Damaged or missing parts."""
 
 
 class Lost(NamedTuple):
-    """A stretch that holds no entry, though it should."""
+    """A damaged part of the write-ahead log."""
 
     place: str
     problem: str
@@ -274,7 +273,7 @@ def first_sequence(files: Files, place: WalFile) -> int:
 
 
 def scan(files: Files, first_number: int, first_sequence: int) -> Scan:
-    """Read every entry since the checkpoint; what follows a damaged one is read too, and told."""
+    """Read every entry since the checkpoint; reports damage, and reads on after it."""
     places = [each for each in listed(files) if each.number >= first_number]
     entries: list[Entry] = []
     expected = first_sequence
@@ -293,7 +292,7 @@ def scan(files: Files, first_number: int, first_sequence: int) -> Scan:
             position = at + _FRAME.size + len(entry.payload)
         if not _is_end(data, position):
             problem = f"entry {expected} was cut off or is damaged"
-            # How far it reached cannot be told: what follows may be left of an earlier use.
+            # Its length is unknown: what follows may be remains of an earlier use.
             lost.append(_lost(place, position, problem, data[position : position + _KEPT]))
     if not places and first_number > 0:
         lost.append(Lost(DIRECTORY, f"there is no file from number {first_number} on", b""))
@@ -305,12 +304,12 @@ def _lost(place: WalFile, position: int, problem: str, data: memoryview) -> Lost
 
 
 def _is_end(data: memoryview, position: int) -> bool:
-    """Tell whether the entries end here as they were meant to, and not by damage."""
+    """Tell whether the end mark is here."""
     return data[position : position + len(_END)] == _END
 
 
 def _next_entry(data: memoryview, position: int, salt: int) -> tuple[int, Entry] | None:
-    """Return the next entry, and where it is; damage is passed over, the end is not."""
+    """Return the next entry and its position; skips damage, stops at the end mark."""
     whole = data.obj
     assert isinstance(whole, bytes)
     at = position
