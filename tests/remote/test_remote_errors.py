@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from mainstem.core import errors
-from mainstem.remote.errors import explained
+from mainstem.remote.errors import core_error
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ from mainstem.remote.errors import explained
     ],
 )
 def test_the_core_error_says_the_same(code: int, expected: type[errors.MainstemError]) -> None:
-    error = explained(KafkaError(code), "host:9092", topic="orders", partition=3, group="billing")
+    error = core_error(KafkaError(code), "host:9092", topic="orders", partition=3, group="billing")
 
     assert type(error) is expected
 
 
 def test_what_has_no_name_of_ours_keeps_theirs() -> None:
-    error = explained(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "host:9092")
+    error = core_error(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "host:9092")
 
     assert "host:9092" in str(error)
     assert "TOPIC_AUTHORIZATION_FAILED" in str(error)

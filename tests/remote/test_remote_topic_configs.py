@@ -13,7 +13,7 @@ from mainstem.core.topic_settings import (
     Timestamps,
     TopicSettings,
 )
-from mainstem.remote.topic_configs import about_own, from_kafka, to_kafka
+from mainstem.remote.topic_configs import explain_unknown_config, from_kafka, to_kafka
 
 ALL = dict.fromkeys(TopicSettings.__struct_fields__)
 
@@ -98,7 +98,7 @@ def test_what_we_would_not_allow_is_shown_all_the_same(entry: tuple[str, str]) -
 def test_a_server_that_does_not_know_our_settings_is_told_as_that(refusal: str) -> None:
     config = {"mainstem.overload": "buffer", "retention.ms": "1"}
 
-    told = about_own(InvalidSetting(refusal), config, "host:9092")
+    told = explain_unknown_config(InvalidSetting(refusal), config, "host:9092")
 
     assert "host:9092 does not know overload, as it is not a mainstem server" in str(told)
 
@@ -106,4 +106,4 @@ def test_a_server_that_does_not_know_our_settings_is_told_as_that(refusal: str) 
 def test_other_refusals_of_settings_stay_as_they_are() -> None:
     refusal = InvalidSetting("max_backlog must be at least 1")
 
-    assert about_own(refusal, {"mainstem.max_backlog": "0"}, "host:9092") is refusal
+    assert explain_unknown_config(refusal, {"mainstem.max_backlog": "0"}, "host:9092") is refusal

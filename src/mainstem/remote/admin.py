@@ -1,7 +1,7 @@
 """Topics: listing, describing, creating, altering, deleting them, and where partitions end.
 
-A Kafka answers before a change has reached all of its parts. So whoever makes a change here waits
-until it shows, and a question that comes too early is asked again: what was done is done.
+Kafka answers before a change has reached all brokers. So every change waits until it is visible,
+and requests that come too early are repeated.
 """
 
 import time
@@ -41,7 +41,7 @@ from mainstem.core.errors import (
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.remote.cluster import Cluster
 from mainstem.remote.errors import kafka_error
-from mainstem.remote.topic_configs import about_own, from_kafka, to_kafka
+from mainstem.remote.topic_configs import explain_unknown_config, from_kafka, to_kafka
 
 Place = tuple[str, int]
 """A partition: topic and number."""
@@ -70,7 +70,7 @@ class Described(msgspec.Struct, frozen=True):
 
 
 class Admin:
-    """What can be asked of a server and changed there; safe to use from several threads."""
+    """Topic administration; thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -79,20 +79,20 @@ class Admin:
 
     @property
     def client(self) -> AdminClient:
-        """The client that asks; raises Closed once it was let go."""
+        """Librdkafka's admin client; raises Closed after ``close``."""
         if self._client is None:
             raise Closed("the connection has been closed; connect again")
         return self._client
 
     def close(self) -> None:
-        """Let go of the connection."""
-        # It has no call for that: it ends with the last that refers to it.
+        """Close the connection."""
+        # The admin client has no close: it ends with the last reference.
         self._client = None
 
-    # What there is
+    # Reading
 
     def partitions(self) -> dict[str, int]:
-        """Return how many partitions every topic has."""
+        """Return the number of partitions of every topic."""
         try:
             found = self.client.list_topics(timeout=self.cluster.timeout_s)
         except KafkaException as error:
@@ -100,11 +100,11 @@ class Admin:
         return {name: len(each.partitions) for name, each in found.topics.items() if not each.error}
 
     def describe(self, topics: Iterable[str]) -> dict[str, Described]:
-        """Return what identifies topics; those that are not there are left out."""
+        """Return ids and partition counts of topics; unknown topics are left out."""
         names = list(topics)
         found: dict[str, Described] = {}
         for at in range(0, len(names), _AT_ONCE):
-            # Unlike other ways to ask, this never creates a topic by naming it.
+            # Unlike a metadata request, this never auto-creates a topic.
             futures = self.client.describe_topics(
                 TopicCollection(names[at : at + _AT_ONCE]), **self._wait
             )
@@ -117,14 +117,14 @@ class Admin:
         return found
 
     def count(self, topic: str) -> int:
-        """Return how many partitions a topic has; raises UnknownTopic."""
+        """Return the number of partitions of a topic; raises UnknownTopic."""
         found = self.describe([topic])
         if topic not in found:
             raise UnknownTopic(topic)
         return found[topic].partitions
 
     def settings(self, counts: Mapping[str, int]) -> dict[str, TopicSettings]:
-        """Return the settings of topics, given their partitions; those gone are left out."""
+        """Return topics' settings, given their partition counts; unknown topics are left out."""
         if not counts:
             return {}
         resources = {
@@ -141,7 +141,7 @@ class Admin:
         return found
 
     def bounds(self, places: Iterable[Place], *, committed: bool = False) -> dict[Place, Bounds]:
-        """Return where partitions begin and end; what is gone is left out.
+        """Return the bounds of partitions; unknown partitions are left out.
 
         With ``committed`` they end where the first open transaction begins.
         """
@@ -155,15 +155,15 @@ class Admin:
         }
 
     def at_time(self, places: Iterable[Place], timestamp_ms: int) -> dict[Place, int | None]:
-        """Return the first offset at or after a time in partitions; None if all is before."""
+        """Return the first offset at or after a timestamp, None if there is none."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         found = self._offsets(dict.fromkeys(places, spec))
         return {place: None if offset < 0 else offset for place, (offset, _) in found.items()}
 
-    # Changing it
+    # Changing
 
     def create(self, topic: str, names: Mapping[str, object], settings: TopicSettings) -> None:
-        """Create a topic with those settings that are named; the server chooses the rest."""
+        """Create a topic with the named settings; the server has defaults for the rest."""
         config = to_kafka(settings, names)
         partitions = settings.partitions if "partitions" in names else -1
         new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=config)
@@ -171,11 +171,11 @@ class Admin:
         try:
             self.cluster.result(futures[topic], topic=topic)
         except InvalidSetting as error:
-            raise about_own(error, config, self.cluster.address) from None
+            raise explain_unknown_config(error, config, self.cluster.address) from None
         self._until(lambda: topic in self.describe([topic]))
 
     def alter(self, topic: str, names: Mapping[str, object], settings: TopicSettings) -> None:
-        """Change those settings of a topic that are named, but not its partitions."""
+        """Change the named settings of a topic, except the number of partitions."""
         config = to_kafka(settings, names)
         if not config:
             return
@@ -188,7 +188,7 @@ class Admin:
         try:
             self.cluster.result(futures[changed], topic=topic)
         except InvalidSetting as error:
-            raise about_own(error, config, self.cluster.address) from None
+            raise explain_unknown_config(error, config, self.cluster.address) from None
 
         def shows() -> bool:
             now = self.settings({topic: settings.partitions}).get(topic)
@@ -199,7 +199,7 @@ class Admin:
         self._until(shows)
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Let a topic have more partitions."""
+        """Add partitions to a topic."""
         futures = self.client.create_partitions([NewPartitions(topic, partitions)], **self._wait)
         self.cluster.result(futures[topic], topic=topic)
         self._until(lambda: self.count(topic) >= partitions)
@@ -211,7 +211,7 @@ class Admin:
         self._until(lambda: topic not in self.describe([topic]))
 
     def trim(self, offsets: Mapping[Place, int]) -> None:
-        """Delete what is before offsets."""
+        """Delete everything before the given offsets."""
         asked = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         for at, future in self.client.delete_records(asked, **self._wait).items():
             try:
@@ -232,8 +232,8 @@ class Admin:
         found = self._known_offsets(wanted, committed)
         unknown = [place for place in wanted if place not in found]
         if unknown:
-            # librdkafka goes by what it last saw of a topic, which may have grown since. This
-            # looks at it again.
+            # librdkafka caches metadata, and the topic may have grown since; describing it
+            # refreshes the cache.
             there = self.describe({topic for topic, _ in unknown})
             grown = {
                 (topic, number): wanted[topic, number]
@@ -246,7 +246,7 @@ class Admin:
     def _known_offsets(
         self, wanted: Mapping[Place, OffsetSpec], committed: bool
     ) -> dict[Place, tuple[int, int]]:
-        """Return what there is to say of the partitions that librdkafka knows of."""
+        """Return offsets and leader epochs of partitions in librdkafka's metadata."""
         found: dict[Place, tuple[int, int]] = {}
 
         def have_answers() -> bool:
@@ -261,7 +261,7 @@ class Admin:
     def _ask_offsets(
         self, wanted: Mapping[Place, OffsetSpec], committed: bool
     ) -> tuple[dict[Place, tuple[int, int]], bool]:
-        """Return what the server says now, and whether it was asked too early for the rest."""
+        """Return what the server says now, and whether some partitions are not ready yet."""
         if not wanted:
             return {}, False
         asked = {TopicPartition(*place): spec for place, spec in wanted.items()}
@@ -277,7 +277,7 @@ class Admin:
                 early = True
                 continue
             if info.offset == OFFSET_INVALID:
-                # librdkafka gave up on the leader of this one, and calls that no error.
+                # librdkafka timed out on this partition's leader, and reports no error.
                 raise Unreachable(
                     self.cluster.address, f"nothing came in {self.cluster.timeout_s:g} s"
                 )
@@ -285,7 +285,7 @@ class Admin:
         return found, early
 
     def _until(self, shows: Callable[[], bool]) -> None:
-        """Ask until a change shows; Unreachable if it never does."""
+        """Ask until a change is visible; raises Unreachable after the time-out."""
         until = time.monotonic() + self.cluster.timeout_s
         while not shows():
             if time.monotonic() > until:

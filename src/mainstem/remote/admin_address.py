@@ -19,7 +19,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class AdminPort(msgspec.Struct, frozen=True):
-    """An admin port, and which run of a server it must be of."""
+    """An admin HTTP address, and the run id of the server expected there."""
 
     host: str
     port: int
@@ -32,7 +32,7 @@ class AdminPort(msgspec.Struct, frozen=True):
 
 
 def admin_port(administration: Admin) -> AdminPort:
-    """Return where the server is looked after; raises Unsupported if that is nowhere."""
+    """Return the server's admin address; raises Unsupported if it has none."""
     cluster = administration.cluster
     settings = _broker_settings(administration)
     if RUN not in settings:
@@ -58,7 +58,7 @@ def admin_port(administration: Admin) -> AdminPort:
 
 
 def why_not_ready(cluster: Cluster) -> str | None:
-    """Return why a server of ours says that it cannot be used; None if it does not say so."""
+    """Return why /readyz says the server is not ready; None if it is, or cannot be asked."""
     asking = Cluster(cluster.address, timeout_s=_ASK_S, settings=cluster.settings)
     try:
         port = admin_port(Admin(asking))

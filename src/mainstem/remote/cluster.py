@@ -11,13 +11,13 @@ from typing import TypeVar
 from confluent_kafka import KafkaException
 
 from mainstem.core.errors import InvalidSetting, MainstemError, Overloaded, Unreachable
-from mainstem.remote.errors import explained, kafka_error
+from mainstem.remote.errors import core_error, kafka_error
 
 T = TypeVar("T")
 Setting = str | int | float | bool
 
 _SPARE_S = 1.0
-"""librdkafka gives up by itself; this much later we do."""
+"""Added to librdkafka's own time-out, which normally comes first."""
 _AGAIN_S = 0.02
 _OURS = {
     "bootstrap.servers": "it is the address",
@@ -42,12 +42,12 @@ class Cluster:
                 raise InvalidSetting(f"{name} cannot be set here: {_OURS[name]}")
 
     def config(self, **settings: Setting) -> dict[str, Setting]:
-        """Return the settings of a client; the caller's own win over ours."""
+        """Return a librdkafka configuration; the caller's settings win over ours."""
         timeout_ms = max(1000, int(self.timeout_s * 1000))
         return {
             "bootstrap.servers": self.address,
             "client.id": "mainstem",
-            # It would write to the program's stderr; what matters is raised.
+            # librdkafka would log to the program's stderr; errors are raised instead.
             "log_level": 0,
             "socket.connection.setup.timeout.ms": timeout_ms,
             "reconnect.backoff.ms": 50,
@@ -64,10 +64,10 @@ class Cluster:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the server speaks with anybody: neither encryption nor a login is set."""
+        """Whether the connection uses neither TLS nor SASL."""
         return str(self._settings.get("security.protocol", "plaintext")).lower() == "plaintext"
 
-    def knock(self) -> None:
+    def check_reachable(self) -> None:
         """Raise Unreachable at once if nobody listens: librdkafka would try until the time-out."""
         reason = ""
         for place in self.address.split(","):
@@ -83,7 +83,7 @@ class Cluster:
     def result(
         self, future: "Future[T]", *, topic: str = "", partition: int = -1, group: str = ""
     ) -> T:
-        """Wait for an answer; a refusal is raised as a core error about what was named."""
+        """Wait for an answer; raises errors as core errors about the given names."""
         try:
             return future.result(self.timeout_s + _SPARE_S)
         except KafkaException as error:
@@ -91,8 +91,8 @@ class Cluster:
         except TookTooLong:
             raise Unreachable(self.address, f"nothing came in {self.timeout_s:g} s") from None
 
-    def patiently(self, ask: Callable[[], T]) -> T:
-        """Ask again while it is too early, as it is of groups when a Kafka has just started."""
+    def retry_while_busy(self, ask: Callable[[], T]) -> T:
+        """Retry while the server is busy, as a coordinator is that still loads its groups."""
         until = time.monotonic() + self.timeout_s
         while True:
             try:
@@ -105,8 +105,8 @@ class Cluster:
     def refusal(
         self, error: KafkaException, *, topic: str = "", partition: int = -1, group: str = ""
     ) -> MainstemError:
-        """Return a refusal as a core error."""
-        return explained(
+        """Return an error as a core error."""
+        return core_error(
             kafka_error(error), self.address, topic=topic, partition=partition, group=group
         )
 
@@ -120,5 +120,5 @@ def host_and_port(place: str) -> tuple[str, int]:
 
 
 def _dotted(name: str) -> str:
-    """Return librdkafka's name of a setting; just one is written with an underscore."""
+    """Return librdkafka's name of a setting; only log_level has an underscore."""
     return name if name == "log_level" else name.replace("_", ".")

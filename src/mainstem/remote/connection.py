@@ -66,7 +66,7 @@ class Connection:
         return self.receive(response)
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         self._socket.close()
 
     def _exactly(self, size: int) -> bytearray:

@@ -1,13 +1,13 @@
-"""Reading partitions of a server: chosen ones, or those that a consumer group shares out.
+"""Consuming: partitions that are assigned by hand, or by a consumer group.
 
-How this works: every partition read has a ``Progress``: how far it was given out, finished by the
-consumer, committed, and where to stop. librdkafka fetches ahead; what is asked for is taken from
-it in one go. In a group, partitions come and go inside of a call to librdkafka: what was taken
-from a partition that went is thrown away, and what was finished of it is committed before it is
-given up. Where a partition has no cursor, ``begin`` says where to start.
+How this works: every assigned partition has a ``Progress``: what was returned to the caller, what
+the caller has finished, what is committed, and where to stop. librdkafka prefetches. In a group,
+partitions are assigned and revoked inside a call to librdkafka: prefetched events of a revoked
+partition are dropped, and its finished offset is committed first. Partitions without a committed
+offset start where ``begin`` says.
 
-An offset that the server no longer has is an error of librdkafka's, never a silent jump, so that
-what was missed is counted.
+An offset that the server no longer has is an error (auto.offset.reset=error), never a silent jump,
+so that missed events are counted.
 """
 
 import time
@@ -20,18 +20,18 @@ from mainstem.core.errors import Fenced, MainstemError, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.remote.admin import Place
 from mainstem.remote.cluster import Cluster
-from mainstem.remote.errors import GONE, LOST_MEMBERSHIP, NO_TOPIC, explained, kafka_error
+from mainstem.remote.errors import GONE, LOST_MEMBERSHIP, NO_TOPIC, core_error, kafka_error
 from mainstem.remote.events import event_of
 from mainstem.remote.progress import Progress
 
 Begin = Callable[[list[Place]], Mapping[Place, int]]
-"""Tells where to begin in partitions that have no cursor."""
+"""Returns start offsets for partitions without a committed offset."""
 
 _AT_ONCE = 10_000
 
 
 class RemoteConsumer:
-    """A consumer; not thread-safe: its owner sees to that."""
+    """A consumer; not thread-safe."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class RemoteConsumer:
         self._commits = commits
         self._progress: dict[Place, Progress] = {}
         self._former: dict[Place, Progress] = {}
-        """Tracks of partitions that a rebalance took, and may give back at once."""
+        """Progress of revoked partitions, which a rebalance may give back at once."""
         self._owed: list[Place] | None = None
-        """Partitions that the group gave, as long as it is not known where to begin in them."""
+        """Newly assigned partitions whose start offset is not known yet."""
         self._cut: set[Place] = set()
-        """Partitions whose next event was deleted, as long as it is not known what is left."""
+        """Partitions whose next offset was deleted, until their bounds are known."""
         self._unfinished: list[Progress] = []
         self._waiting: deque[Event] = deque()
         self._trouble: MainstemError | None = None
         self.settled = group is None
-        """Whether it is known which partitions are ours."""
+        """Whether the group has assigned partitions yet."""
         self.missed = 0
         """Events that were deleted before they could be read."""
         self._lost = False
@@ -66,7 +66,7 @@ class RemoteConsumer:
         self._heard_at = time.monotonic()
         self._consumer = Consumer(
             cluster.config(
-                # librdkafka wants a name also where nothing is stored under it.
+                # librdkafka wants a group id even if nothing is committed.
                 group_id=group or "mainstem-reader",
                 enable_auto_commit=False,
                 enable_auto_offset_store=False,
@@ -75,7 +75,7 @@ class RemoteConsumer:
                 isolation_level="read_committed",
                 queued_max_messages_kbytes=16_384,
                 fetch_wait_max_ms=500,
-                # How soon a new topic that fits a pattern is seen.
+                # How soon a new topic that matches a pattern is found.
                 topic_metadata_refresh_interval_ms=1000,
                 heartbeat_interval_ms=500,
                 session_timeout_ms=10_000,
@@ -84,16 +84,16 @@ class RemoteConsumer:
             | {"error_cb": self._on_error, "on_commit": self._on_commit}
         )
 
-    # Which partitions
+    # Assignment
 
     def join(self, topics: list[str]) -> None:
-        """Share topics with the group; a text that begins with ``^`` is a regular expression."""
+        """Subscribe as a member of the group; a leading ``^`` makes a regular expression."""
         self._consumer.subscribe(
             topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
 
     def read(self, offsets: Mapping[Place, int]) -> None:
-        """Read more partitions, from those offsets."""
+        """Assign more partitions, starting at these offsets."""
         for place, offset in offsets.items():
             self._progress[place] = self._progress_from(place, offset)
         self._consumer.incremental_assign(
@@ -101,7 +101,7 @@ class RemoteConsumer:
         )
 
     def drop(self, places: Iterable[Place]) -> None:
-        """Read some partitions no more."""
+        """Unassign partitions."""
         gone = [place for place in places if self._progress.pop(place, None)]
         if gone:
             self._consumer.incremental_unassign([TopicPartition(*place) for place in gone])
@@ -109,12 +109,12 @@ class RemoteConsumer:
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The partitions read now."""
+        """The assigned partitions."""
         return tuple(sorted(self._progress))
 
     @property
     def ended(self) -> bool:
-        """Whether every partition was read up to where to stop."""
+        """Whether every partition has reached its limit."""
         return (
             self.settled
             and not self._waiting
@@ -143,7 +143,7 @@ class RemoteConsumer:
         return taken
 
     def finish(self) -> None:
-        """Call everything given out finished."""
+        """Mark everything that was returned as finished."""
         for progress in self._unfinished:
             progress.finished = progress.given
         self._unfinished.clear()
@@ -155,20 +155,20 @@ class RemoteConsumer:
             if first is not None:
                 messages.append(first)
                 if limit > 1:
-                    # No more than is asked for: while some wait here, nobody serves the group.
+                    # No more than asked for: while events wait here, nobody polls for the group.
                     messages += self._consumer.consume(min(limit - 1, _AT_ONCE), 0)
         except KafkaException as error:
             self._trouble = self._cluster.refusal(error, group=self._group or "")
         if messages:
             self._hear()
-        # librdkafka gives each just once: none is left out for what is wrong with another.
+        # librdkafka returns each message once: an error must not lose those behind it.
         for message in messages:
             trouble = message.error()
             if trouble is not None:
                 self._on_message_error(trouble, message)
             else:
                 self._keep(message)
-        # Those that went since are somebody else's, or nobody's.
+        # Partitions may have been revoked since.
         self._cut &= self._progress.keys()
         if self._cut:
             self._jump()
@@ -177,7 +177,7 @@ class RemoteConsumer:
         topic, partition = message.topic() or "", message.partition() or 0
         progress = self._progress.get((topic, partition))
         offset = message.offset() or 0
-        # One that we have comes again after a jump.
+        # After a seek, events may come a second time.
         if progress is None or progress.done or offset < progress.next:
             return
         if progress.limit is not None and offset >= progress.limit:
@@ -203,17 +203,17 @@ class RemoteConsumer:
             if progress is not None:
                 self._cut.add(place)
         elif code in NO_TOPIC:
-            # A topic is gone: whoever asked for it by name has to know.
+            # The topic was deleted: the caller asked for it by name and must know.
             self._trouble = UnknownTopic(place[0])
         elif code in GONE:
             self._gone = True
         else:
-            self._trouble = explained(
+            self._trouble = core_error(
                 error, self._cluster.address, topic=place[0], group=self._group or ""
             )
 
     def _jump(self) -> None:
-        """Go on with the first events that are left, and count what was missed."""
+        """Seek to the first events that are left, and count the missed ones."""
         for place in self._cut:
             at, progress = TopicPartition(*place), self._progress[place]
             try:
@@ -221,17 +221,17 @@ class RemoteConsumer:
                     at, timeout=self._cluster.timeout_s
                 )
             except KafkaException as error:
-                # Asked again with the next fetch; until then librdkafka leaves it alone.
+                # Retried with the next fetch; until then librdkafka does not fetch it.
                 self._trouble = self._cluster.refusal(error, topic=place[0], partition=place[1])
                 return
             wanted = progress.next
-            # Past the tail only if the log was truncated: nothing is there to be missed.
+            # Past the tail only if the log was truncated: nothing was missed.
             offset = min(max(wanted, start), tail)
             self.missed += max(0, offset - wanted)
             progress.next = offset
             progress.done = progress.limit is not None and offset >= progress.limit
         self._cut.clear()
-        # All begin anew, as a partition that failed can be neither moved nor begun by itself.
+        # Reassign all: a failed partition can be neither sought nor assigned by itself.
         self._consumer.assign(
             [
                 TopicPartition(*each, other.next)
@@ -247,7 +247,7 @@ class RemoteConsumer:
 
     @property
     def gone(self) -> bool:
-        """Whether the server was not there when it was last looked for."""
+        """Whether the server was unreachable when last contacted."""
         return self._gone
 
     def _hear(self) -> None:
@@ -260,7 +260,7 @@ class RemoteConsumer:
     # Cursors
 
     def commit(self, *, finished: bool, wait: bool, before: Iterable[Event] = ()) -> None:
-        """Move the group's cursors to what is finished, or to what was given out.
+        """Commit offsets up to what is finished, or up to what was returned.
 
         Not past any event of ``before``: it was given out to somebody who has not passed it on.
         """
@@ -291,8 +291,8 @@ class RemoteConsumer:
             return
         asked = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         if wait and time.monotonic() - self._heard_at > self._cluster.timeout_s:
-            # librdkafka would wait for its coordinator, for longer than we want to.
-            self._cluster.knock()
+            # librdkafka would wait for its coordinator, longer than our time-out.
+            self._cluster.check_reachable()
         try:
             if wait:
                 self._check(self._consumer.commit(offsets=asked, asynchronous=False))
@@ -314,7 +314,7 @@ class RemoteConsumer:
             if error is None and at.error is None:
                 progress.committed = at.offset
             else:
-                # Not told: the next commit covers it.
+                # Not raised: the next commit covers it.
                 progress.asked = None
 
     def _check(self, stored: Iterable[TopicPartition] | None) -> None:
@@ -325,7 +325,7 @@ class RemoteConsumer:
     def _commit_refusal(self, error: KafkaError) -> MainstemError:
         if error.code() in LOST_MEMBERSHIP:
             return self._fenced()
-        return explained(error, self._cluster.address, group=self._group or "")
+        return core_error(error, self._cluster.address, group=self._group or "")
 
     def _fenced(self) -> Fenced:
         return Fenced(
@@ -334,19 +334,19 @@ class RemoteConsumer:
         )
 
     def close(self) -> None:
-        """Leave the group and let go; nothing more is committed."""
+        """Leave the group and close; nothing more is committed."""
         self._commits = False
         self._consumer.close()
         self._progress.clear()
         self._waiting.clear()
 
-    # What librdkafka calls from inside of a poll
+    # Callbacks of librdkafka, inside a poll
 
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         self._take_up([(at.topic, at.partition) for at in given])
 
     def _take_up(self, places: list[Place]) -> None:
-        """Begin to read what the group gave; what fails is told, and tried again."""
+        """Start reading assigned partitions; failures are raised later and retried."""
         self._owed = places
         given = [TopicPartition(*place) for place in places]
         try:
@@ -356,7 +356,7 @@ class RemoteConsumer:
             cursors = {(at.topic, at.partition): at.offset for at in stored if at.offset >= 0}
             fresh = self._begin([place for place in places if place not in cursors])
         except (MainstemError, KafkaException) as error:
-            # Not to be raised through librdkafka; and without a place to begin nothing is read.
+            # Cannot be raised through librdkafka; without start offsets nothing is read.
             self._trouble = (
                 error if isinstance(error, MainstemError) else self._cluster.refusal(error)
             )
@@ -382,7 +382,7 @@ class RemoteConsumer:
             try:
                 self._commit(self._unstored(mine, finished=True), wait=True)
             except MainstemError as error:
-                # Fenced: what was not committed is read again, by whoever owns it now.
+                # Fenced: uncommitted events are read again by the new owner.
                 self._trouble = None if isinstance(error, Fenced) else error
         former = self._progress
         self._let_go(consumer)
@@ -406,7 +406,7 @@ class RemoteConsumer:
     ) -> Progress:
         former, cursor = self._former.get(place), cursors.get(place)
         if former is not None and former.committed == cursor:
-            # Nobody else had it between: go on, rather than repeat what was not committed.
+            # Nobody else owned it in between: go on instead of repeating uncommitted events.
             former.next = former.given
             former.done = former.limit is not None and former.next >= former.limit
             return former
@@ -418,7 +418,7 @@ class RemoteConsumer:
     def _progress_from(self, place: Place, offset: int) -> Progress:
         if self._limits is None:
             return Progress(offset, offset, offset)
-        # What was created later is all after the end.
+        # Partitions created later lie after the limit.
         limit = self._limits.get(place, 0)
         return Progress(offset, offset, offset, limit, done=offset >= limit)
 

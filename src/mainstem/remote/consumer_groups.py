@@ -15,11 +15,11 @@ from confluent_kafka.admin import ConsumerGroupDescription
 
 from mainstem.core.errors import GroupIsLive, UnknownGroup
 from mainstem.remote.admin import Admin, Place
-from mainstem.remote.errors import LOST_MEMBERSHIP, explained, kafka_error
+from mainstem.remote.errors import LOST_MEMBERSHIP, core_error, kafka_error
 
 
 class GroupState(msgspec.Struct, frozen=True):
-    """A group: who is in it with which partitions, and its cursors."""
+    """A group: its members with their partitions, and its committed offsets."""
 
     name: str
     members: dict[str, tuple[Place, ...]]
@@ -27,7 +27,7 @@ class GroupState(msgspec.Struct, frozen=True):
 
 
 class ConsumerGroups:
-    """What can be asked about groups and changed; safe to use from several threads."""
+    """Administration of consumer groups; thread-safe."""
 
     def __init__(self, administration: Admin) -> None:
         self._cluster = administration.cluster
@@ -44,10 +44,10 @@ class ConsumerGroups:
         return tuple(sorted(each.group_id for each in listed.valid))
 
     def states(self, names: Iterable[str]) -> tuple[GroupState, ...]:
-        """Return groups; those that are not there are left out."""
-        described = self._cluster.patiently(lambda: self._described(list(names)))
-        # One group a request, but many requests at a time. Not before the groups were described:
-        # librdkafka dies of the answer that somebody else keeps the group, or nobody yet.
+        """Describe groups; unknown groups are left out."""
+        described = self._cluster.retry_while_busy(lambda: self._described(list(names)))
+        # One group per request, many requests in flight. Only after describing the groups:
+        # librdkafka crashes if this is answered NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
         asked = {
             name: self._administration.client.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name)], **self._wait
@@ -71,7 +71,7 @@ class ConsumerGroups:
         return tuple(found)
 
     def _described(self, names: list[str]) -> dict[str, ConsumerGroupDescription]:
-        """Ask who is in groups; those that are not there are left out."""
+        """Return the members of groups; unknown groups are left out."""
         if not names:
             return {}
         found = {}
@@ -90,8 +90,8 @@ class ConsumerGroups:
         return found[0]
 
     def move(self, group: str, offsets: Mapping[Place, int]) -> None:
-        """Move the cursors of a group that has no members."""
-        self._cluster.patiently(lambda: self._move(group, offsets))
+        """Set the committed offsets of a group without members."""
+        self._cluster.retry_while_busy(lambda: self._move(group, offsets))
 
     def _move(self, group: str, offsets: Mapping[Place, int]) -> None:
         places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
@@ -110,7 +110,7 @@ class ConsumerGroups:
                 self._refuse(at, group)
 
     def delete(self, group: str) -> None:
-        """Forget a group that has no members."""
+        """Delete a group without members."""
         futures = self._administration.client.delete_consumer_groups([group], **self._wait)
         self._cluster.result(futures[group], group=group)
 
@@ -119,7 +119,7 @@ class ConsumerGroups:
         assert isinstance(error, KafkaError)
         if error.code() in LOST_MEMBERSHIP:
             raise GroupIsLive(group, "it has members", "moved")
-        raise explained(
+        raise core_error(
             error, self._cluster.address, topic=at.topic, partition=at.partition, group=group
         )
 

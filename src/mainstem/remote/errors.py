@@ -22,7 +22,7 @@ from mainstem.core.errors import MainstemError
 GONE = frozenset(
     {
         KafkaError._TRANSPORT,
-        # The connection that a question waited for is given up, as its server has started again.
+        # The connection was dropped because the server restarted.
         KafkaError._DESTROY_BROKER,
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
@@ -33,7 +33,7 @@ GONE = frozenset(
         KafkaError.NETWORK_EXCEPTION,
     }
 )
-"""Nobody answers."""
+"""The server is unreachable."""
 NO_TOPIC = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -53,7 +53,7 @@ LOST_MEMBERSHIP = frozenset(
         KafkaError._STATE,
     }
 )
-"""The partitions belong to somebody else by now."""
+"""The member was fenced: its partitions have another owner."""
 
 _SETTING = {
     KafkaError.INVALID_CONFIG,
@@ -77,7 +77,7 @@ _BUSY = {
     KafkaError.NOT_COORDINATOR,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
-    # A server that has started again since its metadata was read.
+    # The server restarted after its metadata was read.
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.NOT_ENOUGH_REPLICAS,
@@ -92,18 +92,18 @@ _PLAIN: dict[int, type[MainstemError]] = {
     KafkaError._BAD_MSG: errors.CorruptBatch,
     KafkaError.INVALID_RECORD: errors.InvalidEvent,
 }
-"""Those whose text says everything."""
+"""Errors that need only their text."""
 
 
 def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
-    """Return the error inside of an exception; lists of errors hold them bare."""
+    """Return the KafkaError inside an exception, or the error itself."""
     found = error if isinstance(error, KafkaError) else error.args[0]
     assert isinstance(found, KafkaError)
     return found
 
 
 class About(NamedTuple):
-    """What was asked when it was refused."""
+    """What the refused request was about."""
 
     topic: str
     partition: int
@@ -122,17 +122,17 @@ _NAMED: dict[int, Callable[[About], MainstemError]] = {
         it.group, "it has members", "changed"
     ),
 }
-"""Those that speak of what was asked for."""
+"""Errors that name what the request was about."""
 _REASONS = {
     KafkaError._PURGE_QUEUE: "the connection was lost, and nothing was sent",
     KafkaError._PURGE_INFLIGHT: "the connection was lost, so it is not known whether it is kept",
 }
 
 
-def explained(
+def core_error(
     error: KafkaError, address: str, *, topic: str = "", partition: int = -1, group: str = ""
 ) -> MainstemError:
-    """Return the core error that says the same, about that topic, partition or group."""
+    """Return the matching core error, about that topic, partition or group."""
     code, text = error.code(), error.str() or error.name()
     if code in GONE:
         return errors.Unreachable(address, _REASONS.get(code, text))

@@ -26,7 +26,7 @@ from mainstem.kafka_protocol.messages.fetch import (
 from mainstem.remote.admin import Place
 from mainstem.remote.cluster import Cluster
 from mainstem.remote.connection import Connection
-from mainstem.remote.errors import explained
+from mainstem.remote.errors import core_error
 from mainstem.remote.leaders import MOVED, Leaders
 
 _VERSION = 4
@@ -40,7 +40,7 @@ _LENGTH_AT, _LENGTH_BEFORE = 8, 12
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """An answer: whole batches, and where to go on after them."""
+    """Whole batches, and the offset after them."""
 
     batches: list[memoryview]
     aborted: Sequence[AbortedTransaction]
@@ -51,7 +51,7 @@ class _Answered(msgspec.Struct, frozen=True):
     records: memoryview
     aborted: Sequence[AbortedTransaction]
     stable: int
-    """Where the first open transaction begins, or else the end."""
+    """The last stable offset."""
 
 
 _NOTHING = _Answered(memoryview(b""), (), -1)
@@ -85,7 +85,7 @@ def fetch(cluster: Cluster, place: Place, start: int, end: int) -> Iterator[Fetc
 
 
 def bytes_per_offset(leaders: Leaders, cluster: Cluster, place: Place, start: int) -> float:
-    """Return how large events are from an offset on, as stored, by a look at the first few."""
+    """Estimate the stored bytes per event from an offset on, from a small sample."""
     connection = leaders.connection(place)
     _ask(connection, place, start, _SAMPLE_BYTES)
     answered = _answer(connection.receive(FetchResponse), cluster, place, start)
@@ -97,7 +97,7 @@ def bytes_per_offset(leaders: Leaders, cluster: Cluster, place: Place, start: in
 
 
 class _Moved(Unreachable):
-    """Another broker leads the partition by now."""
+    """Another broker leads the partition now."""
 
 
 def _run(
@@ -109,11 +109,11 @@ def _run(
         answered = _answer(connection.receive(FetchResponse), cluster, place, position)
         batches = list(_whole(answered.records))
         if batches:
-            # Where the last batch ends, also if compaction took its last events.
+            # The end of the last batch, even if compaction removed its last events.
             position = read_header(batches[-1]).last_offset + 1
             heard_at = time.monotonic()
         elif answered.stable >= end:
-            # Compaction took everything up to the end.
+            # Compaction removed everything up to the end.
             return
         elif time.monotonic() - heard_at > cluster.timeout_s:
             raise Unreachable(cluster.address, f"nothing came in {cluster.timeout_s:g} s")
@@ -139,10 +139,10 @@ def _ask(
 
 
 def _answer(response: FetchResponse, cluster: Cluster, place: Place, position: int) -> _Answered:
-    """Return what the response says of the only partition that was asked for."""
+    """Return what the response says about the only partition asked for."""
     found = [each for topic in response.responses for each in topic.partitions]
     if not found:
-        # A broker with quotas answers so, and wants no request for a while.
+        # A broker throttles this client: it wants no request for that long.
         time.sleep(response.throttle_time_ms / 1000)
         return _NOTHING
     partition = found[0]
@@ -153,7 +153,7 @@ def _answer(response: FetchResponse, cluster: Cluster, place: Place, position: i
         where = f"partition {place[1]} of topic {place[0]!r}"
         raise OffsetOutOfRange(where, position, -1, -1)
     if code:
-        raise explained(KafkaError(code), cluster.address, topic=place[0], partition=place[1])
+        raise core_error(KafkaError(code), cluster.address, topic=place[0], partition=place[1])
     records = partition.records or b""
     assert isinstance(records, bytes | memoryview)
     return _Answered(
@@ -162,7 +162,7 @@ def _answer(response: FetchResponse, cluster: Cluster, place: Place, position: i
 
 
 def _whole(records: memoryview) -> Iterator[memoryview]:
-    """Cut records into batches; brokers may send a piece of one at the end."""
+    """Split records into batches; the last one may be incomplete, and is dropped."""
     at = 0
     while len(records) - at >= _LENGTH_BEFORE:
         (length,) = _INT32.unpack_from(records, at + _LENGTH_AT)

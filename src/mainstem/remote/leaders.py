@@ -14,7 +14,7 @@ from mainstem.kafka_protocol.messages.metadata import (
 from mainstem.remote.admin import Place
 from mainstem.remote.cluster import Cluster, host_and_port
 from mainstem.remote.connection import Connection
-from mainstem.remote.errors import explained
+from mainstem.remote.errors import core_error
 
 MOVED = frozenset(
     {
@@ -27,12 +27,12 @@ MOVED = frozenset(
         KafkaError.KAFKA_STORAGE_ERROR,
     }
 )
-"""Ask who leads the partition now."""
+"""The leader has changed: ask for the metadata again."""
 _VERSION = 4
 
 
 class Leaders:
-    """Connections to the brokers that lead partitions, made when first asked for."""
+    """Connections to partition leaders, opened on first use."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -53,13 +53,13 @@ class Leaders:
         return self._connections[at]
 
     def forget(self, place: Place) -> None:
-        """Ask anew who leads a partition, and by a new connection."""
+        """Forget a partition's leader and close the connection to it."""
         at = self._leader.pop(place, None)
         if at is not None and at in self._connections:
             self._connections.pop(at).close()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -75,7 +75,7 @@ class Leaders:
             connection.close()
 
     def _any(self) -> Connection:
-        """Connect to the first of the addresses where somebody answers."""
+        """Connect to the first bootstrap address that answers."""
         first, *others = self._cluster.address.split(",")
         for place in others:
             with suppress(Unreachable):
@@ -87,7 +87,7 @@ class Leaders:
         for topic in response.topics:
             name, code = topic.name or "", topic.error_code
             if code and code not in MOVED:
-                raise explained(KafkaError(code), self._cluster.address, topic=name)
+                raise core_error(KafkaError(code), self._cluster.address, topic=name)
             for each in topic.partitions:
                 if each.leader_id in brokers:
                     self._leader[name, each.partition_index] = brokers[each.leader_id]

@@ -1,7 +1,7 @@
 """ListOffsets, sent straight to the partition leaders.
 
-Librdkafka asks for metadata before each such question and takes some milliseconds; a planner that
-asks a hundred times a second, or searches for a moment, has no time for that.
+librdkafka asks for metadata before each ListOffsets, which takes milliseconds; a planner that asks
+a hundred times a second cannot afford that.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ _VERSION = 4
 _READ_COMMITTED = 1
 
 Listed = dict[Place, tuple[int, int]]
-"""Offset, or -1 if all is before that time, and leader epoch."""
+"""Offset (-1 if there is none at or after that time) and leader epoch."""
 
 
 def list_offsets(leaders: Leaders, *asked: Mapping[Place, int]) -> list[Listed]:
-    """Answer some questions at once: partitions and times (-2: the begin, -1: the committed end).
+    """List offsets by timestamp, several requests at once (-2: the start, -1: the committed end).
 
     Raises Unreachable, also if a partition is not there or is led by somebody else by now: then
     ask in another way, which explains it.

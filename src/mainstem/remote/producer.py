@@ -1,9 +1,9 @@
-"""Appending events to a server, and knowing when they are kept.
+"""Producing: sending events, and learning when they are acknowledged.
 
-How this works: librdkafka gathers events into batches and sends them from threads of its own. What
-became of each is told by a callback, which somebody has to call for: one thread here does, for all
-who wait. If the server is gone for longer than the time-out, that thread takes back what is still
-on its way, so that nobody waits for ever, and nothing is sent long after its publisher gave up.
+How this works: librdkafka batches events and sends them from its own threads. Delivery reports come
+from ``poll``, which one thread here calls for all callers. If the server is unreachable for longer
+than the time-out, that thread purges what is unsent, so that nobody waits for ever, and nothing is
+sent long after its publisher gave up.
 """
 
 import threading
@@ -25,17 +25,17 @@ from mainstem.core.errors import (
 from mainstem.core.event import Event, Position
 from mainstem.remote.admin_address import why_not_ready
 from mainstem.remote.cluster import Cluster
-from mainstem.remote.errors import GONE, TOO_LARGE, explained, kafka_error
+from mainstem.remote.errors import GONE, TOO_LARGE, core_error, kafka_error
 
 _TURN_S = 0.1
 _ASK_S = 5.0
-"""How long what the server said of itself is taken for true."""
+"""How long an answer of /readyz is reused."""
 _NO_REASON = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError.KAFKA_STORAGE_ERROR})
-"""What says that an event was not kept, but not why."""
+"""Errors that do not say why an event was refused."""
 _ANY_PARTITION = -1
 _PROBE_S = 1.0
 _LARGEST = 100_000_000
-"""The server knows how large an event may be; librdkafka shall not guess it."""
+"""The server limits the size of events; librdkafka's own limit is out of the way."""
 DEFAULT_BATCH_BYTES = 1_000_000
 DEFAULT_BATCH_EVENTS = 10_000
 
@@ -43,7 +43,7 @@ Settled = Callable[[KafkaError | None, Message], None]
 
 
 class RemoteProducer:
-    """A producer whose events are acknowledged by all copies; for use by many threads."""
+    """An idempotent producer with acks=all; thread-safe."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class RemoteProducer:
     ) -> None:
         self.cluster = cluster
         self.limits: dict[str, int] = {}
-        """The largest batch that a topic takes, where it is known."""
+        """max.message.bytes of topics, where known."""
         self._producer = Producer(
             cluster.config(
                 acks="all",
                 partitioner="murmur2_random",
-                # What is sent again is neither doubled nor out of order.
+                # Retries neither duplicate nor reorder events.
                 enable_idempotence=True,
                 linger_ms=0,
                 batch_size=batch_bytes,
@@ -81,9 +81,9 @@ class RemoteProducer:
         self._thread.start()
 
     def send(self, topic: str, event: Event, partition: int | None, settled: Settled) -> None:
-        """Put an event on its way; waits while too much is on its way already."""
+        """Send an event; blocks while librdkafka's queue is full."""
         number = _ANY_PARTITION if partition is None else partition
-        # To librdkafka, 0 is now.
+        # librdkafka takes 0 for now.
         timestamp_ms = max(0, event.timestamp_ms)
         while True:
             if self._closed:
@@ -107,14 +107,14 @@ class RemoteProducer:
                 return
 
     def refresh(self, topic: str) -> None:
-        """Learn how many partitions a topic has now."""
+        """Refresh librdkafka's metadata of a topic."""
         with suppress(KafkaException):
             self._producer.list_topics(topic, timeout=self.cluster.timeout_s)
 
     def refusal(
         self, error: KafkaError, topic: str, event: Event, partition: int | None
     ) -> MainstemError:
-        """Return why an event was not kept."""
+        """Return why an event was refused."""
         if error.code() in TOO_LARGE:
             size = len(event.value or b"") + len(event.key or b"")
             return EventTooLarge(topic, size, self.limits.get(topic, DEFAULT_BATCH_BYTES))
@@ -123,17 +123,17 @@ class RemoteProducer:
         if error.code() in _NO_REASON and self._why is not None:
             kind = StorageFull if self._why.startswith("full:") else Overloaded
             return kind(f"the server at {self.cluster.address} takes no events: {self._why}")
-        return explained(error, self.cluster.address, topic=topic)
+        return core_error(error, self.cluster.address, topic=topic)
 
     def learn(self, error: KafkaError) -> None:
-        """Ask the server what librdkafka does not tell, in the thread that nobody waits for."""
+        """Ask /readyz why events are refused, in the background thread."""
         now = time.monotonic()
         if error.code() in _NO_REASON and now - self._asked_at > _ASK_S:
             self._why = why_not_ready(self.cluster)
             self._asked_at = now
 
     def close(self) -> None:
-        """Wait for what is on its way, for a bounded time, and let go."""
+        """Flush for a bounded time, and close."""
         if self._closed:
             return
         self._producer.flush(self.cluster.timeout_s)
@@ -150,12 +150,12 @@ class RemoteProducer:
             self._look_for_server()
 
     def _look_for_server(self) -> None:
-        """Take back what is on its way if the server is gone for too long."""
+        """Purge unsent events if the server is unreachable for too long."""
         if self._gone_since is None:
             return
         now = time.monotonic()
         if not len(self._producer):
-            # Nobody waits; who begins to has the whole time.
+            # Nothing is unsent: the time-out starts with the next event.
             self._gone_since = now
         elif now - self._gone_since >= self.cluster.timeout_s - _PROBE_S:
             try:
@@ -171,7 +171,7 @@ class RemoteProducer:
 
 
 class Delivery:
-    """One event on its way."""
+    """One event that was sent, until it is acknowledged."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class Delivery:
         partition: int | None,
         told: Callable[[], None] | None = None,
     ) -> None:
-        """Put it on its way; ``told`` is called, in another thread, once ``wait`` need not wait."""
+        """Send it; ``told`` is called in another thread once ``wait`` would return at once."""
         self._told = told
         self._learn = producing.learn
         self._refusal = partial(producing.refusal, topic=topic, event=event, partition=partition)
@@ -191,7 +191,7 @@ class Delivery:
         producing.send(topic, event, partition, self._settle)
 
     def wait(self) -> Position:
-        """Return where the event stands, once all copies have it."""
+        """Wait for the acknowledgement and return the event's position."""
         self._done.wait()
         if self._error is not None:
             raise self._refusal(self._error)
@@ -209,7 +209,7 @@ class Delivery:
 
 
 class Deliveries:
-    """Many events on their way into one topic; the first that is refused is told."""
+    """Many events sent to one topic; the first refusal is raised."""
 
     def __init__(self, producing: RemoteProducer, topic: str, partition: int | None) -> None:
         self._producing, self._topic, self._partition = producing, topic, partition
@@ -220,26 +220,26 @@ class Deliveries:
         self._settled = threading.Condition()
 
     def put(self, event: Event) -> None:
-        """Put one more on its way; raises what became of those before."""
+        """Send one more; raises the first refusal of those before."""
         if self._refused is not None:
             raise self._refusal()
         self._producing.send(self._topic, event, self._partition, partial(self._settle, event))
         self._sent += 1
 
     def wait(self) -> int:
-        """Return how many are kept, once all are."""
+        """Wait until all are acknowledged, and return how many."""
         self.settle()
         if self._refused is not None:
             raise self._refusal()
         return self._kept
 
     def settle(self) -> None:
-        """Wait until it is known of every event what became of it."""
+        """Wait for the delivery report of every event."""
         with self._settled:
             self._settled.wait_for(self._all_known)
 
     def _all_known(self) -> bool:
-        # More than were counted, if an interrupt came after one was sent, and before that.
+        # More than counted, if an interrupt came between sending and counting.
         return self._kept + self._failed >= self._sent
 
     def _refusal(self) -> MainstemError:

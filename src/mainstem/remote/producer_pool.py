@@ -16,7 +16,7 @@ _AGAIN_S = 0.1
 
 
 class ProducerPool:
-    """Finds, or makes, the producer that suits a topic; safe to use from several threads."""
+    """Finds or creates the producer for a topic; thread-safe."""
 
     def __init__(self, administration: Admin) -> None:
         self._administration = administration
@@ -25,7 +25,7 @@ class ProducerPool:
         self._by_batch: dict[tuple[int, int], RemoteProducer] = {}
 
     def to(self, topic: str) -> RemoteProducer:
-        """Return the producer for a topic; one that is unknown is created if the server does so."""
+        """Return the producer for a topic, which is auto-created if the server allows that."""
         found = self._by_topic.get(topic)
         if found is not None:
             return found
@@ -33,7 +33,7 @@ class ProducerPool:
         settings = self.settings(topic)
         batch = (
             min(DEFAULT_BATCH_BYTES, settings.max_batch_bytes),
-            # A batch that fills the whole backlog would have to wait for an empty one.
+            # A batch as large as the backlog limit would need an empty backlog.
             min(DEFAULT_BATCH_EVENTS, max(1, (settings.max_backlog or 2**32) // 4)),
         )
         with self._lock:
@@ -49,11 +49,11 @@ class ProducerPool:
         return producing
 
     def forget(self, topic: str) -> None:
-        """Look at a topic anew before the next event: its settings may have changed."""
+        """Read a topic's settings again before the next event: they may have changed."""
         self._by_topic.pop(topic, None)
 
     def close(self) -> None:
-        """Wait for what is on its way, for a bounded time, and let go."""
+        """Flush all producers for a bounded time, and close them."""
         for producing in self._by_batch.values():
             producing.close()
         self._by_topic.clear()
@@ -67,12 +67,12 @@ class ProducerPool:
         try:
             settings = self._administration.settings({topic: 1})
         except MainstemError:
-            # ProducerPool need not be allowed to see settings.
+            # Producers may lack the right to describe configs.
             return TopicSettings()
         return settings.get(topic, TopicSettings())
 
     def _create(self, topic: str) -> None:
-        """Have an unknown topic created by naming it, if that is how the server is set up."""
+        """Have an unknown topic auto-created, by a metadata request that names it."""
         cluster = self._administration.cluster
         until = time.monotonic() + cluster.timeout_s
         while True:
@@ -82,5 +82,5 @@ class ProducerPool:
                 return
             if time.monotonic() > until:
                 raise UnknownTopic(topic)
-            # A cluster needs a moment to agree on it.
+            # A cluster needs a moment to create it.
             time.sleep(_AGAIN_S)

@@ -7,12 +7,12 @@ class Progress(msgspec.Struct):
     """How far one partition has been read."""
 
     next: int
-    """After the last event that we have."""
+    """The offset after the last event received."""
     given: int
     finished: int
     limit: int | None = None
-    """Where to stop; None to follow."""
+    """Where to stop; None to follow the tail."""
     committed: int | None = None
     asked: int | None = None
-    """What is being committed, or was: an answer may still come."""
+    """The offset of the commit that was last sent."""
     done: bool = False

@@ -1,12 +1,12 @@
 """One member of a share group, over librdkafka's share consumer, which is a preview.
 
-How this works: a member polls a few events, says of each what becomes of it, and may poll again
-when it has said so of all. The lock of an event begins at the server, when it is given out: a poll
-that comes back empty may have left a fetch on its way, and what that takes waits in librdkafka.
+How this works: a member polls a few events, acknowledges each, and may poll again after the last.
+An event's acquisition lock starts at the server: a poll that returns nothing may leave a fetch in
+flight, and what that acquires waits in librdkafka.
 
-What is said without waiting travels together with what was said after it, in the order in which it
-was said, and Kafka refuses all of a partition unless its offsets ascend. So what is said behind
-another that the server has not answered yet is waited for, as that travels by itself.
+Asynchronous acknowledgements share a request with later ones, in the order of the calls, and Kafka
+refuses a whole partition unless its offsets ascend. So an acknowledgement below one that the server
+has not answered yet is sent synchronously, in a request of its own.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -25,11 +25,11 @@ from confluent_kafka import (
 from mainstem.core.errors import Fenced, InvalidSetting, MainstemError
 from mainstem.core.event import Event, Position
 from mainstem.remote.cluster import Cluster
-from mainstem.remote.errors import GONE, explained, kafka_error
+from mainstem.remote.errors import GONE, core_error, kafka_error
 from mainstem.remote.events import event_of
 
 _FETCH_WAIT_MS = 200
-"""How long a fetch waits at the server at most: so long one may be under way after a poll."""
+"""fetch.wait.max.ms: for so long a fetch may be under way after a poll."""
 _LONGEST_MS = 86_400_000
 _STALE = {
     KafkaError.INVALID_RECORD_STATE,
@@ -39,7 +39,7 @@ _STALE = {
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.INVALID_REQUEST,
 }
-"""The event is not out with this member any more."""
+"""The event is no longer acquired by this member."""
 
 
 class Verdict(Enum):
@@ -51,49 +51,49 @@ class Verdict(Enum):
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """An event that was given out, and how often, this time included."""
+    """An acquired event and its delivery count."""
 
     event: Event
     count: int
 
 
 class NotOut(Fenced):
-    """The events went back, and perhaps to another member."""
+    """The events are no longer acquired by this member."""
 
 
 class Unanswered:
-    """What was said without waiting, and the server has not answered: the last of each partition.
+    """Acknowledgements sent without waiting and not answered: the last offset of each partition.
 
-    They were said in ascending order, so all are answered when the last one is.
+    They are sent in ascending order, so all are answered when the last one is.
     """
 
     def __init__(self) -> None:
         self._last: dict[int, int] = {}
 
     def said(self, events: Iterable[Event]) -> None:
-        """Note that this was said of events."""
+        """Note that acknowledgements were sent."""
         for each in events:
             self._last[each.partition] = max(each.offset, self._last.get(each.partition, -1))
 
     def answered(self, partition: int, offsets: Collection[int]) -> None:
-        """Note that the server has answered, whatever it was."""
+        """Note that the server has answered."""
         if self._last.get(partition) in offsets:
             del self._last[partition]
 
     def is_ahead_of(self, events: Iterable[Event]) -> bool:
-        """Tell whether one of these must not travel together with what was said before."""
+        """Tell whether one of these must not share a request with those before."""
         return any(each.offset < self._last.get(each.partition, -1) for each in events)
 
 
 class RemoteShareConsumer:
-    """A member; not thread-safe: its owner sees to that."""
+    """A share consumer; not thread-safe."""
 
     def __init__(self, cluster: Cluster, group: str, topic: str, most: int) -> None:
         self._cluster = cluster
         self._group, self._topic = group, topic
         self.most = most
         self.gone = False
-        """Whether nobody answers."""
+        """Whether the server is unreachable."""
         self._late: dict[Position, MainstemError] = {}
         self._given_back: set[Position] = set()
         self._unanswered = Unanswered()
@@ -104,7 +104,7 @@ class RemoteShareConsumer:
                     share_acknowledgement_mode="explicit",
                     max_poll_records=most,
                     fetch_wait_max_ms=_FETCH_WAIT_MS,
-                    # Events are held for as long as their locks last, which the server looks after.
+                    # The server's acquisition locks limit how long events are held.
                     max_poll_interval_ms=_LONGEST_MS,
                 )
                 | {"error_cb": self._on_error}
@@ -117,7 +117,7 @@ class RemoteShareConsumer:
         self._consumer.subscribe([topic])
 
     def poll(self, timeout_s: float) -> list[Shared]:
-        """Return what is given out, waiting a while for the first; all before must be settled."""
+        """Acquire events, waiting for the first; all earlier ones must be settled."""
         try:
             messages = self._consumer.poll(timeout_s)
         except KafkaException as error:
@@ -126,7 +126,7 @@ class RemoteShareConsumer:
         for message in messages:
             found_wrong = message.error()
             if found_wrong is not None:
-                # librdkafka has given it back, or rejected it, by itself.
+                # librdkafka has released or rejected it by itself.
                 trouble = found_wrong
                 continue
             place = message.topic() or "", message.partition() or 0, message.offset() or 0
@@ -138,7 +138,7 @@ class RemoteShareConsumer:
         return found
 
     def settle(self, events: Sequence[Event], verdict: Verdict) -> dict[Position, MainstemError]:
-        """Say what becomes of events, and wait until it is durable; return what did not count."""
+        """Acknowledge events and wait until that is durable; return the refusals."""
         refused = self._say(events, verdict)
         said = {each.position for each in events} - refused.keys()
         if not said:
@@ -153,7 +153,7 @@ class RemoteShareConsumer:
             for each in said
             if each.partition in failed
         }
-        # These are told here, and not once more to whoever comes next.
+        # Returned here, so not again by the next call.
         for each in refused:
             self._late.pop(each, None)
         return refused
@@ -161,7 +161,7 @@ class RemoteShareConsumer:
     def settle_soon(
         self, events: Sequence[Event], verdict: Verdict
     ) -> dict[Position, MainstemError]:
-        """Say what becomes of events, without waiting if it can travel with what was said before.
+        """Acknowledge events, without waiting if they can share a request with those before.
 
         What does not count is told later.
         """
@@ -179,9 +179,9 @@ class RemoteShareConsumer:
         return refused
 
     def give_back(self, events: Sequence[Event]) -> None:
-        """Release events that may be out no more; it is no news if that does not count."""
+        """Release events; refusals are ignored, as their locks may have expired."""
         self._given_back |= {each.position for each in events}
-        # In any order: they are the last of what was given, or all of it is out no more.
+        # In any order: they are the last acquired ones, or all locks have expired.
         self._send(events, Verdict.RELEASE)
 
     def _say(self, events: Sequence[Event], verdict: Verdict) -> dict[Position, MainstemError]:
@@ -195,12 +195,12 @@ class RemoteShareConsumer:
         return refused
 
     def take_late(self) -> dict[Position, MainstemError]:
-        """Return what did not count of what was said without waiting, once."""
+        """Return the refusals of acknowledgements sent without waiting, once."""
         found, self._late = self._late, {}
         return found
 
     def close(self) -> None:
-        """Leave the group; what was not settled goes back."""
+        """Leave the group; unsettled events are released."""
         try:
             self._consumer.close()
         except KafkaException as error:
@@ -213,7 +213,7 @@ class RemoteShareConsumer:
         return self._refusal(found)
 
     def _refusal(self, error: KafkaError) -> MainstemError:
-        return explained(error, self._cluster.address, topic=self._topic, group=self._group)
+        return core_error(error, self._cluster.address, topic=self._topic, group=self._group)
 
     def _on_commit(
         self, offsets: dict[TopicPartition, set[int]], error: KafkaException | None

@@ -1,8 +1,7 @@
-"""Share groups of a server: what they are set to, how far they have got, and forgetting them.
+"""Share groups: their configs, their positions, and deleting these.
 
-The settings go through librdkafka. How far a group has got, and that it shall be forgotten, it has
-no calls for, so these are sent by a connection of their own, to the broker that coordinates the
-group [KIP-932, KIP-1226].
+Configs go through librdkafka. It has no calls for a group's offsets, so these requests go over a
+connection of our own to the group's coordinator [KIP-932, KIP-1226].
 """
 
 import threading
@@ -43,7 +42,7 @@ from mainstem.kafka_protocol.messages.share_groups import (
 from mainstem.remote.admin import Admin
 from mainstem.remote.cluster import host_and_port
 from mainstem.remote.connection import Connection
-from mainstem.remote.errors import explained
+from mainstem.remote.errors import core_error
 
 R = TypeVar("R", bound=Wire)
 
@@ -52,7 +51,7 @@ LOCK = "share.record.lock.duration.ms"
 DELIVERIES = "share.delivery.count.limit"
 ISOLATION = "share.isolation.level"
 ACQUIRE = "mainstem.share.acquire.mode"
-"""Only our server knows this one: whether the number of records asked for is a strict limit."""
+"""Known only to mainstem servers: whether max.poll.records is a strict limit."""
 
 _FIND_VERSION, _OF_GROUP = 1, 0
 _WITH_LAG = 1
@@ -60,16 +59,16 @@ _NOT_KNOWN = {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How far a share group has got in a partition."""
+    """A share group's position in a partition."""
 
     start: int
-    """Everything below is settled; -1 if nobody has settled anything yet."""
+    """Everything below is settled; -1 if the group has not started there."""
     lag: int
-    """Events that are not settled, those that are out included; -1 if that is not known."""
+    """Unsettled events, acquired ones included; -1 if not known."""
 
 
 class ShareGroups:
-    """What can be asked about share groups and changed; safe to use from several threads."""
+    """Administration of share groups; thread-safe."""
 
     def __init__(self, administration: Admin) -> None:
         self._administration = administration
@@ -77,19 +76,19 @@ class ShareGroups:
         self._wait = {"request_timeout": self._cluster.timeout_s}
         self._lock = threading.Lock()
         self._connections: dict[str, Connection] = {}
-        """To the coordinators of groups."""
+        """To the coordinator of each group."""
 
-    # Settings
+    # Configs
 
     def settings(self, group: str) -> dict[str, str]:
-        """Return what every setting is for a group, whether there is such a group or not."""
+        """Return all configs of a group, whether or not it exists."""
         resource = ConfigResource(ConfigResource.Type.GROUP, group)
         (future,) = self._administration.client.describe_configs([resource], **self._wait).values()
         entries = self._cluster.result(future, group=group)
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def set(self, group: str, wanted: Mapping[str, str], now: Mapping[str, str]) -> None:
-        """Change the settings of a group, those that are not so now."""
+        """Change those configs of a group that differ from ``now``."""
         changes = {name: value for name, value in wanted.items() if now.get(name) != value}
         if not changes:
             return
@@ -109,12 +108,12 @@ class ShareGroups:
                 f"allow {said} for {group!r:.300}: {error}"
             ) from None
 
-    # How far it has got
+    # Offsets
 
     def standings(
         self, group: str, topic: str, partitions: Iterable[int]
     ) -> dict[int, Standing] | None:
-        """Return how far a group has got in partitions; None if the server cannot be asked."""
+        """Return a group's positions in partitions; None if the server cannot be asked."""
         if not self._cluster.is_plain:
             return None
         topics = (ShareOffsetsTopic(topic, tuple(partitions)),)
@@ -129,11 +128,11 @@ class ShareGroups:
             )
             return _read_standings(response)
         except MainstemError:
-            # Whoever reads meets the same trouble, and says it better.
+            # Reading meets the same error, and reports it better.
             return None
 
     def forget(self, group: str, topic: str) -> None:
-        """Forget how far a group without members has got in a topic."""
+        """Delete the offsets of a group without members in a topic."""
         if not self._cluster.is_plain:
             raise Unsupported(
                 "forgetting a queue needs a connection without encryption and login; Kafka's own "
@@ -152,17 +151,17 @@ class ShareGroups:
                 raise UnknownQueue(topic, group)
             if code:
                 error = KafkaError(code, text or None)
-                raise explained(error, self._cluster.address, topic=topic, group=group)
+                raise core_error(error, self._cluster.address, topic=topic, group=group)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         with self._lock:
             for connection in self._connections.values():
                 connection.close()
             self._connections.clear()
 
     def _ask(self, group: str, api: Api, version: int, body: Wire, response: type[R]) -> R:
-        """Ask the coordinator of a group, once more if it is another by now, or came back."""
+        """Ask a group's coordinator; on a lost connection find it again and retry once."""
         with self._lock:
             for last in (False, True):
                 try:
@@ -189,7 +188,7 @@ class ShareGroups:
         return Connection(found.host, found.port, self._cluster.timeout_s)
 
     def _any(self) -> Connection:
-        """Connect to the first of the addresses where somebody answers."""
+        """Connect to the first bootstrap address that answers."""
         *others, last = self._cluster.address.split(",")
         for place in others:
             with suppress(Unreachable):

@@ -12,7 +12,7 @@ _WAIT_S = 0.1
 
 
 def times_at(cluster: Cluster, offsets: Mapping[Place, int]) -> dict[Place, int]:
-    """Return the timestamps of the first events at or after offsets; what is not known is left out.
+    """Return the timestamps of the first events at or after offsets; unknown ones are left out.
 
     So are partitions that hold no event there, or do not send any within the time-out.
     """
@@ -26,7 +26,7 @@ def times_at(cluster: Cluster, offsets: Mapping[Place, int]) -> dict[Place, int]
             enable_auto_commit=False,
             enable_partition_eof=True,
             auto_offset_reset="earliest",
-            # One event of each is wanted, however many there are, and at once.
+            # One event of each partition is wanted, however many there are, without delay.
             queued_min_messages=1,
             fetch_queue_backoff_ms=0,
             fetch_message_max_bytes=16 * 1024,

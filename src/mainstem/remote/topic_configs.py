@@ -20,17 +20,17 @@ def to_kafka(settings: TopicSettings, names: Mapping[str, object]) -> dict[str, 
     """Return the configs of those settings that are named; partitions are not a config."""
     configs = [NAME_OF[name] for name in names if name not in ("partitions", "kept")]
     if settings.compact and any(name in names for name in _RETENTION):
-        # Unless the policy says so too, Kafka does not delete what a compacted topic holds.
+        # Kafka applies retention to a compacted topic only if cleanup.policy has delete, too.
         configs.append(_POLICY)
     written = {name: TOPIC_CONFIGS[name].show(settings) for name in configs}
     return written | settings.kept if "kept" in names else written
 
 
 def from_kafka(entries: Mapping[str, str | None], partitions: int) -> TopicSettings:
-    """Return a topic's settings; those of a server that is not ours as near as they come."""
+    """Return a topic's settings; for other Kafkas, the nearest equivalent."""
     found: dict[str, object] = {"partitions": partitions}
     if not any(name.startswith(OWN_PREFIX) for name in entries):
-        # Kafka acknowledges what is in memory of all copies and leaves syncing to the system.
+        # Kafka acknowledges from the replicas' memory and leaves fsync to the system.
         found["durability"] = Durability.DISK
     kept = {name: entries[name] for name in KEPT if entries.get(name) not in (None, KEPT[name])}
     if kept:
@@ -38,18 +38,20 @@ def from_kafka(entries: Mapping[str, str | None], partitions: int) -> TopicSetti
     for name, config in TOPIC_CONFIGS.items():
         text = entries.get(name)
         if text is not None:
-            # A later Kafka may have values that are not known here: then ours is the default.
+            # A later Kafka may have values unknown here; they are shown as our default.
             with suppress(InvalidSetting):
                 found |= config.parse(text)
     if all(found.get(name) is None for name in _RETENTION):
-        # Then it means nothing, and is left as it is unless told.
+        # Without retention it means nothing, and keeps its default.
         found.pop("expire", None)
-    # Not checked: a server that is not ours may allow what we would not.
+    # Not checked: another Kafka may allow values that we refuse.
     return msgspec.convert(found, TopicSettings, strict=False)
 
 
-def about_own(error: InvalidSetting, config: Mapping[str, str], address: str) -> InvalidSetting:
-    """Return a refusal, in our words if it means that the server does not know ``mainstem.*``."""
+def explain_unknown_config(
+    error: InvalidSetting, config: Mapping[str, str], address: str
+) -> InvalidSetting:
+    """Return the error, in our words if the server does not know ``mainstem.*`` configs."""
     own = [name.removeprefix(OWN_PREFIX) for name in config if name.startswith(OWN_PREFIX)]
     if own and _NOT_KNOWN.search(str(error)):
         return InvalidSetting(

@@ -25,7 +25,7 @@ from mainstem.core.event import Headers, Position
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.remote.admin import Admin
 from mainstem.remote.cluster import Cluster
-from mainstem.remote.errors import explained, kafka_error
+from mainstem.remote.errors import core_error, kafka_error
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
 class Outgoing(NamedTuple):
-    """An event to be written, and where to."""
+    """An event to send, and where to."""
 
     topic: str
     value: bytes | None
@@ -53,7 +53,7 @@ class Outgoing(NamedTuple):
 
 
 class TransactionalProducer:
-    """A writer with a name; one process at a time can be it."""
+    """A producer with a transactional id; a new one fences the former."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class TransactionalProducer:
         )
 
     def take_over(self) -> str:
-        """Fence whoever wrote under this name, and return the mark of the last batch, or nothing.
+        """Fence the former producer, and return the mark of the last committed batch, or nothing.
 
         Raises Fenced, at any later time, if another took over in turn.
         """
@@ -99,7 +99,7 @@ class TransactionalProducer:
         if marks is None or mark_at is None:
             return ""
         places = [TopicPartition(*mark_at)]
-        (found,) = self._cluster.patiently(
+        (found,) = self._cluster.retry_while_busy(
             lambda: self._call(marks.committed, places, self._cluster.timeout_s)
         )
         return found.metadata or ""
@@ -110,7 +110,7 @@ class TransactionalProducer:
         mark: Callable[[], str] | None,
         positions: list[Position] | None = None,
     ) -> int:
-        """Commit events together with the mark that is asked for after them; returns how many.
+        """Commit events and a mark in one transaction; returns how many events.
 
         Where they stand is added to ``positions``, in their order if they are of one partition.
         """
@@ -131,7 +131,7 @@ class TransactionalProducer:
                 )
             self._call(self._producer.commit_transaction, self._cluster.timeout_s)
         except MainstemError as error:
-            # What became of an event says more than that its transaction cannot be committed.
+            # An event's delivery report says more than a failed commit.
             failure = self._lost() or error
         except BaseException as error:
             failure = error
@@ -142,12 +142,12 @@ class TransactionalProducer:
             try:
                 raise failure
             finally:
-                # It has this frame, which would have it in turn.
+                # Breaks the reference cycle between the exception and this frame.
                 del failure, fenced
         return count
 
     def close(self) -> None:
-        """Let go."""
+        """Close."""
         if self._marks is not None:
             self._marks.close()
 
@@ -178,14 +178,14 @@ class TransactionalProducer:
         if self._fates.lost is None:
             return None
         error, topic = self._fates.lost
-        return explained(error, self._cluster.address, topic=topic)
+        return core_error(error, self._cluster.address, topic=topic)
 
     def _abort(self) -> Fenced | None:
-        """Take everything back; returns why it cannot be, if that is because another took over."""
+        """Abort the transaction; returns Fenced if another producer took over."""
         try:
             self._producer.abort_transaction(self._cluster.timeout_s)
         except (KafkaException, SystemError) as error:
-            # Then it has been aborted by who took over, or is when its time is up.
+            # Then the new producer has aborted it, or its time-out will.
             refused = _told(error)
         else:
             return None
@@ -193,7 +193,7 @@ class TransactionalProducer:
         return self._fenced() if refused.code() in _REPLACED else None
 
     def _call(self, deed: Callable[..., T], *arguments: object) -> T:
-        """Do it, again as long as that may help; what is refused is raised as a core error."""
+        """Call librdkafka, retrying retriable errors; others are raised as core errors."""
         for _ in range(_TRIES):
             try:
                 return deed(*arguments)
@@ -206,7 +206,7 @@ class TransactionalProducer:
     def _refusal(self, error: KafkaError, topic: str = "") -> MainstemError:
         if error.code() in _REPLACED:
             return self._fenced()
-        return explained(error, self._cluster.address, topic=topic, group=self._name)
+        return core_error(error, self._cluster.address, topic=topic, group=self._name)
 
     def _fenced(self) -> Fenced:
         return Fenced(
@@ -216,12 +216,12 @@ class TransactionalProducer:
 
 
 class _Fates:
-    """What became of events: without a producer, as that of an event without a fate is kept."""
+    """Delivery reports; holds no reference to the producer, which would keep it alive."""
 
     def __init__(self, positions: list[Position] | None = None) -> None:
         self._positions = positions
         self.lost: tuple[KafkaError, str] | None = None
-        """Why the first event was not written, and its topic."""
+        """The first refusal, and its topic."""
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         """Take down the fate of an event."""
@@ -233,18 +233,18 @@ class _Fates:
 
 
 def give_up(producer: Producer, timeout_s: float) -> None:
-    """Have a producer await nothing any more, so that it can be freed."""
-    # An answer that refuses events while it is destroyed would free txn_errstr once more.
+    """Purge a producer, so that it can be freed."""
+    # A refusal that arrives during destruction would free txn_errstr twice in librdkafka.
     producer.purge()
     until = time.monotonic() + timeout_s
     while len(producer) and time.monotonic() < until:
-        # It raises once if all is lost. To flush would not: that goes on, and fails in callbacks.
+        # poll raises once on a fatal error; flush would go on, and fail in callbacks.
         with suppress(KafkaException):
             producer.poll(_TURN_S)
 
 
 def _told(error: KafkaException | SystemError) -> KafkaError:
-    """Return what was refused; callbacks that run once all is lost fail because of that."""
+    """Return the KafkaError behind an exception; after fatal errors callbacks raise SystemError."""
     found: BaseException | None = error
     while isinstance(found, SystemError):
         found = found.__cause__
@@ -254,7 +254,7 @@ def _told(error: KafkaException | SystemError) -> KafkaError:
 
 
 def _make(cluster: Cluster, topic: str) -> None:
-    """Create the topic of the marks, if it is not there."""
+    """Create the topic of the marks, if it does not exist."""
     administration = Admin(cluster)
     if topic not in administration.describe([topic]):
         try:

@@ -241,7 +241,7 @@ def _check_answers(address: str) -> None:
     from mainstem.remote.cluster import Cluster  # noqa: PLC0415
 
     cluster = Cluster(address, timeout_s=_ANSWER_S, settings={})
-    cluster.knock()
+    cluster.check_reachable()
     administration = Admin(cluster)
     try:
         administration.partitions()

@@ -187,7 +187,7 @@ class ConnectedFeed:
         self._gone_since = self._gone_since or now
         if now - self._gone_since >= self._administration.cluster.timeout_s:
             self._gone_since = None
-            self._administration.cluster.knock()
+            self._administration.cluster.check_reachable()
 
     def _begin(self, places: Iterable[Place]) -> dict[Place, int]:
         wanted = list(places)

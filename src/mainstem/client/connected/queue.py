@@ -319,7 +319,7 @@ class ConnectedQueue:
         self._gone_since = self._gone_since or now
         if now - self._gone_since >= self._cluster.timeout_s:
             self._gone_since = None
-            self._cluster.knock()
+            self._cluster.check_reachable()
 
     def _tell_late(self) -> None:
         for member in self._members:

@@ -33,7 +33,7 @@ def connect(address: str, *, timeout_s: float = 5.0, **settings: Setting) -> "Co
     settings with underscores for dots, such as ``security_protocol="SASL_SSL"``.
     """
     cluster = Cluster(address, timeout_s=timeout_s, settings=settings)
-    cluster.knock()
+    cluster.check_reachable()
     administration = Admin(cluster)
     administration.partitions()
     return ConnectedStem(administration)

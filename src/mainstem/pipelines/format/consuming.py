@@ -11,7 +11,7 @@ from mainstem.core.event import Headers
 from mainstem.pipelines.format.planning import Range
 from mainstem.pipelines.format.schema import ARROW
 from mainstem.remote.cluster import Cluster
-from mainstem.remote.errors import GONE, explained
+from mainstem.remote.errors import GONE, core_error
 
 _NO_TIME, _LOG_APPEND_TIME = 0, 2
 _TURN_S = 0.5
@@ -72,7 +72,7 @@ def _position_told(error: KafkaError, message: Message, cluster: Cluster, wanted
         raise OffsetOutOfRange(where, wanted.start, -1, -1)
     if error.retriable() or error.code() in GONE:
         return -1
-    raise explained(error, cluster.address, topic=wanted.topic, partition=wanted.partition)
+    raise core_error(error, cluster.address, topic=wanted.topic, partition=wanted.partition)
 
 
 def _record_batch(events: list[Message], wanted: Range) -> pa.RecordBatch:

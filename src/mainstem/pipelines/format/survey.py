@@ -42,7 +42,7 @@ class Survey:
         self._now = now
         self._cluster = options.server.cluster()
         self._leaders = Leaders(self._cluster)
-        self._cluster.knock()
+        self._cluster.check_reachable()
         self.administration = Admin(self._cluster)
         self._topics: tuple[float, dict[str, Described]] = (float("-inf"), {})
         self._bounds: tuple[float, dict[Place, Bounds]] = (float("-inf"), {})

@@ -28,7 +28,7 @@ def lag_of(status: TableStatus, timeout_s: float = 5.0) -> Lag | None:
     }
     cluster = Cluster(status.address, timeout_s=timeout_s, settings={})
     try:
-        cluster.knock()
+        cluster.check_reachable()
         bounds = Admin(cluster).bounds(places)
         behind = {
             place: offset
