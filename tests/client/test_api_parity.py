@@ -24,15 +24,14 @@ from mainstem.client.connected.queues import ConnectedQueues
 from mainstem.client.connected.stem import ConnectedStem
 from mainstem.client.connected.subscription import ConnectedSubscription
 from mainstem.client.connected.topics import ConnectedTopics
-from mainstem.client.connected.writer import ConnectedWriter
 from mainstem.client.embedded.groups import EmbeddedGroups
 from mainstem.client.embedded.queue import EmbeddedDelivery, EmbeddedQueue
 from mainstem.client.embedded.queues import EmbeddedQueues
 from mainstem.client.embedded.stem import EmbeddedStem
 from mainstem.client.embedded.subscription import EmbeddedSubscription
 from mainstem.client.embedded.topics import EmbeddedTopics
-from mainstem.client.embedded.writer import EmbeddedWriter
 from mainstem.client.values import Value
+from mainstem.client.writer import LogWriter
 from mainstem.core.event import Event
 
 TWINS: dict[type, type] = {
@@ -53,7 +52,7 @@ IMPLEMENTATIONS: dict[type, tuple[type, ...]] = {
     api.Subscription: (EmbeddedSubscription, ConnectedSubscription),
     api.Queue: (EmbeddedQueue, ConnectedQueue),
     api.Delivery: (EmbeddedDelivery, ConnectedDelivery),
-    api.Writer: (EmbeddedWriter, ConnectedWriter),
+    api.Writer: (LogWriter,),
     api.AsyncStem: (AsyncEmbeddedStem, AsyncConnectedStem),
     api.AsyncTopics: (ThreadedTopics,),
     api.AsyncGroups: (ThreadedGroups,),
@@ -92,8 +91,7 @@ OWN: dict[type, set[str]] = {
     ConnectedQueue: {"begin", "close_for", "settle"},
     ConnectedDelivery: {"given", "is_of"},
     AsyncConnectedDelivery: {"blocking"},
-    EmbeddedWriter: {"close_for"},
-    ConnectedWriter: {"close_for"},
+    LogWriter: {"close_for", "forget"},
 }
 """Public members that are not in the API: what only this place has, or its own package uses."""
 

@@ -1,11 +1,18 @@
-"""What embedded and connected writers share: the name that is fenced, and the one partition.
+"""Fenced writers, embedded or connected: the API, the name that is fenced, the one partition.
 
 How this works: a writer is a transactional producer, so that Kafka's own mechanism fences it. Its
 transactional id names topic, partition and writer; opening a writer bumps the epoch of that id, and
 every append is a transaction, which is refused in an older epoch.
 """
 
-from mainstem.core.errors import InvalidName, InvalidSetting, UnknownPartition
+import threading
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from mainstem.client.values import HeadersLike, Key, Value, event_of, make_event
+from mainstem.core.errors import Closed, InvalidName, InvalidSetting, UnknownPartition
+from mainstem.core.event import Event, Position
 from mainstem.core.names import check_group
 
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -36,3 +43,82 @@ def only_partition(topic: str, count: int, partition: int | None) -> int:
     if not 0 <= partition < count:
         raise UnknownPartition(topic, partition, count)
     return partition
+
+
+class Appender(Protocol):
+    """What a writer appends with; used by one thread at a time."""
+
+    def append(self, events: Sequence[Event]) -> list[Position]:
+        """Append events, all or none; return where they stand, once durable."""
+
+    def truncate(self, before: int) -> None:
+        """Delete the events before an offset."""
+
+    def close(self) -> None:
+        """Let go."""
+
+
+class LogWriter:
+    """Implements ``Writer``; safe to use from several threads."""
+
+    def __init__(self, appender: Appender) -> None:
+        self._appender = appender
+        self._lock = threading.Lock()
+        self._closed: str | None = None
+
+    def append(
+        self,
+        value: Value,
+        *,
+        key: Key = None,
+        headers: HeadersLike = (),
+        timestamp_ms: int | None = None,
+    ) -> Position:
+        """Append one event; return where it stands, once durable; raises WriterFenced."""
+        return self._append([make_event(value, key, headers, timestamp_ms)])[0]
+
+    def append_many(self, events: Iterable[Value | Event]) -> list[Position]:
+        """Append events, all or none; return where they stand, once durable."""
+        return self._append([event_of(each) for each in events])
+
+    def truncate(self, before: int) -> None:
+        """Delete the events before an offset; raises WriterFenced."""
+        with self._lock:
+            self._check_open()
+            self._appender.truncate(before)
+
+    def close(self) -> None:
+        """Append no more; the name stays with this writer until another takes over."""
+        self.close_for("the writer has been closed; open it again")
+
+    def close_for(self, reason: str) -> None:
+        """Close, saying why to who appends later."""
+        self.forget(reason)
+        with self._lock:
+            self._appender.close()
+
+    def forget(self, reason: str) -> None:
+        """Be closed without touching the log, and without a lock that another process may hold."""
+        self._closed = self._closed or reason
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _append(self, events: Sequence[Event]) -> list[Position]:
+        with self._lock:
+            self._check_open()
+            return self._appender.append(events) if events else []
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise Closed(self._closed)

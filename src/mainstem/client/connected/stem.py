@@ -11,13 +11,13 @@ from mainstem.client.connected.queue import ConnectedQueue
 from mainstem.client.connected.queues import ConnectedQueues
 from mainstem.client.connected.subscription import ConnectedSubscription
 from mainstem.client.connected.topics import ConnectedTopics
-from mainstem.client.connected.writer import ConnectedWriter
+from mainstem.client.connected.writer import ConnectedAppender
 from mainstem.client.info import Order
 from mainstem.client.reaper import Reaper
 from mainstem.client.starts import Start
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import HeadersLike, Key, Value, make_event, value_bytes
-from mainstem.client.writer import check_writer, only_partition
+from mainstem.client.writer import LogWriter, check_writer, only_partition
 from mainstem.core.errors import Closed, MainstemError, UnknownPartition, UnknownTopic
 from mainstem.core.event import Event, Position
 from mainstem.remote.admin import Admin
@@ -52,7 +52,7 @@ class ConnectedStem:
         self._queues = ConnectedQueues(administration, self._reaper, self._settle_groups)
         self._subscriptions: WeakSet[ConnectedSubscription] = WeakSet()
         self._open_queues: WeakSet[ConnectedQueue] = WeakSet()
-        self._writers: WeakSet[ConnectedWriter] = WeakSet()
+        self._writers: WeakSet[LogWriter] = WeakSet()
         # A program that forgets to close still commits what its consumers finished.
         atexit.register(self._close, failed=True)
 
@@ -185,7 +185,7 @@ class ConnectedStem:
         self._open_queues.add(made)
         return made
 
-    def writer(self, topic: str, *, name: str, partition: int | None = None) -> ConnectedWriter:
+    def writer(self, topic: str, *, name: str, partition: int | None = None) -> LogWriter:
         """Become the only writer of that name: the one before is fenced, here and over the network.
 
         The topic must exist. Events are in one order, so it has one partition, or ``partition`` is
@@ -195,7 +195,7 @@ class ConnectedStem:
         check_writer(name)
         number = only_partition(topic, self._administration.count(topic), partition)
         settings = self._producers.settings(topic)
-        made = ConnectedWriter(
+        appender = ConnectedAppender(
             self._administration.cluster,
             self._topics,
             topic,
@@ -203,6 +203,7 @@ class ConnectedStem:
             name,
             max_batch_bytes=settings.max_batch_bytes,
         )
+        made = LogWriter(appender)
         self._writers.add(made)
         return made
 

@@ -1,12 +1,8 @@
 """A fenced writer of a log on a server, ours or a real Kafka: a transactional producer."""
 
-import threading
-from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Self
+from collections.abc import Sequence
 
 from mainstem.client.connected.topics import ConnectedTopics
-from mainstem.client.values import HeadersLike, Key, Value, event_of, make_event
 from mainstem.client.writer import TRANSACTION_TIMEOUT_MS, transactional_id
 from mainstem.core.batch import HEADER_SIZE
 from mainstem.core.errors import Closed, EventTooLarge, Fenced, WriterFenced
@@ -16,8 +12,8 @@ from mainstem.remote.producer import DEFAULT_BATCH_BYTES
 from mainstem.remote.transactions import Outgoing, TransactionalProducer
 
 
-class ConnectedWriter:
-    """Implements ``Writer`` through the Kafka protocol; safe to use from several threads.
+class ConnectedAppender:
+    """Implements ``Appender`` through the Kafka protocol.
 
     After an append that failed for another reason than a refused event, it is closed.
     """
@@ -36,9 +32,9 @@ class ConnectedWriter:
         self._max_batch_bytes = max_batch_bytes
         self._is_compressed = "compression.type" in cluster.settings
         self._topic, self._partition, self._name = topic, partition, name
-        self._lock = threading.Lock()
-        self._closed: str | None = None
         self._is_fenced = False
+        self._why = "the writer has been closed; open it again"
+        """Why nothing can be appended once there is no producer."""
         self._producer: TransactionalProducer | None = TransactionalProducer(
             cluster,
             transactional_id(topic, partition, name),
@@ -48,73 +44,43 @@ class ConnectedWriter:
         )
         self._producer.take_over()
 
-    def append(
-        self,
-        value: Value,
-        *,
-        key: Key = None,
-        headers: HeadersLike = (),
-        timestamp_ms: int | None = None,
-    ) -> Position:
-        """Append one event; return where it stands, once durable; raises WriterFenced."""
-        return self._append([make_event(value, key, headers, timestamp_ms)])[0]
-
-    def append_many(self, events: Iterable[Value | Event]) -> list[Position]:
-        """Append events, all or none; return where they stand, once durable."""
-        return self._append([event_of(each) for each in events])
+    def append(self, events: Sequence[Event]) -> list[Position]:
+        """Append events, all or none; return where they stand, once durable; WriterFenced."""
+        producer = self._opened()
+        self._check_sizes(events)
+        positions: list[Position] = []
+        try:
+            producer.write((self._outgoing(each) for each in events), None, positions)
+        except Fenced:
+            self._is_fenced = True
+            self.close()
+            raise self._fenced() from None
+        except BaseException as error:
+            # What became of the transaction is not known here, and the producer's sequence
+            # numbers may have a gap; to begin anew is to take over, which is not ours to say.
+            self._why = f"the last append failed ({error}); open the writer again"
+            self.close()
+            raise
+        return positions
 
     def truncate(self, before: int) -> None:
         """Delete the events before an offset; raises WriterFenced if an append was fenced before.
 
         Kafka has no fence for deleting: a writer that does not know of the other yet may truncate.
         """
-        with self._lock:
-            self._check_open()
-            self._topics.trim(self._topic, before, partition=self._partition)
+        self._opened()
+        self._topics.trim(self._topic, before, partition=self._partition)
 
     def close(self) -> None:
-        """Append no more; the name stays with this writer until another takes over."""
-        self.close_for("the writer has been closed; open it again")
+        """Let go."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
 
-    def close_for(self, reason: str) -> None:
-        """Close, saying why to who appends later."""
-        with self._lock:
-            self._closed = self._closed or reason
-            self._let_go()
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
-
-    def _append(self, events: Sequence[Event]) -> list[Position]:
-        with self._lock:
-            producer = self._check_open()
-            if not events:
-                return []
-            self._check_sizes(events)
-            positions: list[Position] = []
-            try:
-                producer.write((self._outgoing(each) for each in events), None, positions)
-            except Fenced:
-                self._is_fenced = True
-                self._let_go()
-                raise self._fenced() from None
-            except BaseException as error:
-                # What became of the transaction is not known here, and the producer's sequence
-                # numbers may have a gap; to begin anew is to take over, which is not ours to say.
-                self._closed = f"the last append failed ({error}); open the writer again"
-                self._let_go()
-                raise
-            return positions
+    def _opened(self) -> TransactionalProducer:
+        if self._producer is None:
+            raise self._fenced() if self._is_fenced else Closed(self._why)
+        return self._producer
 
     def _check_sizes(self, events: Sequence[Event]) -> None:
         """Refuse what the topic would refuse, as long as that costs nothing."""
@@ -122,18 +88,6 @@ class ConnectedWriter:
             size = len(event.value or b"") + len(event.key or b"")
             if size + HEADER_SIZE > self._max_batch_bytes and not self._is_compressed:
                 raise EventTooLarge(self._topic, size, self._max_batch_bytes)
-
-    def _check_open(self) -> TransactionalProducer:
-        if self._is_fenced:
-            raise self._fenced()
-        if self._producer is None:
-            raise Closed(self._closed or "the writer has been closed; open it again")
-        return self._producer
-
-    def _let_go(self) -> None:
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            producer.close()
 
     def _fenced(self) -> WriterFenced:
         return WriterFenced(self._topic, self._partition, self._name)

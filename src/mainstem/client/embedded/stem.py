@@ -17,13 +17,13 @@ from mainstem.client.embedded.queue_consumer import QueueConsumer
 from mainstem.client.embedded.queues import EmbeddedQueues
 from mainstem.client.embedded.subscription import EmbeddedSubscription
 from mainstem.client.embedded.topics import EmbeddedTopics
-from mainstem.client.embedded.writer import EmbeddedWriter
+from mainstem.client.embedded.writer import EmbeddedAppender
 from mainstem.client.info import Order
 from mainstem.client.reaper import Reaper
 from mainstem.client.starts import Start
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.client.values import HeadersLike, Key, Value, event_of, make_event
-from mainstem.client.writer import check_writer, only_partition
+from mainstem.client.writer import LogWriter, check_writer, only_partition
 from mainstem.core.errors import Closed, MainstemError, TopicExists, UnknownTopic
 from mainstem.core.event import Event, Position
 from mainstem.node.config import Config, load_config
@@ -81,7 +81,7 @@ class EmbeddedStem:
         after_crash = node.recovery is not None and not node.recovery.clean
         self._queues = EmbeddedQueues(node.broker, self.check_open, after_crash=after_crash)
         self._queue_consumers: WeakSet[QueueConsumer] = WeakSet()
-        self._writers: WeakSet[EmbeddedWriter] = WeakSet()
+        self._writers: WeakSet[LogWriter] = WeakSet()
         self._reaper = Reaper()
         self._subscriptions: WeakSet[OpenSubscription] = WeakSet()
         # Looked up once, and replaced when closed: publishing asks nothing else.
@@ -200,7 +200,7 @@ class EmbeddedStem:
         consumer = self.join_queue(topic, name, start, max_deliveries, lock_s, order)
         return EmbeddedQueue(consumer, follow=follow)
 
-    def writer(self, topic: str, *, name: str, partition: int | None = None) -> EmbeddedWriter:
+    def writer(self, topic: str, *, name: str, partition: int | None = None) -> LogWriter:
         """Become the only writer of that name: the one before is fenced, here and over the network.
 
         The topic must exist. Events are in one order, so it has one partition, or ``partition`` is
@@ -209,9 +209,10 @@ class EmbeddedStem:
         self.check_open()
         check_writer(name)
         number = only_partition(topic, len(self._broker.topic(topic).partitions), partition)
-        made = EmbeddedWriter(
+        appender = EmbeddedAppender(
             self._broker, self._topics, self.node.now_ms, self._wait, topic, number, name
         )
+        made = LogWriter(appender)
         self._writers.add(made)
         return made
 
@@ -344,7 +345,8 @@ class EmbeddedStem:
         self._refuse("the stem has been closed; open it again")
         _open_stems.discard(self)
         self._reaper.stop()
-        self._close_writers("the stem has been closed; open it again")
+        for writer in list(self._writers):
+            writer.close_for("the stem has been closed; open it again")
         refused: MainstemError | None = None
         for consumer in list(self._queue_consumers):
             try:
@@ -360,10 +362,6 @@ class EmbeddedStem:
         if refused is not None and not failed:
             raise refused
 
-    def _close_writers(self, reason: str) -> None:
-        for writer in list(self._writers):
-            writer.close_for(reason)
-
     def _refuse(self, reason: str) -> None:
         self._closed = reason
 
@@ -375,7 +373,8 @@ class EmbeddedStem:
     def forget(self) -> None:
         """Be closed without touching the log: this is a forked copy of the process that has it."""
         self._refuse("the stem was opened before a fork; open another directory in this process")
-        self._close_writers("the writer was opened before a fork; open another one")
+        for writer in list(self._writers):
+            writer.forget("the writer was opened before a fork; open another one")
         for each in list(self._subscriptions):
             each.feed.abandon()
         for consumer in list(self._queue_consumers):

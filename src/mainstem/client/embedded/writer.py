@@ -1,18 +1,13 @@
 """A fenced writer of the embedded log: every append is a transaction of one partition."""
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from mainstem.broker.door import Door, HeldPublish, ProducerIdAndEpoch, Published
 from mainstem.client.embedded.publishing import Wait
 from mainstem.client.embedded.topics import EmbeddedTopics
-from mainstem.client.values import HeadersLike, Key, Value, event_of, make_event
 from mainstem.client.writer import TRANSACTION_TIMEOUT_MS, transactional_id
 from mainstem.core.errors import (
-    Closed,
     Fenced,
     MainstemError,
     UnknownProducer,
@@ -29,8 +24,8 @@ _HEADER_BYTES = 10
 _MAX_SEQUENCE = 2**31 - 1
 
 
-class EmbeddedWriter:
-    """Implements ``Writer`` on the broker of this process; safe to use from several threads."""
+class EmbeddedAppender:
+    """Implements ``Appender`` on the broker of this process."""
 
     def __init__(
         self,
@@ -46,8 +41,6 @@ class EmbeddedWriter:
         self._now_ms, self._wait = now_ms, wait
         self._topic, self._partition, self._name = topic, partition, name
         self._id = transactional_id(topic, partition, name)
-        self._lock = threading.Lock()
-        self._closed: str | None = None
         self._sequence = 0
         self._is_open = False
         """Whether a transaction is to be ended before the next one."""
@@ -55,52 +48,28 @@ class EmbeddedWriter:
         begun.durable.wait()
         self._who = ProducerIdAndEpoch(begun.producer_id, begun.epoch)
 
-    def append(
-        self,
-        value: Value,
-        *,
-        key: Key = None,
-        headers: HeadersLike = (),
-        timestamp_ms: int | None = None,
-    ) -> Position:
-        """Append one event; return where it stands, once durable; raises WriterFenced."""
-        return self._append([make_event(value, key, headers, timestamp_ms)])[0]
-
-    def append_many(self, events: Iterable[Value | Event]) -> list[Position]:
-        """Append events, all or none; return where they stand, once durable."""
-        return self._append([event_of(each) for each in events])
+    def append(self, events: Sequence[Event]) -> list[Position]:
+        """Append events, all or none; return where they stand, once durable; WriterFenced."""
+        try:
+            return self._write(events)
+        except (Fenced, UnknownProducer):
+            # Who took over has aborted what was open.
+            self._is_open = False
+            raise self._fenced() from None
+        except BaseException:
+            self.close()
+            raise
 
     def truncate(self, before: int) -> None:
         """Delete the events before an offset; raises WriterFenced."""
-        with self._lock:
-            self._check_open()
-            self._check_fence()
-            self._topics.trim(self._topic, before, partition=self._partition)
+        self._check_fence()
+        self._topics.trim(self._topic, before, partition=self._partition)
 
     def close(self) -> None:
-        """Append no more; the name stays with this writer until another takes over."""
-        self.close_for("the writer has been closed; open it again")
-
-    def close_for(self, reason: str) -> None:
-        """Close, saying why to who appends later."""
-        self._closed = self._closed or reason
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
-
-    def _check_open(self) -> None:
-        if self._closed is not None:
-            raise Closed(self._closed)
+        """Take back what was not committed."""
+        # If that fails, it is tried again before the next append, or done when its time is up.
+        with suppress(MainstemError):
+            self._abort()
 
     def _check_fence(self) -> None:
         try:
@@ -112,22 +81,6 @@ class EmbeddedWriter:
 
     def _fenced(self) -> WriterFenced:
         return WriterFenced(self._topic, self._partition, self._name)
-
-    def _append(self, events: Sequence[Event]) -> list[Position]:
-        with self._lock:
-            self._check_open()
-            if not events:
-                return []
-            try:
-                return self._write(events)
-            except (Fenced, UnknownProducer):
-                # Who took over has aborted what was open.
-                self._is_open = False
-                raise self._fenced() from None
-            except BaseException:
-                with suppress(MainstemError):
-                    self._abort()
-                raise
 
     def _write(self, events: Sequence[Event]) -> list[Position]:
         # One that could not be aborted would be committed with this one.
