@@ -1,4 +1,4 @@
-"""What a client may do to a topic, a group or the cluster: all, as there are no rules yet."""
+"""Authorized operations, as Kafka's bit fields: everything, as there are no ACLs yet."""
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION = range(3, 10)
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(10, 13)
@@ -16,10 +16,10 @@ _ON_CLUSTER = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _IDEMPOTENT_WRI
 
 
 def on_group(asked: bool) -> int:
-    """Return what may be done to any group, if that is asked."""
+    """Return the operations on a group, if asked for."""
     return _ON_GROUP if asked else _NOT_ASKED
 
 
 def on_cluster(asked: bool) -> int:
-    """Return what may be done to the cluster, if that is asked."""
+    """Return the operations on the cluster, if asked for."""
     return _ON_CLUSTER if asked else _NOT_ASKED

@@ -7,7 +7,7 @@ from mainstem.heads.kafka.adapter.service import Service
 
 
 def find_or_create(service: Service, name: str, *, create: bool) -> TopicDone:
-    """Return a topic; one that is only named is created, if the head is set to do so."""
+    """Return a topic; an unknown one is created if auto-creation is on."""
     try:
         return TopicDone(service.broker.topic(name), AT_ONCE)
     except UnknownTopic:

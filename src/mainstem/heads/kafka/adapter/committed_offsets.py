@@ -16,13 +16,13 @@ from mainstem.kafka_protocol.messages.transactions import TxnCommitPartition, Tx
 
 Place = tuple[str, int]
 _MAX_METADATA = 4096
-"""What Kafka allows beside a committed offset, in bytes."""
+"""Kafka's offset.metadata.max.bytes."""
 
 
 def group_error_code(asked: Asked, group: str, error: MainstemError) -> Code:
     """Return the code for a group whose offsets cannot be changed."""
     if isinstance(error, GroupIsLive) and asked.service.broker.share.has_members(group):
-        # Share groups have no cursors: there is no group of that name that has any.
+        # Share groups have no committed offsets: no group of that name has any.
         return Code.GROUP_ID_NOT_FOUND
     return code_in(asked.header, error)
 
@@ -30,7 +30,7 @@ def group_error_code(asked: Asked, group: str, error: MainstemError) -> Code:
 def requested_cursors(
     topics: Sequence[CommitTopic] | Sequence[TxnCommitTopic], now_ms: int
 ) -> tuple[dict[Place, Cursor], dict[Place, Code]]:
-    """Return the cursors that a request is to move, and those that cannot be stored as they are."""
+    """Return the offsets to commit, and the partitions whose metadata is too large."""
     cursors: dict[Place, Cursor] = {}
     unfit: dict[Place, Code] = {}
     for topic in topics:
@@ -50,5 +50,5 @@ def _is_too_large(asked: CommitPartition | TxnCommitPartition) -> bool:
 
 
 def is_missing(topic_id: bytes, name: str) -> bool:
-    """Tell whether a topic was named by an id that no topic has."""
+    """Tell whether a topic was named by an unknown id."""
     return topic_id != NO_ID and not name

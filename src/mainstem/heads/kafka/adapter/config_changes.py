@@ -25,7 +25,7 @@ def attempt_change(
     fresh: bool,
     validate_only: bool,
 ) -> None:
-    """Change settings of a topic or group, and say how that went."""
+    """Change configs of a topic or group, and add the result."""
     wrong = _wrong(resource, names)
     if wrong is not None:
         parts.add(AlteredConfigs(Code.INVALID_REQUEST, wrong, *resource))
@@ -38,7 +38,7 @@ def attempt_change(
 
 
 def _wrong(resource: tuple[int, str], names: Sequence[str]) -> str | None:
-    """Return what is wrong with a change of these settings, whatever they are."""
+    """Return what is wrong with a change, whatever the values."""
     if resource == (GROUP, ""):
         return "settings of all groups are set at the start of the server: name a group"
     if resource == (TOPIC, ""):
@@ -56,7 +56,7 @@ def _alter(
     fresh: bool,
     validate_only: bool,
 ) -> Durable:
-    """Change settings, or only see whether that could be done; return when it is durable."""
+    """Change configs, or only validate; return the promise of durability."""
     kind, name = resource
     if kind == GROUP:
         alter_group = service.broker.group_configs.alter
@@ -79,6 +79,6 @@ def _all_defaults() -> dict[str, object]:
     return {
         name: getattr(defaults, name)
         for name in TopicSettings.__struct_fields__
-        # How many partitions there are, and where they are kept, is not a config of Kafka's.
+        # The number of partitions and the durability are not configs in Kafka.
         if name not in ("partitions", "durability")
     }

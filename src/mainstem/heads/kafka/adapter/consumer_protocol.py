@@ -1,4 +1,4 @@
-"""What members of the classic protocol say of partitions, in the form of Kafka's consumers."""
+"""Subscriptions and assignments in classic groups, in the format of Kafka's consumers."""
 
 from collections.abc import Iterable
 
@@ -14,10 +14,10 @@ from mainstem.kafka_protocol.messages.consumer_protocol import (
 
 
 class ConsumerProtocol:
-    """Reads and writes for the broker what consumers otherwise say to one another."""
+    """Decodes and encodes for the broker what consumers send one another."""
 
     def subscription(self, metadata: bytes) -> MemberSubscription | None:
-        """Read what a member says when it joins; None if that cannot be read."""
+        """Decode a member's subscription; None if it is malformed."""
         try:
             found = decode_blob(ConsumerProtocolSubscription, metadata)
         except ProtocolError:
@@ -27,7 +27,7 @@ class ConsumerProtocol:
         )
 
     def owned(self, assignment: bytes) -> list[TopicPartition]:
-        """Read what a member was assigned; nothing if that cannot be read."""
+        """Decode a member's assignment; nothing if it is malformed."""
         try:
             found = decode_blob(ConsumerProtocolAssignment, assignment)
         except ProtocolError:
@@ -35,7 +35,7 @@ class ConsumerProtocol:
         return _places(found.assigned_partitions)
 
     def assignment(self, places: Iterable[TopicPartition], metadata: bytes) -> bytes:
-        """Write what a member is to own, in the version in which it has joined."""
+        """Encode a member's assignment, in the version of its subscription."""
         numbers: dict[str, list[int]] = {}
         for name, number in places:
             numbers.setdefault(name, []).append(number)

@@ -44,7 +44,7 @@ FAILURES: dict[Failure, Code] = {
     Failure.UNSUPPORTED: Code.UNSUPPORTED_VERSION,
     Failure.CORRUPT: Code.CORRUPT_MESSAGE,
 }
-"""What each class of failure becomes."""
+"""The code of each class of failure."""
 
 REFUSALS: dict[type[MainstemError], Code] = {
     errors.UnknownGroup: Code.GROUP_ID_NOT_FOUND,
@@ -53,7 +53,7 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.InvalidName: Code.INVALID_TOPIC_EXCEPTION,
     errors.InvalidSetting: Code.INVALID_CONFIG,
     errors.OffsetOutOfRange: Code.OFFSET_OUT_OF_RANGE,
-    # Clients send a corrupt message again, and this they need not.
+    # Clients retry CORRUPT_MESSAGE; retrying an invalid batch is useless.
     errors.InvalidBatch: Code.INVALID_RECORD,
     errors.DamagedLog: Code.KAFKA_STORAGE_ERROR,
     errors.InvalidEvent: Code.INVALID_RECORD,
@@ -86,14 +86,14 @@ REFUSALS: dict[type[MainstemError], Code] = {
     errors.NotInTransaction: Code.TRANSACTION_ABORTABLE,
     errors.InvalidTransactionTimeout: Code.INVALID_TRANSACTION_TIMEOUT,
 }
-"""Errors of which Kafka says more than their class of failure does."""
+"""Errors with a more specific code than their class of failure."""
 _DENIED: dict[str, Code] = {
     ResourceKind.TOPIC: Code.TOPIC_AUTHORIZATION_FAILED,
     ResourceKind.GROUP: Code.GROUP_AUTHORIZATION_FAILED,
     ResourceKind.TRANSACTIONAL_ID: Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ResourceKind.CLUSTER: Code.CLUSTER_AUTHORIZATION_FAILED,
 }
-"""What is said to whoever may not do something, by what they wanted to do it to."""
+"""The code of a denied request, by the kind of resource."""
 
 _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
     Code.STALE_MEMBER_EPOCH: (
@@ -121,7 +121,7 @@ _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
         },
     ),
 }
-"""Codes that came later: which APIs know them since which version, and what the others get."""
+"""Newer codes: the code sent instead, and per API the first version that knows them."""
 
 _COORDINATED = frozenset(
     api.key
@@ -148,12 +148,12 @@ retry COORDINATOR_NOT_AVAILABLE, so a full disk is reported as the latter."""
 
 
 def code_in(header: RequestHeader, error: MainstemError) -> Code:
-    """Return the code that says this in answer to a request, in a version that knows it."""
+    """Return the code of an error that the version of a request knows."""
     code = code_of(error)
     if code is Code.KAFKA_STORAGE_ERROR and header.api_key in _COORDINATED:
         return Code.COORDINATOR_NOT_AVAILABLE
     if code is Code.KAFKA_STORAGE_ERROR and header.api_key == INIT_PRODUCER_ID.key:
-        # Producers without transactions have nobody whom they could look for.
+        # Producers without transactions have no coordinator to look for.
         return Code.COORDINATOR_LOAD_IN_PROGRESS
     earlier, since = _LATER.get(code, (code, {}))
     known = since.get(header.api_key)
@@ -161,7 +161,7 @@ def code_in(header: RequestHeader, error: MainstemError) -> Code:
 
 
 def code_of(error: MainstemError) -> Code:
-    """Return the code that says this to a Kafka client."""
+    """Return the code of an error."""
     if isinstance(error, errors.InvalidName) and error.kind != "topic":
         return Code.INVALID_GROUP_ID if error.kind == "group" else Code.INVALID_REQUEST
     if isinstance(error, errors.Denied):

@@ -10,14 +10,14 @@ from mainstem.kafka_protocol.error_codes import Code
 
 
 def compare(asked: int, epoch: int) -> Code:
-    """Tell a peer whether the epoch that it knows is the current one; below 0 it knows none."""
+    """Return the error of a leader epoch that is not the current one; below 0 means unknown."""
     if asked < 0 or asked == epoch:
         return Code.NONE
     return Code.FENCED_LEADER_EPOCH if asked < epoch else Code.UNKNOWN_LEADER_EPOCH
 
 
 def end_of(broker: Door, topic: str, number: int, epoch: int) -> tuple[int, int]:
-    """Return the last epoch up to the one given, and the offset at which a later one began."""
+    """Return the last epoch up to the given one, and the offset where a later one begins."""
     bounds = broker.bounds(topic, number)
     low, high = bounds.start, bounds.tail
     found = epoch

@@ -1,4 +1,4 @@
-"""Names in a request: how many there may be."""
+"""The limit on names in a request."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -10,7 +10,7 @@ Name = TypeVar("Name")
 
 
 def limited(asked: Asked, names: Sequence[Name]) -> Sequence[Name]:
-    """Return the names in a request; whoever sends more than are answered is cut off.
+    """Return the names in a request; raises ProtocolError if there are too many.
 
     Few answers have a code for the request as a whole, and one for each name would be as many.
     """

@@ -1,4 +1,4 @@
-"""An answer of several parts, each about a change of its own: given when all are decided."""
+"""A response with a result per change, sent when all changes are durable or have failed."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -11,7 +11,7 @@ Part = TypeVar("Part")
 
 
 class Parts(Generic[Part]):
-    """The parts, in the order in which they were asked for."""
+    """The results, in the order of the request."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -20,7 +20,7 @@ class Parts(Generic[Part]):
         self._reply: Callable[[list[Part]], None] = lambda _: None
 
     def add(self, part: Part) -> None:
-        """Take in a part that is known."""
+        """Add a result."""
         self._parts.append(part)
 
     def attempt(
@@ -29,7 +29,7 @@ class Parts(Generic[Part]):
         part: Part,
         refused: Callable[[MainstemError], Part],
     ) -> None:
-        """Make a change; take in ``part`` if it can be made and becomes durable."""
+        """Make a change; its result is ``part`` if it succeeds and becomes durable."""
         try:
             durable = change()
         except MainstemError as error:
@@ -40,7 +40,7 @@ class Parts(Generic[Part]):
     def add_later(
         self, durable: Durable, part: Part, refused: Callable[[MainstemError], Part]
     ) -> None:
-        """Take in a part that is true once a change is durable; ``refused`` if it never will be."""
+        """Add a result that holds once a change is durable; ``refused`` if that fails."""
         at = len(self._parts)
         self._parts.append(part)
         self._left += 1
@@ -56,7 +56,7 @@ class Parts(Generic[Part]):
             durable.then(lambda error: self._service.on_loop(lambda: decide(error)))
 
     def then(self, reply: Callable[[list[Part]], None]) -> None:
-        """Answer once every part is decided."""
+        """Reply once every result is known."""
         self._reply = reply
         self._one_less()
 

@@ -1,4 +1,4 @@
-"""Produce requests like the one before them, which is what a busy producer sends.
+"""Produce requests like the one before: neither decoded nor encoded in full.
 
 How this works: a producer's requests for one topic differ in nothing but their correlation id, the
 partition and the records, and so do the answers. Once two requests in a row were for the same topic
@@ -29,7 +29,7 @@ from mainstem.kafka_protocol.primitives import read_uvarint
 from mainstem.kafka_protocol.server_codec import RequestHeader, encode_response
 
 MOST_TOGETHER = 128
-"""Others have their turn after so many."""
+"""Requests handled in one turn, so that other connections get theirs."""
 _FIRST = 5
 """The first version that tells where the log starts."""
 _INT16, _INT32 = Struct(">h"), Struct(">i")
@@ -151,7 +151,7 @@ class _Pending:
 
 
 class ProduceFastPath:
-    """What is known of the produce requests of one conversation."""
+    """The fast path of one connection."""
 
     __slots__ = ("_durable", "_gathered", "_last", "_service", "_shape")
 

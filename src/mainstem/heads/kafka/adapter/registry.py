@@ -28,7 +28,7 @@ SERVED: dict[int, Served] = {}
 
 
 def serves(api: Api, first: int, last: int) -> Callable[[A], A]:
-    """Let a function answer an API in some of its versions."""
+    """Register a function as the answer to an API, in these versions."""
 
     def register(answer: A) -> A:
         assert api.key not in SERVED, f"{api.name} is served twice"
@@ -42,7 +42,7 @@ def serves(api: Api, first: int, last: int) -> Callable[[A], A]:
 def requires(
     action: Action, resource: Resource, refused: Callable[..., Wire]
 ) -> Callable[[Callable[[Asked, W, Reply], None]], Callable[[Asked, W, Reply], None]]:
-    """Ask for a right first, for APIs whose answer does not come from the broker."""
+    """Authorize first, for APIs whose answer does not come from the broker."""
 
     def wrap(answer: Callable[[Asked, W, Reply], None]) -> Callable[[Asked, W, Reply], None]:
         @wraps(answer)

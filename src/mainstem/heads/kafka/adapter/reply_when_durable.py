@@ -11,7 +11,7 @@ Then = Callable[[Callable[[MainstemError | None], None]], None]
 
 
 def reply_when_durable(asked: Asked, then: Then, answer: Callable[[Code], None]) -> None:
-    """Answer, in the loop's thread, when something is durable, or why it will never be."""
+    """Reply, in the loop's thread, when a change is durable, or with the code of its failure."""
     service = asked.service
 
     def settled(error: MainstemError | None) -> None:

@@ -1,4 +1,4 @@
-"""What every request is answered from: the broker, who we are, time, and the event loop."""
+"""What handlers of requests use: the broker, settings, clock and event loop."""
 
 import asyncio
 import copy
@@ -19,7 +19,7 @@ from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.server_codec import RequestHeader
 
 Reply = Callable[[Wire | None], None]
-"""Answers a request, once, at once or later, from the loop's thread; None if none is wanted."""
+"""Sends the response, once, now or later, in the loop's thread; None for no response."""
 
 
 class Service:
@@ -31,10 +31,10 @@ class Service:
         self._context = context
         self.broker = context.broker
         self.may: Callable[[Action, Resource], None] = _everything
-        """Raises Denied for what a peer may not do, where that does not touch the broker."""
+        """Raises Denied; for requests that do not reach the broker."""
         self.now_ms = context.now_ms
         self.defaults = context.defaults
-        """The settings of topics created without any."""
+        """Default settings of new topics."""
         self.settings = settings
         self.cluster_id = cluster_id
         self.counts = Counts()
@@ -46,7 +46,7 @@ class Service:
             settings.max_fetch_sessions,
             settings.max_session_partitions,
             monotonic_ms=lambda: int(loop.time() * 1000),
-            # Not to be guessed: nobody shall speak in another's session.
+            # Unguessable, so that nobody can use another's session.
             new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
         )
         self.share_sessions = ShareSessions(
@@ -59,7 +59,7 @@ class Service:
         self.dispatcher = context.dispatcher
 
     def as_seen_by(self, peer: Peer) -> "Service":
-        """Return what a peer is answered from: of the broker it has what it may do."""
+        """Return the service for a peer, with the broker behind the peer's rights."""
         broker = self._context.door(peer)
         if broker is self.broker:
             return self
@@ -70,12 +70,12 @@ class Service:
 
     @property
     def draining(self) -> bool:
-        """Whether the server stops: what waits is answered, and what is new is to come again."""
+        """Whether the server stops: waiting requests are answered, new ones told to retry."""
         return self._context.draining
 
     @property
     def auto_create(self) -> bool:
-        """Whether a topic is created when a client names it."""
+        """Whether unknown topics are created when named."""
         return self._context.auto_create
 
     @property
@@ -85,7 +85,7 @@ class Service:
         return None if address is None else str(address)
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of a topic, None if there is none of that id."""
+        """Return the name of the topic with this id, None if there is none."""
         found = self._context.broker.topic_by_id(topic_id.hex())
         return None if found is None else found.name
 
@@ -95,12 +95,12 @@ def _everything(_action: Action, _resource: Resource) -> None:
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request with what its answer may depend on."""
+    """A request's context."""
 
     service: Service
     header: RequestHeader
     peer: str
     waiting: set[Callable[[], None]]
-    """What to call when the peer has gone, so that nobody waits on its behalf."""
+    """Called when the peer disconnects, to stop waiting on its behalf."""
     later: Later
-    """To read nothing more from the peer until this is answered, or to close instead."""
+    """The pending response: can hold further reads, or close the connection."""

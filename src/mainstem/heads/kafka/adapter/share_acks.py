@@ -1,4 +1,4 @@
-"""What members of share groups say of records: their acknowledge types in our words.
+"""Acknowledgements of share groups: acknowledge types in our words.
 
 | theirs | ours |
 |---|---|
@@ -31,9 +31,9 @@ from mainstem.kafka_protocol.messages.share_fetch import (
 _OUTCOMES = (Outcome.ABSENT, Outcome.ACK, Outcome.NACK, Outcome.REJECT, Outcome.RENEW)
 _RENEW = 4
 _MOST = 200_000
-"""Offsets that one request may speak of: twice what one fetch hands out, rounded up to batches."""
+"""Offsets in one request: twice what one fetch returns, rounded up to batches."""
 Wanted = dict[int, list[Acknowledgement]]
-"""What is said of records, by partition; a range is cheap until it is known that there are such."""
+"""Acknowledgement ranges by partition; expanded only after their offsets are checked."""
 
 
 class Refusal(NamedTuple):
@@ -44,7 +44,7 @@ class Refusal(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """What became of each partition in which something was to be settled, None if all is well."""
+    """The result of each partition, None if all is well."""
 
     results: dict[Place, Refusal | None]
     settled: list[Settled]
@@ -57,7 +57,7 @@ def acknowledge(
     *,
     renews: bool,
 ) -> Acked:
-    """Settle what a member says of records, in each partition all or nothing.
+    """Settle acknowledged records, in each partition all or nothing.
 
     Kafka takes no notice of records before the first that is not settled, and says that all is
     well. Here a member hears that it came too late: another one may have done its work.
@@ -73,7 +73,7 @@ def acknowledge(
         for each in topic.partitions:
             if not each.acknowledgement_batches:
                 continue
-            # Who speaks of a partition twice is heard the second time.
+            # Of a partition named twice, the second counts.
             wanted.pop(each.partition_index, None)
             found = _understood(each.acknowledgement_batches, known, room)
             if not is_allowed and not isinstance(found, Refusal):
@@ -120,7 +120,7 @@ def _settle(
 
 
 def _code(error: MainstemError) -> Code:
-    # Nobody can have got what was never delivered: that is no record whose state has changed.
+    # Never delivered, so not a record whose state has changed.
     return Code.INVALID_REQUEST if isinstance(error, OffsetOutOfRange) else code_of(error)
 
 
@@ -133,7 +133,7 @@ def _without_renewals(found: list[Acknowledgement]) -> list[Acknowledgement] | R
 def _understood(
     acks: Sequence[Acknowledgement], known: int, room: int
 ) -> list[Acknowledgement] | Refusal:
-    """Return what is said of a partition by offset, or why it cannot be understood.
+    """Return a partition's acknowledgements by offset, or why they are invalid.
 
     To Kafka they must come by offset. Here they need not: librdkafka sends them in the order in
     which they were said, and what is refused would all be worked on again.
@@ -175,7 +175,7 @@ def _of(partition: int, ack: Acknowledgement) -> Iterator[Settlement]:
 
 
 def results_by_topic(acked: Acked, error: MainstemError | None) -> dict[bytes, dict[int, Refusal]]:
-    """Return what became of each partition, by topic; an error is that of the disk."""
+    """Return the results by topic; ``error`` is that of the disk."""
     done = Refusal(Code.NONE) if error is None else Refusal(code_of(error), str(error))
     found: dict[bytes, dict[int, Refusal]] = {}
     for (topic_id, number), refusal in acked.results.items():
@@ -184,7 +184,7 @@ def results_by_topic(acked: Acked, error: MainstemError | None) -> dict[bytes, d
 
 
 def denied(asked: Asked, group: str | None) -> Refusal | None:
-    """Tell why a peer may not take events as member of a group, None if it may.
+    """Return why a peer may not read as a member of a group, None if it may.
 
     Whatever it may not do with the topics is refused by the broker.
     """
@@ -196,7 +196,7 @@ def denied(asked: Asked, group: str | None) -> Refusal | None:
 
 
 def lock_ms_of(asked: Asked, session: ShareSession) -> int:
-    """Return how long a member may hold records; of several topics, the shortest time."""
+    """Return the acquisition lock time-out; of several topics, the shortest."""
     broker = asked.service.broker
     names = [name_of(asked.service, topic_id) for topic_id in session.topics()]
     known = [broker.queues.settings(name, session.group) for name in names if name]

@@ -33,7 +33,7 @@ class ShownConfig(NamedTuple):
 def changes(
     configs: Iterable[tuple[str, str | None]], kept: Mapping[str, str]
 ) -> dict[str, object]:
-    """Translate Kafka's settings into ours; None means our default. Raises InvalidSetting.
+    """Return the settings that configs set; None resets to the default. Raises InvalidSetting.
 
     ``kept`` is what the topic keeps for Kafka's tools so far.
     """
@@ -69,7 +69,7 @@ def _with_kept(kept: Mapping[str, str], name: str, value: str | None) -> dict[st
 
 
 def listed(settings: TopicSettings, name: str, value: str, *, append: bool) -> str:
-    """Return a setting that is a list with words added or taken away; raises InvalidSetting."""
+    """Return a list config with words appended or subtracted; raises InvalidSetting."""
     if name != "cleanup.policy":
         raise InvalidSetting(f"{name} is not a list: nothing can be appended or subtracted")
     was = TOPIC_CONFIGS["cleanup.policy"].show(settings).split(",")

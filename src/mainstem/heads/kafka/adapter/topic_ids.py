@@ -1,4 +1,4 @@
-"""Topics by their ids, as the later versions of many requests name them."""
+"""Topic ids, which later versions of many requests use instead of names."""
 
 from mainstem.broker.door import Topic
 from mainstem.core.errors import MainstemError
@@ -7,7 +7,7 @@ from mainstem.kafka_protocol.fields import NO_ID
 
 
 def name_of(service: Service, topic_id: bytes) -> str | None:
-    """Return the name of a topic, None if there is none of that id.
+    """Return the name of the topic with this id, None if there is none.
 
     Whoever asks is told what it may not do by whatever is done with the topic then.
     """

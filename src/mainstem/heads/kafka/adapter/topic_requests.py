@@ -10,11 +10,11 @@ NAMED_TWICE = "it is named more than once"
 T = TypeVar("T")
 K = TypeVar("K")
 Wrong = tuple[Code, str] | None
-"""Why something cannot be done, if it cannot."""
+"""Error code and message, None if all is well."""
 
 
 def named_once(asked: Sequence[T], name: Callable[[T], K]) -> tuple[list[T], list[K]]:
-    """Return what is named once, and the names of what is named more than once."""
+    """Return the items named once, and the names given more than once."""
     counts = Counter(map(name, asked))
     return [it for it in asked if counts[name(it)] == 1], [it for it in counts if counts[it] > 1]
 

@@ -10,14 +10,14 @@ from mainstem.kafka_protocol.fields import Wire
 
 
 class Kept(Protocol):
-    """Something that is durable later."""
+    """Something that becomes durable later."""
 
     def then(self, call: Callable[[MainstemError | None], None]) -> None:
-        """Call back once that is decided."""
+        """Call back once it is durable, or has failed."""
 
 
 def when_all(durables: Iterable[Kept], call: Callable[[MainstemError | None], None]) -> None:
-    """Call back once everything is durable, or with the first error, from whatever thread."""
+    """Call back once everything is durable, or with the first error; from any thread."""
     kept = list(durables)
     left, lock = len(kept), threading.Lock()
 

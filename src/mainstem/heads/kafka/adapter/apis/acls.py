@@ -28,7 +28,7 @@ def describe(_asked: Asked, request: DescribeAclsRequest, reply: Reply) -> None:
 
 @serves(CREATE_ACLS, 1, 3)
 def create(_asked: Asked, request: CreateAclsRequest, reply: Reply) -> None:
-    """Refuse each rule: nobody would keep to it."""
+    """Refuse each rule."""
     results = [AclResult(Code.SECURITY_DISABLED, _WHY) for _ in request.creations]
     reply(CreateAclsResponse(results=results))
 

@@ -15,7 +15,7 @@ from mainstem.kafka_protocol.messages.transactions import (
 
 @serves(ADD_OFFSETS_TO_TXN, 0, 4)
 def answer(asked: Asked, request: AddOffsetsToTxnRequest, reply: Reply) -> None:
-    """Let a transaction move cursors of a group."""
+    """Add a group's offsets to a transaction."""
     who = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         durable = asked.service.broker.transactions.add_group(

@@ -26,7 +26,7 @@ from mainstem.kafka_protocol.messages.transactions import (
 
 @serves(ADD_PARTITIONS_TO_TXN, 0, 3)
 def answer(asked: Asked, request: AddPartitionsToTxnRequest, reply: Reply) -> None:
-    """Let a transaction touch partitions."""
+    """Add partitions to a transaction."""
     topics = request.v3_and_below_topics
     who = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     places = [(topic.name, number) for topic in topics for number in topic.partitions]

@@ -14,7 +14,7 @@ from mainstem.kafka_protocol.messages.configs import (
 
 @serves(ALTER_CONFIGS, 0, 2)
 def answer(asked: Asked, request: AlterConfigsRequest, reply: Reply) -> None:
-    """Replace all settings of topics or groups: what is not named is by default again."""
+    """Replace all configs of topics or groups: those not named are reset."""
     parts = Parts[AlteredConfigs](asked.service)
     for each in request.resources:
         resource = (each.resource_type, each.resource_name)

@@ -18,7 +18,7 @@ from mainstem.kafka_protocol.messages.replicas import (
 @serves(ALTER_PARTITION_REASSIGNMENTS, 0, 1)
 @requires(Action.ALTER, CLUSTER, AlterPartitionReassignmentsResponse)
 def answer(asked: Asked, request: AlterPartitionReassignmentsRequest, reply: Reply) -> None:
-    """Leave partitions where they are, if that is what is wished."""
+    """Accept assignments that change nothing, refuse all others."""
     responses = [
         ReassignedTopic(
             each.name, [_reassigned(asked.service, each.name, p) for p in each.partitions]

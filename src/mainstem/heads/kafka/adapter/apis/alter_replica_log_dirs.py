@@ -16,7 +16,7 @@ from mainstem.kafka_protocol.messages.replicas import (
 
 @serves(ALTER_REPLICA_LOG_DIRS, 1, 2)
 def answer(asked: Asked, request: AlterReplicaLogDirsRequest, reply: Reply) -> None:
-    """Leave partitions where they are, if that is what is wished."""
+    """Accept assignments that change nothing, refuse all others."""
     service = asked.service
     results = []
     for directory in request.dirs:

@@ -21,7 +21,7 @@ from mainstem.kafka_protocol.messages.share_groups import (
 
 @serves(ALTER_SHARE_GROUP_OFFSETS, 0, 0)
 def answer(asked: Asked, request: AlterShareGroupOffsetsRequest, reply: Reply) -> None:
-    """Let a group without members go on from elsewhere; answered when it is durable."""
+    """Move the start offsets of a group without members; answered when durable."""
     share, durables = asked.service.broker.share, []
     try:
         share.check_movable(request.group_id)

@@ -22,7 +22,7 @@ _FROM_ZERO = 4
 
 @serves(API_VERSIONS, 0, 4)
 def answer(asked: Asked, request: ApiVersionsRequest, reply: Reply) -> None:
-    """Tell which requests are served in which versions, and by which rules."""
+    """Return the served APIs with their versions, and the supported features."""
     can = asked.header.api_version >= _FROM_ZERO
     reply(
         ApiVersionsResponse(
@@ -40,5 +40,5 @@ def served() -> tuple[ServedApi, ...]:
 
 
 def too_new() -> ApiVersionsResponse:
-    """Answer a version that is not known: the peer reads this as version 0, and asks again."""
+    """Return the answer to an unknown version: clients read it as version 0, and ask again."""
     return ApiVersionsResponse(Code.UNSUPPORTED_VERSION, served())

@@ -29,7 +29,7 @@ _CLASSIC, _CONSUMER = 0, 1
 
 @serves(CONSUMER_GROUP_DESCRIBE, 0, 1)
 def answer(asked: Asked, request: ConsumerGroupDescribeRequest, reply: Reply) -> None:
-    """Show consumer groups and their members, each group once."""
+    """Describe consumer groups, each once."""
     allowed = on_group(request.include_authorized_operations)
     names = dict.fromkeys(limited(asked, request.group_ids))
     groups = [_described(asked.service, name, allowed) for name in names]

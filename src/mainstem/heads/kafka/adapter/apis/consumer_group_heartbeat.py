@@ -42,7 +42,7 @@ _CHOOSES_ITS_ID = 1
 
 @serves(CONSUMER_GROUP_HEARTBEAT, 0, 1)
 def answer(asked: Asked, request: ConsumerGroupHeartbeatRequest, reply: Reply) -> None:
-    """Hear a member, or let it go; answered when what it is told is durable."""
+    """Handle a heartbeat or a leave; answered when the assignment is durable."""
     service = asked.service
     wrong = _wrong(request, asked.header.api_version)
     if wrong is not None:

@@ -20,7 +20,7 @@ from mainstem.kafka_protocol.messages.topics import (
 
 @serves(CREATE_PARTITIONS, 0, 3)
 def answer(asked: Asked, request: CreatePartitionsRequest, reply: Reply) -> None:
-    """Let topics have more partitions; answered when that is durable, or is not."""
+    """Add partitions to topics; answered when all are durable or refused."""
     parts = Parts[CreatedPartitions](asked.service)
     once, twice = named_once(request.topics, lambda topic: topic.name)
     for name in twice:

@@ -28,7 +28,7 @@ _BY_DEFAULT = -1
 
 @serves(CREATE_TOPICS, 2, 7)
 def answer(asked: Asked, request: CreateTopicsRequest, reply: Reply) -> None:
-    """Create topics, each by itself; answered when all are durable, or are not."""
+    """Create topics, each by itself; answered when all are durable or refused."""
     parts = Parts[CreatedTopic](asked.service)
     once, twice = named_once(request.topics, lambda topic: topic.name)
     for name in twice:

@@ -19,7 +19,7 @@ from mainstem.kafka_protocol.messages.groups import (
 
 @serves(DELETE_GROUPS, 0, 2)
 def answer(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:
-    """Forget groups that have no members; answered when that is durable, or is not."""
+    """Delete groups without members; answered when durable."""
     parts = Parts[DeletedGroup](asked.service)
     for name in dict.fromkeys(limited(asked, request.groups_names)):
         delete_it = partial(_delete, asked.service, name)
@@ -32,7 +32,7 @@ def _not_deleted(asked: Asked, name: str, error: MainstemError) -> DeletedGroup:
 
 
 def _delete(service: Service, name: str) -> Durable:
-    """Forget a group and a queue of one name: for an administrator that is one thing."""
+    """Delete a group and a share group of one name: for an administrator they are one."""
     broker = service.broker
     try:
         durable = broker.classic.delete(name)

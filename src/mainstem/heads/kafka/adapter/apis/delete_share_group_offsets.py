@@ -18,7 +18,7 @@ from mainstem.kafka_protocol.messages.share_groups import (
 
 @serves(DELETE_SHARE_GROUP_OFFSETS, 0, 0)
 def answer(asked: Asked, request: DeleteShareGroupOffsetsRequest, reply: Reply) -> None:
-    """Forget how far a group without members has got in some topics."""
+    """Delete the offsets of a group without members in some topics."""
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
     try:
         durable, refused = asked.service.broker.share.forget(request.group_id, names)

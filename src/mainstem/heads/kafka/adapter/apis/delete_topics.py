@@ -22,7 +22,7 @@ from mainstem.kafka_protocol.messages.topics import (
 
 @serves(DELETE_TOPICS, 1, 6)
 def answer(asked: Asked, request: DeleteTopicsRequest, reply: Reply) -> None:
-    """Delete topics, each by itself; answered when that is durable, or is not."""
+    """Delete topics, each by itself; answered when all are durable or refused."""
     service = asked.service
     parts = Parts[DeletedTopic](service)
     found: list[DeletedTopic] = []

@@ -13,7 +13,7 @@ from mainstem.kafka_protocol.messages.metadata import (
 
 @serves(DESCRIBE_CLUSTER, 0, 2)
 def answer(asked: Asked, request: DescribeClusterRequest, reply: Reply) -> None:
-    """Tell who is in the cluster: we are."""
+    """Return the only broker."""
     service = asked.service
     reply(
         DescribeClusterResponse(

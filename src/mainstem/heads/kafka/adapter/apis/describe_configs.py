@@ -24,7 +24,7 @@ _TYPES = {bool: ConfigType.BOOLEAN, int: ConfigType.INT, str: ConfigType.TEXT}
 
 @serves(DESCRIBE_CONFIGS, 1, 4)
 def answer(asked: Asked, request: DescribeConfigsRequest, reply: Reply) -> None:
-    """Show the settings of topics, groups and the broker."""
+    """Describe the configs of topics, groups and the broker."""
     results = [_described(asked.service, each) for each in request.resources]
     reply(DescribeConfigsResponse(results=results))
 
@@ -86,7 +86,7 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
 
 
 def _of_broker(service: Service) -> dict[str, int | str]:
-    """Return what is set at the start, by the names that Kafka has for it."""
+    """Return the broker's static configs under Kafka's names."""
     own, limits = service.settings, service.broker.limits
     ours: dict[str, int | str] = {"mainstem.run.id": service.run_id}
     if service.admin is not None:

@@ -21,7 +21,7 @@ _SAYS_NOT_FOUND = 6
 
 @serves(DESCRIBE_GROUPS, 0, 6)
 def answer(asked: Asked, request: DescribeGroupsRequest, reply: Reply) -> None:
-    """Show groups and their members, each group once."""
+    """Describe classic groups, each once."""
     allowed = on_group(request.include_authorized_operations)
     names = dict.fromkeys(limited(asked, request.groups))
     groups = [_described(asked, name, allowed) for name in names]

@@ -22,7 +22,7 @@ LOG_DIR = "/mainstem"
 @serves(DESCRIBE_LOG_DIRS, 1, 5)
 @requires(Action.DESCRIBE, CLUSTER, DescribeLogDirsResponse)
 def answer(asked: Asked, request: DescribeLogDirsRequest, reply: Reply) -> None:
-    """Tell how large partitions are."""
+    """Return the sizes of partitions."""
     service = asked.service
     wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:

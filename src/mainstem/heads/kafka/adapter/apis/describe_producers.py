@@ -18,7 +18,7 @@ _NONE = -1
 
 @serves(DESCRIBE_PRODUCERS, 0, 0)
 def answer(asked: Asked, request: DescribeProducersRequest, reply: Reply) -> None:
-    """Tell who writes to partitions, each once, and where their transactions begin there."""
+    """Return the active producers of partitions, and where their transactions begin."""
     places: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         places.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

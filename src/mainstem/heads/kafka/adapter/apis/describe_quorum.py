@@ -23,7 +23,7 @@ _METADATA = "__cluster_metadata"
 @serves(DESCRIBE_QUORUM, 0, 2)
 @requires(Action.DESCRIBE, CLUSTER, DescribeQuorumResponse)
 def answer(asked: Asked, request: DescribeQuorumRequest, reply: Reply) -> None:
-    """Tell who keeps the metadata: we do."""
+    """Return this broker as leader and only voter."""
     service = asked.service
     topics = [
         QuorumTopic(

@@ -23,7 +23,7 @@ _NOT_BEGUN = -1
 
 @serves(DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1)
 def answer(asked: Asked, request: DescribeShareGroupOffsetsRequest, reply: Reply) -> None:
-    """Tell how far groups have got, in the topics asked for or in all of theirs."""
+    """Return the start offsets of groups, in some topics or in all of theirs."""
     groups = []
     for each in request.groups:
         try:

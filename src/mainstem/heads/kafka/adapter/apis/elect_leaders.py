@@ -17,7 +17,7 @@ from mainstem.kafka_protocol.messages.replicas import (
 @serves(ELECT_LEADERS, 0, 2)
 @requires(Action.ALTER, CLUSTER, ElectLeadersResponse)
 def answer(asked: Asked, request: ElectLeadersRequest, reply: Reply) -> None:
-    """Tell that every partition has its leader; asked about all, Kafka names only the others."""
+    """Answer ELECTION_NOT_NEEDED; asked about all partitions, Kafka lists only others."""
     results = [
         ElectedTopic(each.topic, [_elected(asked.service, each.topic, n) for n in each.partitions])
         for each in request.topic_partitions or ()

@@ -37,7 +37,7 @@ _READ_COMMITTED = 1
 
 @serves(FETCH, 4, 18)
 def answer(asked: Asked, request: FetchRequest, reply: Reply) -> None:
-    """Answer with what there is; if that is less than asked for, wait for more."""
+    """Answer with what there is; wait if that is less than min_bytes."""
     count = sum(len(topic.partitions) for topic in request.topics)
     most = asked.service.settings.max_fetch_partitions
     if count > most:
@@ -55,7 +55,7 @@ def answer(asked: Asked, request: FetchRequest, reply: Reply) -> None:
 
 
 def _session(asked: Asked, request: FetchRequest) -> FetchSession | Code | None:
-    """Return the session that a fetch begins or goes on with, or why it cannot."""
+    """Return the session that a fetch opens or resumes, or the error code."""
     sessions = asked.service.fetch_sessions
     topics, by_id = request.topics, asked.header.api_version >= _NAMES_BY_ID
     if request.session_epoch not in (BEGIN, FULL):
@@ -68,7 +68,7 @@ def _session(asked: Asked, request: FetchRequest) -> FetchSession | Code | None:
 
 
 class _Fetch:
-    """One request on its way: it looks again whenever one of its partitions grows.
+    """One request: it reads again whenever one of its partitions grows.
 
     What is known of a partition is kept by the ``id`` of what asked for it, as a request may name
     a partition twice.

@@ -18,7 +18,7 @@ _NOBODY = (-1, "", -1)
 
 @serves(FIND_COORDINATOR, 0, 6)
 def answer(asked: Asked, request: FindCoordinatorRequest, reply: Reply) -> None:
-    """Tell who keeps groups and transactions: we do."""
+    """Return this broker as the coordinator."""
     service = asked.service
     if request.key_type in (_GROUPS, _TRANSACTIONS):
         node, host, port = service.settings.node_id, service.host, service.port

@@ -15,7 +15,7 @@ from mainstem.kafka_protocol.messages.membership import (
 
 @serves(HEARTBEAT, 0, 4)
 def answer(asked: Asked, request: HeartbeatRequest, reply: Reply) -> None:
-    """Hear that a member is still there."""
+    """Keep a member alive."""
     code = Code.NONE
     if asked.service.draining:
         reply(HeartbeatResponse(error_code=code_in(asked.header, STOPPING)))

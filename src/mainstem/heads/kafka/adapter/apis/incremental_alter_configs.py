@@ -23,7 +23,7 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 @serves(INCREMENTAL_ALTER_CONFIGS, 0, 1)
 def answer(asked: Asked, request: IncrementalAlterConfigsRequest, reply: Reply) -> None:
-    """Change the settings that are named."""
+    """Change the named configs."""
     parts = Parts[AlteredConfigs](asked.service)
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     for each in request.resources:
@@ -48,7 +48,7 @@ def _lacks_value(entry: IncrementalAlter) -> bool:
 def _change(
     service: Service, resource: tuple[int, str], entry: IncrementalAlter
 ) -> tuple[str, str | None]:
-    """Return what a setting becomes; None for its default."""
+    """Return the new value of a config; None for its default."""
     if entry.config_operation == _DELETE:
         return entry.name, None
     if entry.config_operation == _SET:

@@ -19,7 +19,7 @@ from mainstem.kafka_protocol.messages.transactions import (
 
 @serves(INIT_PRODUCER_ID, 0, 6)
 def answer(asked: Asked, request: InitProducerIdRequest, reply: Reply) -> None:
-    """Give out a producer id; with a transactional id, fence whoever had it before."""
+    """Return a producer id; a transactional id fences its former producer."""
     service = asked.service
     if request.enable_2pc or request.keep_prepared_txn:
         # What Kafka answers where two-phase commit is not allowed.

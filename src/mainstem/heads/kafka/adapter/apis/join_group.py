@@ -21,7 +21,7 @@ _NULL_PROTOCOL = 7
 
 @serves(JOIN_GROUP, 0, 9)
 def answer(asked: Asked, request: JoinGroupRequest, reply: Reply) -> None:
-    """Become a member of the next generation; answered when it begins."""
+    """Join the next generation; answered when it begins."""
     service, version = asked.service, asked.header.api_version
     wish = Join(
         group=request.group_id,

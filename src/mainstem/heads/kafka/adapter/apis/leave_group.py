@@ -16,7 +16,7 @@ from mainstem.kafka_protocol.messages.membership import (
 
 @serves(LEAVE_GROUP, 0, 5)
 def answer(asked: Asked, request: LeaveGroupRequest, reply: Reply) -> None:
-    """Let members leave."""
+    """Remove members."""
     members = limited(asked, request.members)
     leavers = [(each.member_id, each.group_instance_id) for each in members]
     if asked.header.api_version < 3:

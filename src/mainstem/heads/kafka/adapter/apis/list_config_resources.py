@@ -16,7 +16,7 @@ from mainstem.kafka_protocol.messages.configs import (
 @serves(LIST_CONFIG_RESOURCES, 0, 1)
 @requires(Action.DESCRIBE, CLUSTER, ListConfigResourcesResponse)
 def answer(asked: Asked, request: ListConfigResourcesRequest, reply: Reply) -> None:
-    """List what has settings, perhaps of some kinds only; before version 1, metrics of clients."""
+    """List config resources, of some types; version 0 is about client metrics only."""
     service = asked.service
     if asked.header.api_version == 0:
         reply(ListConfigResourcesResponse())

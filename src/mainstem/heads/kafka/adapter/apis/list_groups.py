@@ -15,7 +15,7 @@ from mainstem.kafka_protocol.messages.groups import (
 
 @serves(LIST_GROUPS, 0, 5)
 def answer(asked: Asked, request: ListGroupsRequest, reply: Reply) -> None:
-    """List groups, perhaps of some states only."""
+    """List groups, filtered by state and type."""
     groups = []
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
@@ -29,7 +29,7 @@ def answer(asked: Asked, request: ListGroupsRequest, reply: Reply) -> None:
 
 
 def _listed(service: Service) -> Iterator[ListedGroup]:
-    """Return every group, of whatever kind."""
+    """Return groups of all types."""
     for name in service.broker.classic.names():
         found = service.broker.classic.describe(name)
         yield ListedGroup(name, found.protocol_type, found.phase.value, "classic")
@@ -41,7 +41,7 @@ def _listed(service: Service) -> Iterator[ListedGroup]:
 
 
 def _share_groups(service: Service) -> Iterator[ListedGroup]:
-    """Return the share groups as they are listed beside others; a queue is one, too."""
+    """Return share groups for the list of groups; queues are among them."""
     share = service.broker.share
     for name in share.names():
         yield ListedGroup(name, SHARE, share_state(has_members=share.has_members(name)), SHARE)

@@ -31,7 +31,7 @@ _READ_COMMITTED = 1
 
 @serves(LIST_OFFSETS, 1, 11)
 def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
-    """Find offsets by time, or at an end of the log."""
+    """Return offsets by timestamp, or the ends of the log."""
     committed = request.isolation_level == _READ_COMMITTED
     version, broker = asked.header.api_version, asked.service.broker
 
@@ -67,7 +67,7 @@ def _listed(
         code = compare(asked.current_leader_epoch, bounds.epoch)
         if code or asked.timestamp in _ELSEWHERE:
             return ListedOffset(number, code)
-        # Who reads committed events only has come to the end before the first open transaction.
+        # For read_committed the end is the last stable offset.
         end = broker.transactions.stable(topic, number) if committed else bounds.tail
         if asked.timestamp == _LATEST:
             return ListedOffset(number, 0, -1, end, bounds.epoch)
@@ -82,7 +82,7 @@ def _listed(
 
 
 def _latest_time(broker: Door, topic: str, number: int) -> int:
-    """Find the latest time of any event, which need not be the last one's, by halving."""
+    """Find the latest timestamp, which need not be the last event's, by halving."""
     latest, none_from = -1, _END_OF_TIME
     while latest + 1 < none_from:
         middle = (latest + 1 + none_from) // 2

@@ -13,5 +13,5 @@ from mainstem.kafka_protocol.messages.replicas import (
 @serves(LIST_PARTITION_REASSIGNMENTS, 0, 0)
 @requires(Action.DESCRIBE, CLUSTER, ListPartitionReassignmentsResponse)
 def answer(asked: Asked, request: ListPartitionReassignmentsRequest, reply: Reply) -> None:
-    """Tell that nothing is being moved."""
+    """Return no reassignments."""
     reply(ListPartitionReassignmentsResponse())

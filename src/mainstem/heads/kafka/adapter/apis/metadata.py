@@ -29,7 +29,7 @@ _IDS_SINCE = 12
 
 @serves(METADATA, 0, 13)
 def answer(asked: Asked, request: MetadataRequest, reply: Reply) -> None:
-    """Tell where everything is: here."""
+    """Return the broker and its topics."""
     service = asked.service
     everything = request.topics is None or (asked.header.api_version == 0 and not request.topics)
     parts = Parts[MetadataTopic](service)

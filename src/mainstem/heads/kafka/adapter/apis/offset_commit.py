@@ -32,7 +32,7 @@ _BY_ID = 10
 
 @serves(OFFSET_COMMIT, 2, 10)
 def answer(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
-    """Store how far a group has got; answered when it is durable."""
+    """Commit offsets; answered when they are durable."""
     service = asked.service
     topics: Sequence[CommitTopic] = request.topics
     if asked.header.api_version >= _BY_ID:

@@ -27,7 +27,7 @@ _ALIKE = 16
 
 @serves(OFFSET_DELETE, 0, 0)
 def answer(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
-    """Forget how far a group has got in some partitions, in topics that its members do not read."""
+    """Delete committed offsets, except in topics that members read."""
     classic, consumers = asked.service.broker.classic, asked.service.broker.consumers
     refused: dict[Place, Code] = {}
     try:

@@ -31,7 +31,7 @@ _BY_ID = 10
 
 @serves(OFFSET_FETCH, 1, 10)
 def answer(asked: Asked, request: OffsetFetchRequest, reply: Reply) -> None:
-    """Tell how far groups have got, each once."""
+    """Return committed offsets, each group once."""
     look = _Look(asked.service, request.require_stable)
     if asked.header.api_version < _MANY_GROUPS:
         reply(_fetched_of_one(asked, look, request))
@@ -86,17 +86,17 @@ def _fetched(
 
 
 class _Look:
-    """Looks at cursors for one request."""
+    """Reads committed offsets for one request."""
 
     def __init__(self, service: Service, needs_stable: bool) -> None:
         self._service = service
         self._needs_stable = needs_stable
-        """Whether cursors that a transaction is going to move are refused until it has ended."""
+        """Whether offsets with a pending transactional commit are refused."""
 
     def at(
         self, group: str, topics: Iterable[OffsetFetchTopic] | None, *, by_id: bool = False
     ) -> tuple[FetchedOffsetsTopic, ...]:
-        """Return the cursors of a group in some topics, or in all, each once."""
+        """Return a group's offsets in some topics, or in all, each once."""
         cursors = self._service.broker.committed(group)
         if topics is None:
             topics = self._all(cursors)

@@ -17,7 +17,7 @@ from mainstem.kafka_protocol.messages.offsets import (
 
 @serves(OFFSET_FOR_LEADER_EPOCH, 2, 4)
 def answer(asked: Asked, request: OffsetForLeaderEpochRequest, reply: Reply) -> None:
-    """Tell where epochs ended, so that readers see whether the log was cut behind them."""
+    """Return where epochs ended, so that consumers detect truncation."""
     topics = tuple(
         EpochEndTopic(
             topic.topic,

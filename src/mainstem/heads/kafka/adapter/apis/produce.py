@@ -26,7 +26,7 @@ from mainstem.kafka_protocol.messages.produce import (
 from mainstem.kafka_protocol.server_codec import RequestHeader
 
 THROTTLE_MS = 200
-"""How long a producer is asked to wait before it tries a topic again that is full."""
+"""Throttle time sent to producers of a topic that is full."""
 BY_ID = 13
 """Since this version topics are named by their ids."""
 _JOINS = 12
@@ -37,7 +37,7 @@ _JOINS = 12
 def answer(
     asked: Asked, request: ProduceRequest, reply: Reply, held: HeldPublish | None = None
 ) -> None:
-    """Append what can be appended; answer when all of it is as durable as promised.
+    """Append the batches; answered when all are as durable as the topic promises.
 
     ``held``: that has been tried already with the only batch, which waits for room since.
     """
@@ -70,7 +70,7 @@ def refused(header: RequestHeader, partition: int, error: MainstemError) -> Prod
 
 
 def unheard(results: Iterable[ProducedPartition]) -> ProtocolError | None:
-    """Return why to close on a producer that wants no answers, and would not learn of a refusal.
+    """Return why to close the connection of an acks=0 producer, which gets no response.
 
     As Apache Kafka does, so that the producer looks again at what there is; but not because a
     topic is full, which is no reason to come back at once.
@@ -83,9 +83,9 @@ def unheard(results: Iterable[ProducedPartition]) -> ProtocolError | None:
 
 
 class _Production:
-    """One request on its way: some of its batches may be held, or wait for the disk.
+    """One request: its batches may be held by backpressure, or wait for the disk.
 
-    It keeps nothing of the frame, which may be large, but what is held is copied.
+    Keeps no view of the frame, which may be large; held batches are copied.
     """
 
     def __init__(self, asked: Asked, request: ProduceRequest, reply: Reply) -> None:

@@ -23,7 +23,7 @@ from mainstem.kafka_protocol.messages.share_fetch import (
 
 @serves(SHARE_ACKNOWLEDGE, 1, 2)
 def answer(asked: Asked, request: ShareAcknowledgeRequest, reply: Reply) -> None:
-    """Settle what was taken; answered when it is durable."""
+    """Settle acknowledged records; answered when durable."""
     refusal = denied(asked, request.group_id)
     if refusal is not None:
         reply(ShareAcknowledgeResponse(error_code=refusal.code, error_message=refusal.message))

@@ -44,7 +44,7 @@ _MOST_EVENTS = 100_000
 
 @serves(SHARE_FETCH, 1, 2)
 def answer(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
-    """Settle what was taken before, and take more, at once or as soon as there is any."""
+    """Settle acknowledged records, and acquire more, now or as soon as there are any."""
     session = denied(asked, request.group_id) or _session_to_fetch(asked, request)
     if isinstance(session, Refusal):
         reply(ShareFetchResponse(error_code=session.code, error_message=session.message))
@@ -96,7 +96,7 @@ def _is_named(group: str, member: str) -> bool:
 
 
 class _ShareFetch:
-    """One request on its way: it takes once, as soon as it is its turn and there is something."""
+    """One request: it acquires once, when it is its turn and there are records."""
 
     def __init__(
         self,

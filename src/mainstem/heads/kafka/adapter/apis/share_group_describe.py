@@ -21,7 +21,7 @@ from mainstem.kafka_protocol.messages.share_groups import (
 
 @serves(SHARE_GROUP_DESCRIBE, 1, 1)
 def answer(asked: Asked, request: ShareGroupDescribeRequest, reply: Reply) -> None:
-    """Show share groups and their members."""
+    """Describe share groups."""
     groups = []
     allowed = on_group(request.include_authorized_operations)
     for name in request.group_ids:

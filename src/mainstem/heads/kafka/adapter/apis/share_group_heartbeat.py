@@ -21,7 +21,7 @@ _LEAVE = -1
 
 @serves(SHARE_GROUP_HEARTBEAT, 1, 1)
 def answer(asked: Asked, request: ShareGroupHeartbeatRequest, reply: Reply) -> None:
-    """Join, stay or leave; answered when what the member begins to share is written down."""
+    """Join, stay or leave; answered when the member's start offsets are durable."""
     service = asked.service
     epoch, topics = request.member_epoch, request.subscribed_topic_names
     wrong = _wrong(request)

@@ -19,7 +19,7 @@ _NAMES_PROTOCOL = 5
 
 @serves(SYNC_GROUP, 0, 5)
 def answer(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
-    """Get one's assignment; the leader brings everybody's."""
+    """Return the member's assignment; the leader sends all of them."""
     service = asked.service
     wish = Sync(
         group=request.group_id,

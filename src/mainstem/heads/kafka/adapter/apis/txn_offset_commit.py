@@ -28,7 +28,7 @@ _JOINS = 5
 
 @serves(TXN_OFFSET_COMMIT, 0, 5)
 def answer(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
-    """Move cursors of a group when the transaction commits."""
+    """Commit a group's offsets with the transaction."""
     service = asked.service
     cursors, unfit = requested_cursors(request.topics, service.now_ms())
     try:
