@@ -101,12 +101,19 @@ class Started:
     """A head that serves."""
 
     def __init__(
-        self, broker: Broker, context: HeadContext, running: RunningHead, *, is_udp: bool
+        self,
+        broker: Broker,
+        context: HeadContext,
+        running: RunningHead,
+        *,
+        is_udp: bool,
+        buffer_bytes: int = 0,
     ) -> None:
         self.broker = broker
         self.context = context
         self.running = running
         self._is_udp = is_udp
+        self._buffer_bytes = buffer_bytes
         self.peers: list[Peer] = []
 
     async def peer(self, *, hangs_up: bool = True) -> Peer:
@@ -118,8 +125,17 @@ class Started:
                 lambda: Datagrams(self.running), remote_addr=at
             )
         else:
+            own = socket.socket()
+            if self._buffer_bytes:
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._buffer_bytes)
+            try:
+                own.setblocking(False)
+                await loop.sock_connect(own, at)
+            except BaseException:
+                own.close()
+                raise
             _, peer = await loop.create_connection(
-                lambda: Peer(self.running, hangs_up=hangs_up), *at
+                lambda: Peer(self.running, hangs_up=hangs_up), sock=own
             )
         self.peers.append(peer)
         return peer
@@ -147,9 +163,13 @@ class Started:
 
 @contextlib.asynccontextmanager
 async def started(
-    head: Head, settings: HeadSettings | None = None, auth: Auth | None = None
+    head: Head,
+    settings: HeadSettings | None = None,
+    auth: Auth | None = None,
+    *,
+    buffer_bytes: int = 0,
 ) -> AsyncIterator[Started]:
-    """Serve a head until the block ends."""
+    """Serve a head until the block ends; ``buffer_bytes``: what the kernel keeps of answers."""
     broker, clock = new_broker(), Clock()
     broker.create_topic(TOPIC)
     broker.queues.create(TOPIC, TOPIC)
@@ -157,8 +177,11 @@ async def started(
     chosen = settings or head.settings
     with head.bind(chosen, Address("127.0.0.1", 0)) as listener, nothing_unexpected():
         is_udp = listener.type == socket.SOCK_DGRAM
+        if buffer_bytes:
+            # Connections have it from their listener.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
         running = await head.start(context, chosen, listener)
-        found = Started(broker, context, running, is_udp=is_udp)
+        found = Started(broker, context, running, is_udp=is_udp, buffer_bytes=buffer_bytes)
         try:
             yield found
         finally:

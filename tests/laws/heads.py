@@ -25,7 +25,7 @@ from mainstem.heads.admin.session import MAX_HEAD_BYTES, HttpAnswer, HttpSession
 from mainstem.heads.head import Head, HeadSettings, RunningHead
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.heads.statsd.codec import Metric, parse_packet
-from mainstem.heads.statsd.metrics import LOST
+from mainstem.heads.statsd.metrics import LOST, SAMPLES
 from mainstem.heads.statsd.settings import StatsdSettings
 from mainstem.heads.stomp.codec import Frame, FrameScanner, Version, encode
 from mainstem.heads.stomp.settings import StompSettings
@@ -59,6 +59,7 @@ class Law(StrEnum):
     FRAME_LIMIT = "a frame over the limit is refused before it is allocated"
     LOGIN = "who fails to log in gets the protocol's own refusal"
     WAITING = "who waits is answered when the server drains"
+    READING = "draining does not wait for who does not read"
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,12 @@ class Spoken:
     """and how a frame of so many bytes begins: Law.FRAME_LIMIT."""
     login: bytes | None = None
     """``ask`` with a wrong password: Law.LOGIN."""
-    wait: Callable[[Broker], bytes] | None = None
-    """A conversation that waits for an hour: Law.WAITING."""
+    wait: bytes | None = None
+    """A conversation that waits for an hour: Law.WAITING;"""
+    wait_begins: bytes = b""
+    """what the peer hears before it waits."""
+    unread: bytes | None = None
+    """A conversation that is answered with 60 KiB or more: Law.READING."""
     not_applicable: Mapping[Law, str] = field(default_factory=dict)
     """Why a law does not apply."""
 
@@ -111,6 +116,7 @@ class Spoken:
             Law.FRAME_LIMIT: self.claims,
             Law.LOGIN: self.login,
             Law.WAITING: self.wait,
+            Law.READING: self.unread,
         }
         return {law for law in Law if given[law] is None}
 
@@ -174,7 +180,8 @@ _KAFKA = Spoken(
     take=_kafka_take,
     limit=KafkaSettings().max_frame_bytes,
     claims=lambda size: size.to_bytes(4, "big"),
-    wait=lambda _: request(FETCH, 12, fetching(TOPIC, max_wait_ms=HOUR_MS)),
+    wait=request(FETCH, 12, fetching(TOPIC, max_wait_ms=HOUR_MS)),
+    unread=request(API_VERSIONS, 0, ApiVersionsRequest()) * 300,
     not_applicable={Law.LOGIN: "SASL is not served yet, so nobody can log in"},
 )
 
@@ -252,7 +259,9 @@ _STOMP = Spoken(
     limit=StompSettings().max_frame_bytes,
     claims=_stomp_claims,
     login=_frame("CONNECT", accept_version="1.2", host="/", login="ann", passcode="no") + _SEND,
-    wait=lambda _: _CONNECT + _SUBSCRIBE,
+    wait=_CONNECT + _frame("SUBSCRIBE", destination=_QUEUE, id="1", receipt="waits"),
+    wait_begins=b"receipt-id:waits",
+    unread=_CONNECT + _SEND * 3000,
 )
 
 
@@ -260,8 +269,10 @@ _STOMP = Spoken(
 
 
 def _statsd_told(_: bytes, running: RunningHead) -> object:
-    lost = sum(count for metric, (_, count) in running.samples() if metric is LOST)
-    return "lost" if lost else "taken"
+    counts = {metric: count for metric, (_, count) in running.samples() if count}
+    if LOST in counts:
+        return "lost"
+    return "taken" if SAMPLES in counts else None
 
 
 def _statsd_there_and_back(message: Metric) -> Metric:
@@ -296,6 +307,7 @@ _STATSD = Spoken(
         Law.FRAME_LIMIT: "a UDP packet has 64 KiB at most, and the kernel holds it",
         Law.LOGIN: "StatsD has no login",
         Law.WAITING: "StatsD answers nothing, so nobody waits",
+        Law.READING: "StatsD answers nothing",
     },
 )
 
@@ -354,6 +366,7 @@ _ADMIN = Spoken(
     not_applicable={
         Law.SETTLING: "the admin port shows what queues hold, and hands out no deliveries",
         Law.WAITING: "no page waits for anything but being made",
+        Law.READING: "one page per connection, which the kernel takes at once",
     },
 )
 
