@@ -1,4 +1,4 @@
-"""What a node tells about itself: readiness, metrics, queues, connections."""
+"""What the admin head asks of a node: readiness, metrics, queues, connections."""
 
 import msgspec
 
@@ -11,11 +11,11 @@ from mainstem.node.scrape import Scrape
 
 
 class AdminQueries:
-    """Answers the admin head, also while the log is being opened."""
+    """Answers the admin head, even while the log is being opened."""
 
     def __init__(self, health: Health, version: str) -> None:
         self.heads: dict[str, RunningHead] = {}
-        """Those that serve, by name."""
+        """Running heads by name."""
         self.not_ready = health.not_ready
         self._scrape = Scrape(health.not_ready, version)
         self._scrape.heads = self.heads
@@ -31,11 +31,11 @@ class AdminQueries:
         self._scrape.node = self._queue_peek.node = node
 
     def metrics(self) -> str:
-        """Return all metrics, in the text format of Prometheus."""
+        """Return all metrics in Prometheus text format."""
         return self._scrape.text()
 
     def queues(self) -> bytes:
-        """Return how every queue stands, as JSON."""
+        """Return the state of every queue, as JSON."""
         return self._scrape.queues()
 
     def peek(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
@@ -43,7 +43,7 @@ class AdminQueries:
         return self._queue_peek.page(topic, name, limit, after)
 
     def connections(self) -> bytes:
-        """Return who is connected to which head, as JSON."""
+        """Return the open connections of every head, as JSON."""
         found = [
             {"head": name, **msgspec.to_builtins(each)}
             for name, head in list(self.heads.items())

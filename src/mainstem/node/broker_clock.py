@@ -1,4 +1,4 @@
-"""Drives the broker's deadlines: locks, sessions and transactions end when their time is over."""
+"""Drives the broker's deadlines: expiry of locks, sessions and transactions."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ import threading
 from mainstem.broker.broker import Broker
 
 _STOOD_STILL_S = 1.0
-"""So late, a deadline is no longer only late because there is much to do."""
+"""A timer that is later than this means that the process was paused, not just busy."""
 _LISTEN_S = 1.0
 
 
@@ -22,9 +22,9 @@ class BrokerClock:
         """Whether there may be an earlier deadline, which was not looked at so far."""
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
-        """When the timer is due; uvloop does not tell of one that is due at once."""
+        """When the timer is due; uvloop's handles do not tell."""
         self._listening_until = 0.0
-        """Until when nobody is taken for silent: what was said while we stood still is read."""
+        """No session expires before this: requests sent while we were paused are read first."""
         broker.when_due_earlier(self._tell)
 
     def _tell(self) -> None:
@@ -40,7 +40,7 @@ class BrokerClock:
             self._loop.call_soon_threadsafe(self.look)
 
     def look(self) -> None:
-        """See to it that the broker is looked at when the next of its deadlines is due."""
+        """Schedule a tick for the broker's next deadline."""
         self._is_told = False
         wait_ms = self._broker.wait_ms()
         if wait_ms is None:
@@ -54,19 +54,19 @@ class BrokerClock:
         self._timer = self._loop.call_at(due, self._fire)
 
     def catch_up(self) -> None:
-        """Do what is due by now, and look again when the next deadline is."""
+        """Tick the broker now, and schedule its next deadline."""
         self.stop()
         self._broker.tick()
         self.look()
 
     def stop(self) -> None:
-        """Let nothing come due any more."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _fire(self) -> None:
-        """Do what is due; after a pause of the whole process only once its sockets were read."""
+        """Tick the broker; after a pause of the process only once its sockets were read."""
         now = self._loop.time()
         if now - self._due > _STOOD_STILL_S and self._due > self._listening_until:
             self._timer = None

@@ -1,9 +1,9 @@
-"""Everything about a node that can be set, and where the settings come from.
+"""The settings of a node, and where they come from.
 
-A setting is a field of ``Config``, or of one of its sections: its name, default, bounds and
-sentence stand in one place, and the ``MAINSTEM_…`` variables, the file ``mainstem.toml`` and the
-reference page are derived from it. A field without a sentence cannot be set. A keyword or flag wins
-over the environment, which wins over the file.
+A setting is a field of ``Config`` or of one of its sections, with name, default, bounds and
+description; the ``MAINSTEM_…`` variables, the file ``mainstem.toml`` and the reference page are
+derived from it. A field without a description cannot be set. Precedence: keyword or flag, then
+environment, then file.
 """
 
 import tomllib

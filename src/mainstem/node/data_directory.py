@@ -1,4 +1,4 @@
-"""A data directory seen from outside, without taking it: who holds it, and what it says."""
+"""A data directory from outside, without locking it: its holder and its format."""
 
 import fcntl
 import os
@@ -18,9 +18,9 @@ class Holder(msgspec.Struct, frozen=True):
 
     pid: int
     listens: str | None
-    """Where it can be reached; None if it does not listen."""
+    """Its Kafka address; None if it does not listen."""
     admin: str | None = None
-    """Where it can be looked after."""
+    """Its admin address."""
     brief: bool = False
     """Whether it ends by itself soon."""
 
@@ -31,13 +31,13 @@ def is_log(path: Path) -> bool:
 
 
 def holder_of(path: Path) -> Holder | None:
-    """Return who holds a data directory; None if nobody does, whatever a stale lock file says."""
+    """Return the holder of a data directory; None if it is not locked."""
     try:
         fd = open_lock(os.fspath(path), os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:
-        # Shared, so that two who only ask do not see one another as the holder.
+        # Shared, so that two processes that ask do not take each other for the holder.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _read(read_lock(fd))
@@ -48,7 +48,7 @@ def holder_of(path: Path) -> Holder | None:
 
 
 def check_format(path: Path) -> list[str]:
-    """Return what is damaged in the manifest; raises FormatTooNew or DamagedLog if unusable."""
+    """Return damage of the manifest; raises FormatTooNew or DamagedLog if it is unusable."""
     _, damage = manifest.read(ReadOnlyFiles(path))
     return damage
 
@@ -57,5 +57,5 @@ def _read(text: bytes) -> Holder:
     try:
         return msgspec.json.decode(text, type=Holder)
     except msgspec.DecodeError:
-        # It has just taken the lock and not yet signed it.
+        # It has just locked the file and not yet written to it.
         return Holder(pid=0, listens=None, brief=True)

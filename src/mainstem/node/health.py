@@ -1,11 +1,11 @@
-"""Whether a server can be used, and if not, why: what ``/readyz`` says."""
+"""Readiness of a server, for ``/readyz``."""
 
 from collections.abc import Callable
 from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """What a server is doing, as ``/readyz`` says it."""
+    """The phase of a server, with the text for ``/readyz``."""
 
     RECOVERING = "recovering: the log is being opened; ask again"
     READY = "ready"
@@ -13,17 +13,17 @@ class Phase(StrEnum):
 
 
 class Health:
-    """The phase of a server, and whether its log still takes events."""
+    """The phase of a server, and whether its log accepts events."""
 
     def __init__(self) -> None:
         self.phase = Phase.RECOVERING
         self.stopped: Callable[[], str | None] = lambda: None
-        """Tells why the log takes nothing more, None while it does."""
+        """Returns why the log has stopped, None while it works."""
         self.full: Callable[[], str | None] = lambda: None
-        """Tells why the log takes nothing for now, None while there is space."""
+        """Returns why the log is full, None while there is space."""
 
     def not_ready(self) -> str | None:
-        """Return why requests should go elsewhere, None if they may come."""
+        """Return why the server is not ready, None if it is."""
         if self.phase is not Phase.READY:
             return self.phase
         why = self.stopped()

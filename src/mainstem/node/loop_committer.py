@@ -1,10 +1,10 @@
-"""The commits of a server: by its event loop if that is free and the disk quick, else by a thread.
+"""Group commits of a server: in the event loop if it is idle and the disk fast, else in a thread.
 
-How this works: an append that has to wait for the disk begins a group, and the loop looks at it
-once it has read what there was to read, so that appends of several peers share a commit. If it
-comes to that at once, it has nothing else to do, and syncs by itself: to wake the thread that
-commits, and to be woken by it, takes longer than the sync of a good disk. If there was more to do,
-or the disk has been slow of late, the thread commits, and the loop goes on.
+How this works: an append that needs a sync begins a group, and schedules a callback in the loop, so
+that appends of several peers that were read in one iteration share a commit. If the callback runs
+at once, the loop is idle and syncs by itself: waking the committing thread, and being woken by it,
+takes longer than the sync of a fast disk. If the loop was busy, or recent syncs were slow, the
+thread commits, and the loop goes on.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from time import perf_counter
 from mainstem.log.group_commit import Committer
 
 AT_ONCE_S = 0.0003
-"""The loop has nothing else to do if it comes to a call so soon."""
+"""The loop is idle if a scheduled callback runs within this time."""
 
 
 class LoopCommitter:
-    """Decides for a loop, in its thread, who commits what is appended there."""
+    """Decides for appends in the loop's thread whether loop or thread commits them."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class LoopCommitter:
         committer.loop_thread = self._thread
 
     def stop(self) -> None:
-        """Leave all commits to the thread again."""
+        """Let the thread make all commits again."""
         self._committer.summon = self._in_threads
         self._committer.loop_thread = None
         self._committer.wake()

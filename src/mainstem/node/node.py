@@ -1,4 +1,4 @@
-"""The composition root: builds a log and a broker from one Config, and takes them down again."""
+"""A node without network: builds log and broker from one Config, and closes them again."""
 
 import atexit
 import gc
@@ -57,7 +57,7 @@ class Node:
             log,
             now_ms,
             hand_over_ms=config.hand_over_ms,
-            # The time of day may jump, and nobody has been silent for that.
+            # Session timeouts use the monotonic clock, since the time of day may jump.
             monotonic_ms=monotonic_ms if now_ms is time_of_day_ms else None,
             limits=Limits(
                 topics=config.topics,
@@ -66,7 +66,7 @@ class Node:
                 producers=config.producers,
                 transactions=config.transactions,
             ),
-            # To a program that has opened a directory nobody comes back: groups are empty there.
+            # In an embedded log no member can come back after a restart, so groups start empty.
             resumes=is_server,
         )
         self.defaults = TopicSettings(partitions=config.partitions, durability=config.durability)
@@ -79,46 +79,46 @@ class Node:
         elif not log.recovery.clean or self._has_memory_topics():
             self._take_back_cursors()
             self._forget_strays(log)
-        # A program that forgets to close ends as cleanly as one that does.
+        # Closes the log when a program forgets to.
         atexit.register(self.close)
 
     @property
     def recovery(self) -> Report | None:
-        """What opening the directory found; None in memory."""
+        """The recovery report; None in memory."""
         return self._log.recovery if isinstance(self._log, DiskLog) else None
 
     @property
     def committer(self) -> Committer | None:
-        """What makes appends durable; None in memory."""
+        """The group commit; None in memory."""
         return self._log.committer if isinstance(self._log, DiskLog) else None
 
     @property
     def commits(self) -> tuple[Histogram, Histogram] | None:
-        """How long each commit took the disk, and how many appends shared it; None in memory."""
+        """Distributions of sync times and of appends per commit; None in memory."""
         if isinstance(self._log, MemoryLog):
             return None
         return self._log.committer.sync_seconds, self._log.committer.group_sizes
 
     @property
     def stopped(self) -> str | None:
-        """Why nothing more is appended, None while it is: a log stops when its disk fails."""
+        """Why the log has stopped after a disk failure; None while it works."""
         failed = self._log.committer.failed if isinstance(self._log, DiskLog) else None
         return None if failed is None else str(failed)
 
     @property
     def full(self) -> str | None:
-        """Why appends are refused for now, None while there is space on the disk."""
+        """Why appends are refused while the disk is full; None while there is space."""
         return self._log.committer.space.full if isinstance(self._log, DiskLog) else None
 
     def keep_up(self) -> None:
-        """Do now what retention, compaction and checkpoints would do within ``upkeep_ms``."""
+        """Run retention, compaction and checkpoints now instead of within ``upkeep_ms``."""
         if isinstance(self._log, MemoryLog):
             self._log.upkeep()
         else:
             self._log.upkeep.tick()
 
     def close(self) -> None:
-        """Stop in the reverse order of starting; a forked copy of the process only forgets."""
+        """Stop in the reverse order of starting; does nothing in a forked child process."""
         if os.getpid() != self._pid or self._closed.is_set():
             return
         self._closed.set()
@@ -130,7 +130,7 @@ class Node:
         return any(topic.settings.durability is Durability.MEMORY for topic in topics)
 
     def _take_back_cursors(self) -> None:
-        """Put cursors that are past the tail at the tail, before anything new is appended.
+        """Move cursors that are past the tail back to the tail, before anything new is appended.
 
         Cursors survive a power cut, and events of ``disk`` and ``memory`` topics may not: new
         events would get the offsets of lost ones, and the group would take them for read.
@@ -156,7 +156,7 @@ class Node:
             for each in log.disk_partitions()
             if each.id not in known and not is_internal(each.topic) and not each.bounds().end
         ]
-        # They do no harm: a full disk must not keep the log from being opened.
+        # They are harmless: a full disk must not prevent opening.
         with suppress(StorageFull):
             log.delete(strays)
 
@@ -214,7 +214,7 @@ def _open(
 
 
 def open_view(path: Path, config: Config, *, now_ms: Callable[[], int] = time_of_day_ms) -> Node:
-    """Open what a data directory holds now, to be read; nothing in it is changed.
+    """Open a data directory read-only, as it is now.
 
     Nobody is kept from writing once it is open: what is written then is not seen.
     """
@@ -236,17 +236,17 @@ def open_view(path: Path, config: Config, *, now_ms: Callable[[], int] = time_of
 
 
 def _keep_open(log: DiskLog, limit: int) -> None:
-    """Open all segments, as far as there are descriptors, since retention may delete them."""
+    """Open as many segments as descriptors allow, since retention may delete them."""
     segments = (segment for each in log.disk_partitions() for segment in each.segments)
     for segment in islice((each for each in segments if each.created), limit):
-        # What is missing or damaged is told when it is read.
+        # Missing or damaged files are reported when they are read.
         with suppress(OSError):
             _ = segment.file
 
 
 @contextmanager
 def _without_collecting() -> Iterator[None]:
-    """Make many objects that stay, such as ten thousand topics, without looking for garbage."""
+    """Disable the garbage collector while many long-lived objects are created."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

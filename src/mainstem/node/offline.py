@@ -1,4 +1,4 @@
-"""What is done to a data directory while no log is open on it: verify and repair."""
+"""Verify and repair a data directory while no log is open on it."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class NoLog(MainstemError):
 
 
 def verify(path: Path, progress: Callable[[Checked], None] = lambda _: None) -> Checked:
-    """Read everything in the directory and say what is wrong; nothing is changed."""
+    """Check everything in the directory; changes nothing."""
     files = _take(ReadOnlyFiles(path), path)
     try:
         return verification.verify(files, progress)
@@ -36,7 +36,7 @@ def verify(path: Path, progress: Callable[[Checked], None] = lambda _: None) -> 
 
 
 def repair(path: Path) -> Repaired:
-    """Mend what can be mended; what cannot be read is named, and kept in ``quarantine/``."""
+    """Repair what can be repaired; unreadable parts are reported and kept in ``quarantine/``."""
     files = _take(RealFiles(path), path)
     try:
         return mending.repair(files, lambda: time.time_ns() // 1_000_000)

@@ -1,14 +1,14 @@
-"""How many files this process may hold open."""
+"""The limit of open files of this process (RLIMIT_NOFILE)."""
 
 import resource
 
 _MOST = 65_536
 _SHARE = 0.6
-"""The rest is for sockets, and for whatever else the program around us opens."""
+"""The rest is for sockets and the rest of the program."""
 
 
 def raise_open_files() -> int:
-    """Raise the soft limit as far as the hard one allows; return how many segments may be open."""
+    """Raise the soft limit to the hard limit; return how many segments may be kept open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""What the admin port shows of single queues: their first events, within bounds."""
+"""Peeks at the first unsettled events of a queue, for the admin head."""
 
 import msgspec
 
@@ -7,15 +7,15 @@ from mainstem.core.event import Event, Position
 from mainstem.node.node import Node
 
 MAX_BYTES = 4 * 1024 * 1024
-"""No more events are added to a page that has so much; the first is shown whatever its size."""
+"""Maximum size of a page; the first event is shown whatever its size."""
 _PIECE = 16
-"""So many are read while the lock of the queues is held."""
+"""Events read at a time while the lock of the queues is held."""
 _EVENT_BYTES = 100
-"""What an empty event has beside key, value and headers."""
+"""Overhead of an event beside key, value and headers."""
 
 
 class PeekedEvent(msgspec.Struct, frozen=True):
-    """An event that is not settled; bytes are written in base64."""
+    """An unsettled event; bytes are base64."""
 
     partition: int
     offset: int
@@ -32,14 +32,14 @@ class NotYet(MainstemError):
 
 
 class QueuePeek:
-    """Looks into queues; the node is filled in when it is there."""
+    """Reads unsettled events; ``node`` is set once the log is open."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self.node: Node | None = None
         self._max_bytes = max_bytes
 
     def page(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
-        """Return the first events that are not settled, or those after one, as JSON."""
+        """Return the first unsettled events, or those after a position, as JSON."""
         if self.node is None:
             raise NotYet("the server is starting; try again")
         found: list[PeekedEvent] = []

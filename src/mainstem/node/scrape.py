@@ -25,7 +25,7 @@ from mainstem.node import metrics
 from mainstem.node.node import Node
 
 MAX_PARTITIONS = 10_000
-"""Partitions of topics, and cursors of groups, that are shown at most."""
+"""Maximum number of topic partitions, and of group cursors, in the output."""
 
 _Samples = dict[Metric, list[Sample]]
 _Moment = tuple[str, int, int]
@@ -49,7 +49,7 @@ _COUNTERS = (
 
 
 class Scrape:
-    """Writes the metrics of a server; what it is made of is filled in as it starts."""
+    """Collects the metrics of a server; ``heads`` and ``node`` are set as they start."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Scrape:
         self._version = version
         self._max_partitions = max_partitions
         self._times: dict[_Moment, int | None] = {}
-        """When the events happened that groups stopped at, as long as they stay there."""
+        """Timestamps of the events at the groups' cursors, cached while a cursor stays there."""
         self.heads: dict[str, RunningHead] = {}
         self.node: Node | None = None
 
     def text(self) -> str:
-        """Return all metrics; by one thread at a time."""
+        """Return all metrics as text; for one thread at a time."""
         found: _Samples = {metric: [] for metric in metrics.METRICS}
         found[metrics.BUILD].append(((self._version,), 1))
         found[metrics.READY].append(((), int(self._not_ready() is None)))
@@ -88,7 +88,7 @@ class Scrape:
         return "".join(parts)
 
     def queues(self) -> bytes:
-        """Return how every queue and share group stands, as JSON."""
+        """Return the state of every queue and share group, as JSON."""
         found = [] if self.node is None else self.node.broker.queues.every()
         return msgspec.json.encode(found)
 
