@@ -1,4 +1,4 @@
-"""Asking before something is lost."""
+"""Asks for confirmation before something is deleted or moved."""
 
 import sys
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def yes_option(command: Decorated) -> Decorated:
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Ask on a terminal; elsewhere only ``--yes`` lets it happen."""
+    """Ask on a terminal; elsewhere ``--yes`` is required."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""Which log a command works on: a directory opened here, or a server's address."""
+"""Opens the log of a command (``--at``): a data directory, or a server's address."""
 
 import errno
 import re

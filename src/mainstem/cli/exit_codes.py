@@ -1,4 +1,4 @@
-"""How a command ends: one exit code per kind of outcome, one line per error."""
+"""Exit codes, and how errors are printed."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ class Exit(IntEnum):
 
 
 class NotFound(click.ClickException):
-    """What was asked for is not there."""
+    """A topic, group, queue or file does not exist."""
 
     exit_code = Exit.NOT_FOUND
 
@@ -48,7 +48,7 @@ class Unreachable(click.ClickException):
 
 
 class Refused(click.ClickException):
-    """It could be done, but not like this."""
+    """The request was refused."""
 
     exit_code = Exit.REFUSED
 
@@ -68,7 +68,7 @@ CODES: dict[type[errors.MainstemError], Exit] = {
     errors.Unreachable: Exit.UNREACHABLE,
     errors.MainstemError: Exit.REFUSED,
 }
-"""What a script sees of a core error: the code of its nearest class. Most are refusals."""
+"""Exit code by error class; the nearest base class counts."""
 
 
 def say(text: str) -> None:
@@ -119,7 +119,7 @@ def by_signal(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Report what nobody foresaw without a traceback, unless MAINSTEM_DEBUG asks for it."""
+    """Print an unexpected error on one line; with MAINSTEM_DEBUG as a traceback."""
     if os.environ.get("MAINSTEM_DEBUG"):
         sys.__excepthook__(kind, error, trace)
         return

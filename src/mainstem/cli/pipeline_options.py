@@ -1,4 +1,4 @@
-"""What several ``mainstem pipeline`` commands are given."""
+"""Options shared by several ``mainstem pipeline`` commands."""
 
 from pathlib import Path
 

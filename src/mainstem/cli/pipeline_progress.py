@@ -1,4 +1,4 @@
-"""What a running pipeline is doing, as a person on a terminal reads it."""
+"""Progress of a running pipeline, for a terminal."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Where to begin, as it is written on the command line, in kcat's words and a few more."""
+"""Start positions on the command line: kcat's syntax and some more."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Progress of a long command, on stderr, and only if a person is looking."""
+"""Progress of a long command, on stderr, only on a terminal."""
 
 import sys
 import threading

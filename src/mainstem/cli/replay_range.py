@@ -1,4 +1,4 @@
-"""Where a run of a pipeline begins and ends, as people write it: times or offsets."""
+"""``--from`` and ``--to`` of a pipeline run: times or offsets."""
 
 import json
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ EDGE_HELP = (
     'OFFSETS are \'{"orders": {"0": 100}}\'.'
 )
 Edge = dict[str, str]
-"""In the words of the source's options; empty for the end of what there is."""
+"""Options of the Spark source; empty for the default."""
 
 
 def edges(begin: str | None, end: str | None) -> tuple[Edge, Edge]:
@@ -30,7 +30,7 @@ def edges(begin: str | None, end: str | None) -> tuple[Edge, Edge]:
 
 
 def check_edges(loaded: "Pipeline", starting: Edge, ending: Edge) -> None:
-    """Refuse edges that would let everything be read, or nothing, since they are mistaken."""
+    """Refuse ranges that are empty, or name topics that the pipeline does not read."""
     topics = {
         source.name
         for table in loaded.tables

@@ -25,19 +25,25 @@ COMMANDS = {
         "mainstem.cli.commands.group:group",
         "List, show, seek and remove groups; their lag.",
     ),
-    "queue": ("mainstem.cli.commands.queue:queue", "List, show and look into queues."),
-    "dead": ("mainstem.cli.commands.dead:dead", "Look at dead letters, and put them back to work."),
+    "queue": ("mainstem.cli.commands.queue:queue", "List, show, peek into and delete queues."),
+    "dead": (
+        "mainstem.cli.commands.dead:dead",
+        "List dead letters, publish them again, or delete them.",
+    ),
     "pipeline": (
         "mainstem.cli.commands.pipeline:pipeline",
-        "Run data pipelines on Spark; how they stand.",
+        "Run data pipelines on Spark, show their state.",
     ),
-    "serve": ("mainstem.cli.commands.serve:serve", "Let Kafka clients connect."),
+    "serve": ("mainstem.cli.commands.serve:serve", "Serve a log to Kafka and other clients."),
     "verify": ("mainstem.cli.commands.verify:verify", "Check every byte of a data directory."),
     "repair": (
         "mainstem.cli.commands.verify:repair",
-        "Set damaged parts of a data directory aside.",
+        "Move damaged parts of a data directory to quarantine.",
     ),
-    "bench": ("mainstem.cli.commands.bench:bench", "Measure this machine against its raw limits."),
+    "bench": (
+        "mainstem.cli.commands.bench:bench",
+        "Measure the log on this machine beside raw files.",
+    ),
     "doctor": (
         "mainstem.cli.commands.doctor:doctor",
         "Check what this machine and directory need.",
@@ -86,7 +92,7 @@ class Commands(Group):
     epilog="""
     seq 1000 | mainstem pub numbers            publish one event per line
     mainstem sub numbers -e | tail -1          read to the end
-    mainstem sub orders -g billing             share the work of a group, go on where it stopped
+    mainstem sub orders -g billing             read as a member of a group, from its cursor
     mainstem topic create orders --partitions 4 --durability fsync
     mainstem topic ls
     mainstem group lag billing
@@ -102,7 +108,7 @@ class Commands(Group):
 @click.version_option(__version__, message="mainstem %(version)s")
 @click.pass_context
 def root(ctx: click.Context, at: str | None) -> None:
-    """One durable event log: publish, subscribe, look after it.
+    """One durable event log: publish, subscribe, administer.
 
     Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 timeout, 5 unreachable, 6 refused.
     Lists are tables on a terminal and JSON lines in a pipe. MAINSTEM_DEBUG=1 shows tracebacks.

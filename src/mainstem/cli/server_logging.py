@@ -1,4 +1,4 @@
-"""What a server writes while it runs: a line for each thing worth knowing, on stderr."""
+"""Log lines of a server on stderr, as text or JSON."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Starts Spark for a command: a person sees what is being waited for, and no stack traces."""
+"""Starts Spark for a command, with a progress message and without stack traces."""
 
 import logging
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""Events out of a byte stream: split in large pieces, and never wait with something in hand.
+"""Splits a byte stream into events, without holding back complete ones while it waits for more.
 
-A burst is what can be read without waiting (and a bounded amount of it). The first read of a burst
-waits; then pieces are handed over for as long as the stream has more at once. So a fast pipe is
-published in large batches, and a slow one line by line.
+A burst is what can be read without blocking, up to a limit. Only the first read of a burst blocks;
+then pieces are yielded as long as more input is ready. So a fast pipe is published in large
+batches, and a slow one line by line.
 """
 
 import os

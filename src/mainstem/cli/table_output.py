@@ -1,4 +1,4 @@
-"""Lists as people and programs want them: aligned columns on a terminal, JSON in a pipe."""
+"""Prints lists: aligned columns on a terminal, JSON lines in a pipe."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

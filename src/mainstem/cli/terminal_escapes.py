@@ -1,4 +1,4 @@
-"""What a terminal may be shown: text, but no control characters that would command it.
+"""Escapes control characters in text that is printed to a terminal.
 
 A key or value can contain escape sequences that retitle the window, hide output or answer as if
 typed. So whatever was written by others is shown with such characters spelled out, as ``ls`` does

@@ -1,4 +1,4 @@
-"""Options for a topic's settings, derived from ``TopicSettings`` so that nothing is said twice."""
+"""Command-line options of topic settings, derived from ``TopicSettings``."""
 
 import ast
 import inspect

@@ -1,4 +1,4 @@
-"""How quick the log is on this machine: its appends and reads beside bare files.
+"""Measures the log on this machine: appends and reads, beside raw files.
 
 How this works: a case is an event size, a batch size, a durability and a number of partitions.
 Ready record batches go through ``Log.append`` and come back through ``Log.read``, as a head would

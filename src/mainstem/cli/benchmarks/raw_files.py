@@ -1,4 +1,4 @@
-"""Files without a log: what the operating system alone does with the same bytes."""
+"""Raw files, for comparison: what the operating system alone does with the same bytes."""
 
 import os
 import time

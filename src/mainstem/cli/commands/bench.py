@@ -1,4 +1,4 @@
-"""``mainstem bench``: how quick the log and the Python API are here, beside bare files."""
+"""``mainstem bench``: measures the log and the Python API, beside raw files."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""``mainstem dead``: dead letters, why they are, and back into work with them.
+"""``mainstem dead``: list dead letters with their reasons, publish them again, delete them.
 
 How this works: those who redrive are consumers of a queue on the dead letters. A letter is settled
 after its event has been published again, so an interruption makes it come twice and never lost.
@@ -59,9 +59,9 @@ _NOTHING_GOES = (Closed, DamagedLog, StorageFailed, StorageFull, Unreachable)
     """,
 )
 def dead() -> None:
-    """Look at dead letters, put them back to work, or drop them.
+    """List dead letters, publish them again, or delete them.
 
-    The dead letters of orders are in the topic orders.dead; either name will do.
+    The dead letters of orders are in the topic orders.dead; either name works.
     """
 
 
@@ -75,7 +75,7 @@ def dead() -> None:
 @format_option
 @at_option
 def list_letters(form: Format | None, at: str | None) -> None:
-    """List the topics of dead letters, and how many letters nobody has dealt with."""
+    """List dead-letter topics, and how many letters are unsettled in each."""
     with open_target(at, reads=True) as stem:
         rows = [
             {"topic": info.name, "letters": _left(stem, info.name), "of": info.events}
@@ -95,7 +95,7 @@ def list_letters(form: Format | None, at: str | None) -> None:
 @format_option
 @at_option
 def show(topic: str, count: int, form: Format | None, at: str | None) -> None:
-    """Show the first dead letters that nobody has dealt with, and why they are dead."""
+    """Show the first unsettled dead letters, each with its reason."""
     with open_target(at, reads=True) as stem:
         name = _dead(stem, topic)
         letters = list(islice(_letters(stem, name, min(count, _AT_ONCE)), count))
@@ -111,11 +111,15 @@ def show(topic: str, count: int, form: Format | None, at: str | None) -> None:
     """,
 )
 @click.argument("topic")
-@click.option("--to", metavar="TOPIC", help="Publish there.  [default: where each came from]")
 @click.option(
-    "--rate", type=click.FloatRange(_MIN_RATE, _MAX_RATE), help="At most so many a second."
+    "--to", metavar="TOPIC", help="Publish to this topic.  [default: the topic of origin]"
 )
-@click.option("--dry-run", is_flag=True, help="Say what would go where; publish nothing.")
+@click.option(
+    "--rate", type=click.FloatRange(_MIN_RATE, _MAX_RATE), help="Events per second at most."
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would be published where; publish nothing."
+)
 @format_option
 @at_option
 def redrive(
@@ -127,7 +131,7 @@ def redrive(
     form: Format | None,
     at: str | None,
 ) -> None:
-    """Publish the events of dead letters again, as they were, to where they came from.
+    """Publish dead letters again, unchanged, to the topics they came from.
 
     Every reader of that topic sees them again. Interrupted, it goes on where it was; at most one
     event is published twice, and none is lost. A letter that cannot be published stays, and the
@@ -205,7 +209,7 @@ def _redrive(stem: Stem, name: str, to: str | None, rate: float | None, tally: _
 @yes_option
 @at_option
 def drop(topic: str, yes: bool, at: str | None) -> None:
-    """Delete all dead letters of a topic, those that were redriven, too."""
+    """Delete all dead letters of a topic, including redriven ones."""
     with open_target(at) as stem:
         name = _dead(stem, topic)
         # Noted before the question: what comes later is not what was asked about.

@@ -33,7 +33,7 @@ from mainstem.client.info import GroupInfo, Lag
     """,
 )
 def group() -> None:
-    """List and show groups, their lag, move their cursors, forget them."""
+    """List and show groups and their lag, move their cursors, delete them."""
 
 
 @group.command(
@@ -46,7 +46,7 @@ def group() -> None:
 @format_option
 @at_option
 def list_groups(form: Format | None, at: str | None) -> None:
-    """List the groups that are live or have cursors."""
+    """List the groups that have members or cursors."""
     with open_target(at, reads=True) as stem:
         groups = stem.groups.list()
     rows = [
@@ -75,7 +75,7 @@ def _names(value: object) -> Iterable[object]:
 @format_option
 @at_option
 def show(name: str, form: Format | None, at: str | None) -> None:
-    """Show a group: its members and how far it has got."""
+    """Show a group: its members, cursors and lag."""
     with open_target(at, reads=True) as stem:
         info = stem.groups.show(name)
     if chosen(form) != "table":
@@ -98,9 +98,9 @@ def show(name: str, form: Format | None, at: str | None) -> None:
 @format_option
 @at_option
 def lag(name: str | None, form: Format | None, at: str | None) -> None:
-    """Show how many events a group, or every group, has not read, by partition.
+    """Show the lag of a group, or of every group, by partition.
 
-    BEHIND is the time since the first of them happened (behind_ms in JSON).
+    BEHIND is the age of the first unread event (behind_ms in JSON).
     """
     with open_target(at, reads=True) as stem:
         groups = (stem.groups.show(name),) if name else stem.groups.list()
@@ -121,7 +121,7 @@ def lag(name: str | None, form: Format | None, at: str | None) -> None:
     "--to", "where", metavar=WORDS, required=True, callback=one_of(WORDS), help=f"{MEANING}."
 )
 @click.option("--partition", "-p", type=PARTITION, help="Only this partition.")
-@click.option("--dry-run", is_flag=True, help="Show where the cursors would be; move nothing.")
+@click.option("--dry-run", is_flag=True, help="Show where the cursors would move to; move nothing.")
 @yes_option
 @format_option
 @at_option
@@ -136,7 +136,7 @@ def seek(
     form: Format | None,
     at: str | None,
 ) -> None:
-    """Move the cursors of a group on a topic; nobody may be reading as that group."""
+    """Move the cursors of a group on a topic; the group must have no members."""
     with open_target(at, reads=dry_run) as stem:
         to = in_topic(where, stem.topics.show(topic))
         lags = stem.groups.seek(name, topic, to, partition=partition, dry_run=True)
@@ -158,7 +158,7 @@ def seek(
 @yes_option
 @at_option
 def remove(names: tuple[str, ...], yes: bool, at: str | None) -> None:
-    """Forget groups and their cursors; nobody may be reading as them."""
+    """Delete groups and their cursors; they must have no members."""
     with open_target(at) as stem:
         groups = [stem.groups.show(name) for name in names]
         for info in groups:

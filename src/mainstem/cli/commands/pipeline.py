@@ -49,7 +49,7 @@ _ANSWER_S = 5.0
     """,
 )
 def pipeline() -> None:
-    """Run data pipelines on Spark, see how they stand, compare replays."""
+    """Run data pipelines on Spark, show their state, compare replays."""
 
 
 pipeline.add_command(check)
@@ -85,7 +85,7 @@ pipeline.add_command(check)
     multiple=True,
     help="Run only this table; as often as needed. What it reads must have run, or be named, too.",
 )
-@click.option("--max-rows", type=click.IntRange(1), help="Most events of a batch, of each topic.")
+@click.option("--max-rows", type=click.IntRange(1), help="Maximum events per batch and topic.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--remote", metavar="sc://HOST:PORT", help="A Spark Connect server instead.")
 @click.option(
@@ -308,7 +308,7 @@ def _row(table: str, status: TableStatus) -> Row:
 @state_option
 @format_option
 def list_pipelines(state: Path, form: Format | None) -> None:
-    """List the tables of all pipelines that ran: state, lag, watermark, what was bad or late."""
+    """List the tables of all pipelines: state, lag, watermark, bad and late events."""
     found = table_statuses(state)
     rows = [
         {"pipeline": name, **_row(table, status), **_lag(status), **_failure(status)}
@@ -410,9 +410,9 @@ def diff(ctx: click.Context, file: Path, into: str, name: str | None, form: Form
 @state_option
 @yes_option
 def swap(*, file: Path, into: str, name: str | None, state: Path, yes: bool) -> None:
-    """Put the copies of a replay into the places of the tables, and go on from there.
+    """Replace the tables by the copies of a replay, and continue from there.
 
-    The tables that were there are kept beside them, named before-NAME.
+    The replaced tables are kept as before-NAME.
     """
     from mainstem.pipelines.definitions.load import load  # noqa: PLC0415
     from mainstem.pipelines.running.replay import swap as exchange  # noqa: PLC0415 - only what is used

@@ -22,7 +22,7 @@ from mainstem.pipelines.state.table_state import StateDirectory, pipeline_direct
     """,
 )
 @file_argument
-@click.option("--no-spark", is_flag=True, help="Check only what can be told without Spark.")
+@click.option("--no-spark", is_flag=True, help="Check only what does not need Spark.")
 @name_option
 @state_option
 @format_option

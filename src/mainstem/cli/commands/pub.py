@@ -60,7 +60,7 @@ Shape = Callable[[list[bytes]], Shaped]
     "-K",
     "--key-delimiter",
     metavar="DELIM",
-    help="What ends the key at the beginning of each line; \\t and \\x1f are understood.",
+    help="Separates the key from the value in each line; \\t and \\x1f are understood.",
 )
 @click.option(
     "-D",
@@ -68,7 +68,7 @@ Shape = Callable[[list[bytes]], Shaped]
     default="\\n",
     metavar="DELIM",
     show_default=True,
-    help="What ends an event in the input.",
+    help="Separates events in the input.",
 )
 @click.option(
     "-H",
@@ -94,15 +94,15 @@ Shape = Callable[[list[bytes]], Shaped]
     "--null",
     "nulls",
     is_flag=True,
-    help="An empty value is an absent one: a deletion in a compacted topic.",
+    help="Publish an empty value as null: a tombstone in a compacted topic.",
 )
 @click.option("-c", "--count", type=click.IntRange(1), help="Stop after so many events.")
 @click.option(
     "--create/--no-create",
     default=True,
-    help="Make the topic if it is not there, with default settings.  [default: create]",
+    help="Create the topic if it does not exist, with default settings.  [default: create]",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors.")
 @at_option
 def pub(
     *,
@@ -125,7 +125,7 @@ def pub(
     """Publish events: from arguments, files or a pipe.
 
     Each VALUE is an event. Without VALUE, --lines and --file, events are read from stdin, one per
-    line. The command returns when all events are as durable as the topic says.
+    line. The command returns when all events are as durable as the topic's setting says.
     """
     if envelopes and (key is not None or key_delimiter is not None or headers or nulls):
         raise click.UsageError("-J takes key, headers and value from the envelope: no -k -K -H -Z")

@@ -23,7 +23,7 @@ _SHOWN = 60
     """,
 )
 def queue() -> None:
-    """List and show queues, look into them, forget them.
+    """List, show, peek into and delete queues.
 
     A queue is made by stem.queue("orders", name="emails") in Python; every share group of Kafka
     clients is one, too. A server that runs is asked at its admin port.
@@ -40,7 +40,7 @@ def queue() -> None:
 @format_option
 @at_option
 def list_queues(form: Format | None, at: str | None) -> None:
-    """List the queues of every topic: READY to be delivered, and OUT with consumers."""
+    """List all queues; READY events can be delivered, OUT events are with consumers."""
     with open_target(at, reads=True) as stem:
         queues = stem.queues.list()
     print_rows(
@@ -56,7 +56,7 @@ def list_queues(form: Format | None, at: str | None) -> None:
 @format_option
 @at_option
 def show(topic: str, name: str, form: Format | None, at: str | None) -> None:
-    """Show a queue: its settings, its consumers, and how it stands in each partition."""
+    """Show a queue: its settings, consumers, and progress in each partition."""
     with open_target(at, reads=True) as stem:
         info = stem.queues.show(topic, name)
     partitions = [msgspec.structs.asdict(each) for each in info.partitions]
@@ -87,7 +87,7 @@ def show(topic: str, name: str, form: Format | None, at: str | None) -> None:
 @format_option
 @at_option
 def peek(topic: str, name: str, count: int, form: Format | None, at: str | None) -> None:
-    """Show the first events that are not settled, and take none of them."""
+    """Show the first unsettled events without taking them."""
     with open_target(at, reads=True) as stem:
         found = stem.queues.peek(topic, name, count)
     rows = [
@@ -103,7 +103,7 @@ def peek(topic: str, name: str, count: int, form: Format | None, at: str | None)
 @yes_option
 @at_option
 def remove(topic: str, name: str, yes: bool, at: str | None) -> None:
-    """Forget a queue; the events stay in the topic."""
+    """Delete a queue; its events stay in the topic."""
     with open_target(at) as stem:
         info = stem.queues.show(topic, name)
         left = info.ready + info.out

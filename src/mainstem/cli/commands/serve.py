@@ -60,7 +60,7 @@ def _listen_options(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="How lines about what happens are written, on stderr.",
+    help="Format of log lines on stderr.",
 )
 @click.option(
     "--set",
@@ -79,9 +79,9 @@ def serve(
     assignments: tuple[str, ...],
     **listen: str | None,
 ) -> None:
-    """Serve a log to protocol clients until stopped; port 0 takes a free port.
+    """Serve a log to clients until stopped; port 0 takes a free port.
 
-    Ctrl-C, SIGTERM or a closed terminal stops it in order: what was begun is finished first.
+    Ctrl-C, SIGTERM or closing the terminal stops it gracefully: requests in progress are finished.
     """
     # The server is only loaded when it is started.
     from mainstem.node import server  # noqa: PLC0415

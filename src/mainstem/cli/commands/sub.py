@@ -37,7 +37,7 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
     mainstem sub orders -e                          stop at the end
     mainstem sub orders -o -10 -e                   the last 10 of each partition
     mainstem sub orders -o @-1h -f '%T %k %s\\n'     since an hour ago, with time and key
-    mainstem sub orders -g billing                  share with the group, go on where it stopped
+    mainstem sub orders -g billing                  read as a member of a group, from its cursor
     mainstem sub 'orders.*' -J | jq .payload        topics by pattern, as JSON
     """,
 )
@@ -86,14 +86,14 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
     default="\\n",
     metavar="DELIM",
     show_default=True,
-    help="What is printed after each event.",
+    help="Printed after each event.",
 )
 @click.option("-Z", "--null", "nulls", is_flag=True, help="Print NULL for an absent key or value.")
 @click.option(
     "--timeout",
     type=SECONDS,
     metavar="SECONDS",
-    help="Stop if nothing comes for so long; exit code 4 if nothing came at all, or "
+    help="Stop when no event comes for this long; exit code 4 if nothing came at all, or "
     "fewer than --count.",
 )
 @click.option(
@@ -101,7 +101,7 @@ WORDS = "beginning|end|stored|N|-N|@TIME|e@TIME"
     is_flag=True,
     help="Show control characters of events on a terminal as they are; in a pipe they always are.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors.")
 @at_option
 def sub(
     *,

@@ -1,4 +1,4 @@
-"""``mainstem verify`` and ``repair``: a data directory while nobody uses it."""
+"""``mainstem verify`` and ``mainstem repair``: check and repair a data directory offline."""
 
 from pathlib import Path
 
@@ -28,10 +28,10 @@ from mainstem.node.data_directory import is_log
 @at_option
 @click.pass_context
 def verify(ctx: click.Context, form: Format | None, quiet: bool, at: str | None) -> None:
-    """Check every byte of a data directory that nobody uses; nothing is changed.
+    """Check every byte of a data directory that is not in use; changes nothing.
 
     Exit code 1 if events are lost or cannot be read; then mainstem repair sets aside what is
-    damaged. What the log mends by itself when it is opened is shown, too, but is no error.
+    damaged. What recovery repairs when the log is opened is shown, too, but is no error.
     """
     progress = Progress("checked", quiet=quiet)
     path = _log_directory(at)
@@ -66,7 +66,7 @@ def verify(ctx: click.Context, form: Format | None, quiet: bool, at: str | None)
 @at_option
 @click.pass_context
 def repair(ctx: click.Context, yes: bool, form: Format | None, at: str | None) -> None:
-    """Mend a data directory that nobody uses: keep what can be read, set the rest aside.
+    """Repair a data directory that is not in use: keep what is readable, quarantine the rest.
 
     Segments with damage are copied to quarantine/ first and written anew without it; offsets
     never change. Exit code 1 if events were lost; each stretch is named. Make a copy of the
