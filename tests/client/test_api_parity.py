@@ -102,7 +102,7 @@ def members(kind: type) -> dict[str, object]:
     return {
         name: inspect.getattr_static(kind, name)
         for name in dir(kind)
-        if not name.startswith("_") or (name in special and name in vars(kind))
+        if not name.startswith("_") or name in special
     }
 
 

@@ -14,6 +14,18 @@ from mainstem.client.values import HeadersLike, Key, Value
 from mainstem.core.event import Event, Position
 
 
+class Context(Protocol):
+    """What ``with`` closes."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
 class Topics(Protocol):
     """What can be done with topics."""
 
@@ -81,7 +93,7 @@ class Queues(Protocol):
         """Forget a queue; the events stay in the topic."""
 
 
-class Subscription(Protocol):
+class Subscription(Context, Protocol):
     """Events as they come; an iterator that can be closed, also from another thread."""
 
     def __iter__(self) -> Iterator[Event]:
@@ -109,14 +121,6 @@ class Subscription(Protocol):
 
     def close(self) -> None:
         """Leave the group; what was returned and finished is committed if commits are automatic."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
 
 
 class Delivery(Protocol):
@@ -158,7 +162,7 @@ class Delivery(Protocol):
     ) -> None: ...
 
 
-class Queue(Protocol):
+class Queue(Context, Protocol):
     """Deliveries as they come; an iterator that can be closed, also from another thread."""
 
     def __iter__(self) -> Iterator[Delivery]:
@@ -183,16 +187,8 @@ class Queue(Protocol):
     def close(self) -> None:
         """Give back what was not settled; it comes again at once, and this does not count."""
 
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
 
-
-class Writer(Protocol):
+class Writer(Context, Protocol):
     """The only writer of a log stream: another one of its name on that topic fences this one.
 
     Each append is a transaction, so that readers see all of it or nothing. A fenced writer raises
@@ -218,16 +214,8 @@ class Writer(Protocol):
     def close(self) -> None:
         """Append no more; the name stays with this writer until another takes over."""
 
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
 
-
-class Stem(Protocol):
+class Stem(Context, Protocol):
     """The log, wherever it is."""
 
     @property
@@ -303,16 +291,21 @@ class Stem(Protocol):
     def close(self) -> None:
         """Finish what is under way and let go of the directory or connection."""
 
-    def __enter__(self) -> Self: ...
-    def __exit__(
+
+# The same for an event loop
+
+
+@runtime_checkable
+class AsyncContext(Protocol):
+    """What ``async with`` closes."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
-
-
-# The same for an event loop
 
 
 @runtime_checkable
@@ -383,7 +376,7 @@ class AsyncQueues(Protocol):
 
 
 @runtime_checkable
-class AsyncSubscription(Protocol):
+class AsyncSubscription(AsyncContext, Protocol):
     """``Subscription`` for an event loop, and for one task at a time."""
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -411,14 +404,6 @@ class AsyncSubscription(Protocol):
 
     async def close(self) -> None:
         """Leave the group; what was returned is finished, and committed if that is automatic."""
-
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
 
 
 @runtime_checkable
@@ -458,7 +443,7 @@ class AsyncDelivery(Protocol):
 
 
 @runtime_checkable
-class AsyncQueue(Protocol):
+class AsyncQueue(AsyncContext, Protocol):
     """``Queue`` for an event loop, and for one task at a time."""
 
     def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
@@ -483,17 +468,9 @@ class AsyncQueue(Protocol):
     async def close(self) -> None:
         """Give back what was not settled; it comes again at once."""
 
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
 
 @runtime_checkable
-class AsyncWriter(Protocol):
+class AsyncWriter(AsyncContext, Protocol):
     """``Writer`` for an event loop; it takes over at ``async with``, or at the first call."""
 
     async def append(
@@ -517,17 +494,9 @@ class AsyncWriter(Protocol):
     async def close(self) -> None:
         """Append no more; the name stays with this writer until another takes over."""
 
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
 
 @runtime_checkable
-class AsyncStem(Protocol):
+class AsyncStem(AsyncContext, Protocol):
     """``Stem`` for an event loop."""
 
     @property
@@ -596,11 +565,3 @@ class AsyncStem(Protocol):
 
     async def close(self) -> None:
         """Finish what is under way and let go of the directory or connection."""
-
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
