@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from tests.long_runs import LONG
 from tests.pipelines.format.topics import FIRST_MS, PATIENCE_S, Topic
 from tests.pipelines.sample_events import forget_last_commit
 
@@ -46,6 +47,14 @@ def run(writer: DataStreamWriter, checkpoint: Path) -> StreamingQuery:
                 raise
         else:
             return query
+
+
+any_broker = pytest.mark.parametrize(
+    "kafka",
+    ["ours", *([pytest.param("apache", marks=pytest.mark.peers)] if LONG else [])],
+    indirect=True,
+)
+"""What the broker has no part in; with Apache Kafka, too, only with ``--long``."""
 
 
 def values(topic: Topic) -> list[str]:
@@ -88,6 +97,7 @@ def test_a_topic_is_a_table(spark: SparkSession, make: Make) -> None:
     assert [tuple(row) for row in found] == [(f"w{n}", topic.name, n) for n in range(90, 100)]
 
 
+@any_broker
 def test_a_session_that_nobody_told_knows_the_format(spark: SparkSession, make: Make) -> None:
     topic = make("in")
     topic.fill(["a", "b"], 0)
@@ -140,6 +150,7 @@ def test_a_batch_done_again_after_a_crash_is_written_once(
     assert values(target) == sorted([f"{x}{n}" for x in "vw" for n in range(40)])
 
 
+@any_broker
 def test_without_the_guard_it_would_be_written_twice(
     spark: SparkSession, make: Make, tmp_path: Path
 ) -> None:
@@ -172,6 +183,7 @@ def test_a_table_is_written_as_a_whole(spark: SparkSession, make: Make) -> None:
     assert values(target) == sorted(str(n) for n in range(1000))
 
 
+@any_broker
 def test_a_failing_task_leaves_nothing_behind(spark: SparkSession, make: Make) -> None:
     target = make("out")
     broken = spark.range(0, 100, 1, 2).select(
@@ -203,6 +215,7 @@ def test_a_user_reads_what_to_do_about_lost_data(
     assert values(target) == ["a"] * 10 + ["b"] * 5
 
 
+@any_broker
 def test_a_misspelled_option_is_refused(spark: SparkSession, make: Make) -> None:
     topic = make("in")
 

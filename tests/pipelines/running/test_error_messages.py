@@ -8,13 +8,17 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.in_process_server import serving
+from tests.long_runs import LONG
 from tests.pipelines.sample_events import bounded
 
 import mainstem
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
+from mainstem.pipelines.format.loss import DataLoss
+from mainstem.pipelines.spark.error_messages import cause_of
 from mainstem.pipelines.state.table_state import StateDirectory
 
 SCREEN = 24 * 80
@@ -54,15 +58,17 @@ def written(does: str) -> p.Pipeline:
     return p.load(Path("shop.py"))
 
 
-@pytest.mark.parametrize(
-    ("does", "cause"),
-    [
-        ("os._exit(3)", "a Python function of the query ended its process"),
-        ("sys.exit('enough')", "SystemExit: enough"),
-        ("return 1 // 0", "ZeroDivisionError: integer division or modulo by zero"),
-        ("raise ValueError('x' * 9000)", "ValueError: xxx"),
-    ],
-)
+FAILING = [
+    ("os._exit(3)", "a Python function of the query ended its process"),
+    ("return 1 // 0", "ZeroDivisionError: integer division or modulo by zero"),
+    ("sys.exit('enough')", "SystemExit: enough"),
+    ("raise ValueError('x' * 9000)", "ValueError: xxx"),
+]
+"""Each is a run that fails and is searched. The last two differ only in what is made of the error's
+text, which the tests of ``cause_of`` below show without Spark."""
+
+
+@pytest.mark.parametrize(("does", "cause"), FAILING if LONG else FAILING[:2])
 def test_a_function_that_fails_is_told_on_one_screen_with_all_of_it_in_a_file(
     spark: SparkSession, address: str, does: str, cause: str
 ) -> None:
@@ -84,6 +90,28 @@ def test_a_function_that_fails_is_told_on_one_screen_with_all_of_it_in_a_file(
     assert "topic numbers, partition 0, offset" in status.failure.reason
 
 
+def test_the_cause_is_the_last_line_of_pythons_stack_trace_and_not_too_long() -> None:
+    trace = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "shop.py", line 9, in broken
+    sys.exit('enough')
+SystemExit: enough
+"""
+
+    assert cause_of(PySparkException(message=trace), Path("shop.py")) == "SystemExit: enough"
+    told = cause_of(ValueError("x" * 9000), Path("shop.py"))
+    assert told.startswith("ValueError: xxx")
+    assert len(told) < SCREEN
+
+
+def test_the_advice_for_lost_events_is_that_of_pipelines() -> None:
+    told = cause_of(DataLoss("topic 'numbers' was deleted and made again"), Path("shop.py"))
+
+    assert "was deleted and made again" in told
+    assert "failOnDataLoss" not in told
+    assert "mainstem pipeline run shop.py --replay --into NAME" in told
+
+
 @pytest.mark.parametrize("sink", SINKS.values(), ids=SINKS)
 def test_a_sink_that_cannot_be_made_is_told_with_its_place_and_the_cause(
     spark: SparkSession, address: str, sink: str
@@ -103,7 +131,8 @@ def test_a_sink_that_cannot_be_made_is_told_with_its_place_and_the_cause(
     assert len(told) < SCREEN
 
 
-@pytest.mark.parametrize("way", ["trimmed", "recreated"])
+# Each is two runs; what is said of a topic that was made again is shown in format/test_source.py.
+@pytest.mark.parametrize("way", ["trimmed", "recreated"] if LONG else ["trimmed"])
 def test_the_advice_after_lost_events_is_what_a_pipeline_can_do(
     spark: SparkSession, address: str, way: str
 ) -> None:
