@@ -19,9 +19,9 @@ from pyspark.sql.types import (
 from tests.pipelines.format.topics import PATIENCE_S, Topic
 
 from mainstem.core.errors import Fenced, InvalidSetting, UnknownPartition, Unreachable
+from mainstem.pipelines.format.event_rows import check_columns
 from mainstem.pipelines.format.marks import Mark, OtherRows, is_written
 from mainstem.pipelines.format.options import sink_options
-from mainstem.pipelines.format.rows import check_columns
 from mainstem.pipelines.format.sink import BatchSink, StreamSink
 from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.format.staging import LostRows, Staged, stage
@@ -318,7 +318,7 @@ def test_a_topic_cannot_be_overwritten() -> None:
 
 
 def test_rows_need_a_topic(topic: Topic) -> None:
-    with pytest.raises(InvalidSetting, match="to which topic"):
+    with pytest.raises(InvalidSetting, match="no topic: set option"):
         check_columns(parsed("value string"), None)
     sink = StreamSink(sink_options({"address": topic.address, "pipeline": topic.name}))
     nameless = pa.RecordBatch.from_pydict({"value": ["x"], "topic": pa.array([None], pa.string())})

@@ -29,12 +29,12 @@ from mainstem.core.errors import (
     Unreachable,
 )
 from mainstem.pipelines.format.batch_reader import BatchReader
-from mainstem.pipelines.format.consuming import consume
-from mainstem.pipelines.format.loss import DataLoss
+from mainstem.pipelines.format.data_loss import DataLoss
+from mainstem.pipelines.format.librdkafka_reader import consume
 from mainstem.pipelines.format.offsets import Json
 from mainstem.pipelines.format.options import source_options
 from mainstem.pipelines.format.planning import Range
-from mainstem.pipelines.format.reading import fetch_range
+from mainstem.pipelines.format.range_reader import fetch_range
 from mainstem.pipelines.format.stream_reader import StreamReader
 from mainstem.remote.cluster import Cluster
 
@@ -427,7 +427,7 @@ def test_a_stream_sees_a_new_partition_while_it_runs(make: Make) -> None:
     topic = make()
     clock = [0.0]
     reader = stream(topic)
-    reader._survey._now = lambda: clock[0]
+    reader._metadata._now = lambda: clock[0]
     start = reader.initialOffset()
     topic.grow(2)
     topic.fill(["new"], partition=1)

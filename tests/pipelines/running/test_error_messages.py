@@ -17,7 +17,7 @@ from tests.pipelines.sample_events import bounded
 import mainstem
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
-from mainstem.pipelines.format.loss import DataLoss
+from mainstem.pipelines.format.data_loss import DataLoss
 from mainstem.pipelines.spark.error_messages import cause_of
 from mainstem.pipelines.state.table_state import StateDirectory
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know ``format("mainstem")``; sessions of ``spark_session`` know it already.
+    """Register ``format("mainstem")`` in a session; ``spark_session`` has done it already.
 
     Spark finds the format by itself, too. But only after ``register`` may several streams start at
     once; over Spark Connect, start them one by one.

@@ -1,17 +1,17 @@
-"""``spark.read``: a bounded range, narrowed by the filters that Spark passes down."""
+"""``spark.read``: reads a bounded range, narrowed by the filters that Spark pushes down."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from mainstem.pipelines.format.filters import Wanted
-from mainstem.pipelines.format.loss import Losses
+from mainstem.pipelines.format.data_loss import Losses
+from mainstem.pipelines.format.filters import PushedFilters
 from mainstem.pipelines.format.offsets import Offsets
 from mainstem.pipelines.format.options import SourceOptions
 from mainstem.pipelines.format.planning import Range, split
-from mainstem.pipelines.format.survey import Survey
 from mainstem.pipelines.format.tasks import Task, read_task
+from mainstem.pipelines.format.topic_metadata import TopicMetadata
 
 
 class BatchReader(DataSourceReader):
@@ -19,25 +19,25 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._wanted = Wanted()
+        self._wanted = PushedFilters()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take the filters that narrow what is read; return those that Spark still has to apply."""
+        """Use filters to narrow the range; return those that Spark still has to apply."""
         return [each for each in filters if not self._wanted.take(each)]
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the tasks that read everything wanted."""
+        """Return the tasks of the read."""
         options, wanted = self._options, self._wanted
-        survey = Survey(options)
-        topics = survey.required()
-        bounds = survey.bounds(fresh=True)
-        said = survey.edge(options.starting, bounds, unnamed="earliest")
+        metadata = TopicMetadata(options)
+        topics = metadata.required()
+        bounds = metadata.bounds(fresh=True)
+        said = metadata.edge(options.starting, bounds, unnamed="earliest")
         ids = {name: each.id for name, each in topics.items()}
         losses = Losses(fail=options.fail_on_data_loss)
         starts = losses.resumed(Offsets(said, ids), topics, bounds)
-        ends = survey.edge(options.ending, bounds, unnamed="latest")
+        ends = metadata.edge(options.ending, bounds, unnamed="latest")
         if wanted.since_ms is not None:
-            since = survey.at_time(bounds, wanted.since_ms)
+            since = metadata.at_time(bounds, wanted.since_ms)
             starts = {
                 place: max(start, since.get(place, bounds[place].tail))
                 for place, start in starts.items()
@@ -53,5 +53,5 @@ class BatchReader(DataSourceReader):
         return [Task(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what one task was given."""
+        """Read the range of one task."""
         return read_task(self._options, partition)

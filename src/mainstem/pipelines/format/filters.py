@@ -1,4 +1,4 @@
-"""Filters that Spark passes down: on partition, offset and timestamp they save reading."""
+"""Filter pushdown: filters on partition, offset and timestamp narrow the range to read."""
 
 from datetime import UTC, datetime
 from typing import cast
@@ -19,23 +19,23 @@ from mainstem.pipelines.format.planning import Range
 _FIRST, _LAST = 0, 2**63 - 1
 
 
-class Wanted(msgspec.Struct):
-    """What all filters together leave over."""
+class PushedFilters(msgspec.Struct):
+    """The range that all pushed filters together allow."""
 
     partitions: frozenset[int] | None = None
     partition_from: int = _FIRST
     partition_to: int = _LAST
     offset_from: int = _FIRST
     offset_to: int = _LAST
-    """Not included."""
+    """Exclusive."""
     since_ms: int | None = None
 
     def take(self, given: Filter) -> bool:
-        """Narrow by a filter; tells whether that is all there is to it."""
+        """Narrow by a filter; return whether Spark need not apply it again."""
         attribute = getattr(given, "attribute", None)
         if attribute == ("timestamp",):
             self._since(given)
-            # Where a partition's events are not in order of time, more than asked for is read.
+            # Events need not be in order of time, so Spark has to apply the filter again.
             return False
         if attribute == ("partition",) and isinstance(given, In | EqualTo):
             values = given.value if isinstance(given, In) else (given.value,)

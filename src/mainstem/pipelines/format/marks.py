@@ -1,4 +1,4 @@
-"""Which batch of which run a writer wrote last, and whether one has been written already."""
+"""Marks: the last batch that a writer committed, to tell whether a batch is already written."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from mainstem.core.errors import InvalidSetting, MainstemError
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A batch that was written; batches count from 0 in each run, which is a checkpoint's life."""
+    """A committed batch; a new checkpoint is a new run and counts batches from 0."""
 
     batch: int
     run: str = ""
@@ -21,7 +21,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OtherRows(MainstemError):
-    """A task was run again and had other rows than the first time, some of them written."""
+    """A task that was run again has other rows than those it committed."""
 
 
 def mark_of(text: str) -> Mark | None:

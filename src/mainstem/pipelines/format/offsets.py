@@ -1,8 +1,8 @@
-"""How far a query has got: an offset for every partition, and the id of every topic.
+"""The offsets of a streaming query: one for every partition, and the id of every topic.
 
-Written to the checkpoint by Spark, as JSON. The ids are there because a topic that was deleted and
-made again has the same name and other events. Where the end of the input was read (option
-``markEnd``), it is there, too: nothing is read after it.
+Spark writes them to the checkpoint as JSON. The ids tell a topic that was deleted and recreated
+under the same name. With the option ``markEnd``, they also say that the end of the input was read,
+so that nothing is read after it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ Json = dict[str, dict[str, object]]
 
 
 class Offsets(msgspec.Struct, frozen=True):
-    """Where a query stands in every partition that it reads: at the next event."""
+    """The next offset to read in every partition."""
 
     places: dict[Place, int]
     ids: dict[str, str]

@@ -1,4 +1,4 @@
-"""What can be said with ``.option(...)``: every option has a meaning here, or is refused."""
+"""Parses ``.option(...)`` of source and sink; unknown options are refused."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from mainstem.remote.cluster import Cluster
 from mainstem.remote.transactions import MARKS_TOPIC
 
 EARLIEST, LATEST = -2, -1
-"""What stands for the two ends of a partition in JSON, as in Spark's Kafka source."""
+"""Start and end of a partition in JSON, as in Spark's Kafka source."""
 
 DEFAULT_ADDRESS = "127.0.0.1:9092"
 DEFAULT_MAX_ROWS = 500_000

@@ -1,12 +1,11 @@
-"""Which offsets a micro-batch reads, and how they are shared out among tasks.
+"""Plans micro-batches: which offsets a batch reads, and how they are split into tasks.
 
-How this works: if more is waiting than a batch may hold, somebody has to wait. Reading every
-partition at its own speed would let one run ahead of the others, and with it the watermark, so
-that events that were on time would be called late. So a batch ends at a moment, the same for all
-partitions: in each of them at the first event with a later timestamp. That moment is searched for
-by asking where partitions stand at a time, so that the batch is neither too large nor much smaller
-than it may be. Events without order in a partition never let it run ahead: only what
-is before the first event of a later time is read.
+How this works: if more is waiting than fits into a batch, reading each partition at its own speed
+would let one get ahead of the others and advance the watermark, so that events of the others would
+be late. So a batch ends at the same moment in all partitions: in each before the first event with
+that timestamp or a later one. The moment is found by a search over offsets by timestamp, so that
+the batch is neither too large nor much smaller than allowed. A partition whose events are out of
+order never gets ahead, as only what is before the first event of a later time is read.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,14 +1,14 @@
-"""Writing rows into topics exactly once, from a stream or a batch.
+"""Writes rows to topics exactly once, from a stream or a batch.
 
-How this works: tasks put their rows aside and hand them to the driver (``staging``). When all are
-done, the driver writes them in one transaction, together with a mark that says which batch of
-which run this was. A batch that Spark does again after a crash finds its mark and is not written
-again. Readers of committed events see all of a batch or nothing.
+How this works: tasks stage their rows for the driver (``staging.py``). When all tasks are done, the
+driver writes the rows in one transaction, together with a mark that names run and batch. If Spark
+runs a batch again after a crash, its mark is found and it is not written again. Consumers that read
+committed events see all of a batch or nothing.
 
-In parallel mode every task writes its own transaction, with a mark of its own. That is quicker for
-large batches, and a batch becomes visible task by task. A task that is done again finds its mark.
-Its rows have to be the same as before, which Spark sees to as long as the query is deterministic;
-they are compared, and if they are not, the query stops rather than lose or double any.
+In parallel mode every task writes its own transaction with its own mark. That is faster for large
+batches, but a batch becomes visible task by task. A task that is run again finds its mark. Its rows
+must be the same as before, which they are if the query is deterministic; they are compared, and if
+they differ, the query fails rather than lose or duplicate rows.
 """
 
 import uuid
@@ -22,9 +22,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from mainstem.pipelines.format.event_rows import Digest, events
 from mainstem.pipelines.format.marks import Mark, OtherRows, is_written, mark_of
 from mainstem.pipelines.format.options import SinkOptions
-from mainstem.pipelines.format.rows import Digest, events
 from mainstem.pipelines.format.staging import Staged, default_location, stage
 from mainstem.remote.transactions import Outgoing, TransactionalProducer
 
@@ -42,11 +42,11 @@ class Sink:
         self._options = options
 
     def put_aside(self, batches: Iterable[pa.RecordBatch], run: str) -> Staged:
-        """Keep the rows of one task for the driver."""
+        """Stage the rows of one task for the driver."""
         return stage(batches, self._options.staging or default_location(), run)
 
     def publish(self, messages: Messages, pipeline: str, batch: int | None, run: str) -> None:
-        """Write what all tasks put aside, unless it has been written."""
+        """Write what all tasks staged, unless it is written already."""
         staged = [each for each in messages if isinstance(each, Staged)]
         if any(each.rows for each in staged):
             found = events(
@@ -70,7 +70,7 @@ class Sink:
     def write_part(
         self, batches: Iterable[pa.RecordBatch], pipeline: str, batch: int, run: str
     ) -> None:
-        """Write the rows of one task at once, unless they have been written."""
+        """Write the rows of one task, unless they are written already."""
         task = TaskContext.get()
         writer = self._writer(f"{pipeline}.{task.partitionId() if task else 0}")
         found, digest = events(batches, self._options.topic), Digest()
@@ -123,7 +123,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         _drop(messages)
 
     def _pipeline(self, run: str) -> str:
-        # Spark's id of the query is as good a name, if nothing else shall go on with it.
+        # Without a name, the query's id, which Spark keeps in the checkpoint, is one.
         return self._options.pipeline or run
 
 

@@ -1,4 +1,4 @@
-"""The data source ``mainstem``: what Spark asks of it when a topic is read or written."""
+"""The Python data source behind ``format("mainstem")``."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ class MainstemSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what stands in ``format(...)``."""
+        """Return the format name."""
         return "mainstem"
 
     def schema(self) -> str:
@@ -31,29 +31,29 @@ class MainstemSource(DataSource):
         return COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what answers ``spark.read``."""
+        """Return the reader of ``spark.read``."""
         return BatchReader(source_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what answers ``df.write``."""
-        # Spark starts a process for each query that reads, which has no use for this.
+        """Return the writer of ``df.write``."""
+        # Imported here, as the planning process of a read does not need it.
         from mainstem.pipelines.format.sink import BatchSink  # noqa: PLC0415
 
         return BatchSink(_appending(self.options, schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Return what answers ``df.writeStream``."""
+        """Return the writer of ``df.writeStream``."""
         from mainstem.pipelines.format.sink import StreamSink  # noqa: PLC0415
 
         return StreamSink(_appending(self.options, schema, overwrite))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return what answers ``spark.readStream``."""
+        """Return the reader of ``spark.readStream``."""
         return StreamReader(source_options(self.options))
 
 
 def _appending(options: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:
-    from mainstem.pipelines.format.rows import check_columns  # noqa: PLC0415 - as above
+    from mainstem.pipelines.format.event_rows import check_columns  # noqa: PLC0415 - as above
 
     if overwrite:
         raise InvalidSetting(

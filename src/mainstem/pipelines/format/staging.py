@@ -1,7 +1,7 @@
-"""Rows on their way from tasks to the driver: in the commit message, or in a file if many.
+"""Passes rows from tasks to the driver: in the commit message, or in a file if they are many.
 
-A task cannot leave its part of a transaction to somebody else. So if a batch is to become visible
-as a whole, one writer writes all of it: the driver.
+A transaction has one producer. So for a batch to become visible as a whole, the driver writes all
+of it.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ INLINE_BYTES = 4 << 20
 
 
 class LostRows(MainstemError):
-    """The rows that a task put aside are not where the driver looks for them."""
+    """The driver cannot read the rows that a task staged."""
 
 
 class Staged(WriterCommitMessage):
@@ -47,14 +47,14 @@ class Staged(WriterCommitMessage):
             yield from pa.ipc.open_stream(source)
 
     def drop(self) -> None:
-        """Delete what was put aside."""
+        """Delete the staged rows."""
         if self.path is not None:
             with suppress(OSError):
                 Path(self.path).unlink()
 
 
 def default_location() -> str:
-    """Return where rows are put aside if nothing else is said."""
+    """Return the default staging directory."""
     return str(Path(tempfile.gettempdir()) / "mainstem-staging")
 
 
@@ -64,7 +64,7 @@ def stage(
     run: str = "",
     inline_bytes: int = INLINE_BYTES,
 ) -> Staged:
-    """Put rows aside."""
+    """Stage rows."""
     rows, size, parts, path = 0, 0, list[pa.Buffer](), None
     file = None
     try:
@@ -88,6 +88,6 @@ def stage(
 
 def _new_path(location: str) -> Path:
     folder = Path(location.removeprefix("file://"))
-    # Rows are nobody else's business.
+    # Readable only by this user.
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder / f"{uuid.uuid4().hex}.arrow"

@@ -1,13 +1,12 @@
-"""``spark.readStream``: where micro-batches begin and end.
+"""``spark.readStream``: plans the micro-batches of a query.
 
-How this works: Spark keeps this object for the life of a query, in a process of its own, and asks
-it, again and again: where do you begin (once, for a new checkpoint), how far can a batch go from
-here, which tasks read from here to there, and: that much is done. Tasks run elsewhere, on a copy
-of this object that only reads. After a restart Spark asks for the tasks of the batch that was not
-finished, from the same start to the same end as before.
+How this works: Spark keeps this object in a Python process for the life of the query and calls
+``initialOffset`` (once, for a new checkpoint), then for each batch ``latestOffset``, ``partitions``
+and ``commit``. Tasks run elsewhere, on a pickled copy of which only ``read`` is called. After a
+restart Spark calls ``partitions`` for the unfinished batch, with the same start and end as before.
 
-With the option ``markEnd`` the last batch of a bounded query has one row more, which stands for the
-end of the input. It is part of the offsets, so that it comes once, and nothing after it.
+With the option ``markEnd``, the last batch of a bounded query has one more row, which marks the end
+of the input. The offsets say whether it was read, so it comes once, and nothing after it.
 """
 
 import logging
@@ -24,12 +23,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from mainstem.core.errors import MainstemError
-from mainstem.pipelines.format.loss import Losses
+from mainstem.pipelines.format.data_loss import Losses
 from mainstem.pipelines.format.offsets import Json, Offsets, from_json
 from mainstem.pipelines.format.options import SourceOptions
 from mainstem.pipelines.format.planning import Admission, Positions, Range, evenly, split
-from mainstem.pipelines.format.survey import TOPICS_KEPT_S, Survey
 from mainstem.pipelines.format.tasks import End, Task, read_task
+from mainstem.pipelines.format.topic_metadata import TOPICS_KEPT_S, TopicMetadata
 from mainstem.remote.admin import Bounds, Described, Place
 from mainstem.remote.consumer_groups import ConsumerGroups
 
@@ -41,23 +40,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._kept_survey: Survey | None = None
+        self._kept_metadata: TopicMetadata | None = None
         self._admission = Admission()
         self._losses = Losses(fail=options.fail_on_data_loss)
         self._target: Positions | None = None
 
     @property
-    def _survey(self) -> Survey:
-        # Not made with the object: tasks have a copy of it, and ask the server nothing.
-        if self._kept_survey is None:
-            self._kept_survey = Survey(self._options)
-        return self._kept_survey
+    def _metadata(self) -> TopicMetadata:
+        # Created on first use: copies of this object in tasks need no connection.
+        if self._kept_metadata is None:
+            self._kept_metadata = TopicMetadata(self._options)
+        return self._kept_metadata
 
     def initialOffset(self) -> Json:  # noqa: N802
         """Return where a query without a checkpoint begins."""
-        topics = self._survey.required()
-        bounds = self._survey.bounds(fresh=True)
-        places = self._survey.edge(self._options.starting, bounds, unnamed="earliest")
+        topics = self._metadata.required()
+        bounds = self._metadata.bounds(fresh=True)
+        places = self._metadata.edge(self._options.starting, bounds, unnamed="earliest")
         return Offsets(places, {name: each.id for name, each in topics.items()}).json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -65,8 +64,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end: what comes after this is not read."""
-        self._survey.required()
+        """Fix the end of the query: later events are not read."""
+        self._metadata.required()
         self._target = self._ends(fresh=True)
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
@@ -74,8 +73,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = from_json(start)
         if kept.ended:
             return start
-        survey = self._survey
-        topics, bounds = survey.topics(), survey.bounds()
+        metadata = self._metadata
+        topics, bounds = metadata.topics(), metadata.bounds()
         begin = self._resumed(kept, topics, bounds)
         ends = {
             place: max(begin[place], end) for place, end in self._ends().items() if place in begin
@@ -89,24 +88,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
         """Return where the partitions end, for the progress of the query."""
-        ids = {name: each.id for name, each in self._survey.topics().items()}
-        bounds = self._survey.bounds(kept_s=TOPICS_KEPT_S)
+        ids = {name: each.id for name, each in self._metadata.topics().items()}
+        bounds = self._metadata.bounds(kept_s=TOPICS_KEPT_S)
         places = {place: each.tail for place, each in bounds.items()}
         return Offsets(places, ids).json()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """Return the tasks that read from start to end."""
         first, last = from_json(start), from_json(end)
-        survey = self._survey
-        # The end was just found; what is lost in between is found by reading.
-        topics, bounds = survey.topics(), survey.bounds(kept_s=TOPICS_KEPT_S)
+        metadata = self._metadata
+        # The end is recent; events deleted meanwhile are detected by the tasks.
+        topics, bounds = metadata.topics(), metadata.bounds(kept_s=TOPICS_KEPT_S)
         if any(place not in bounds for place in last.places):
-            topics, bounds = survey.topics(fresh=True), survey.bounds(fresh=True)
+            topics, bounds = metadata.topics(fresh=True), metadata.bounds(fresh=True)
         begin = self._resumed(first, topics, bounds)
         ranges = [
             Range(*place, begin[place], min(offset, bounds[place].tail))
             for place, offset in sorted(last.places.items())
-            if survey.wants(place[0]) and self._is_there(place, last, topics, bounds)
+            if metadata.wants(place[0]) and self._is_there(place, last, topics, bounds)
         ]
         pieces = split(
             ranges,
@@ -117,52 +116,52 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*(Task(piece) for piece in pieces), *end_mark]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what one task was given."""
+        """Read the range of one task."""
         return read_task(self._options, partition)
 
     def commit(self, end: Json) -> None:
-        """Move the group's cursors, so that everybody can see how far the query is."""
+        """Commit the offsets to the consumer group, so that its lag can be seen."""
         group = self._options.group
         if group is None:
             return
         cluster = self._options.server.cluster()
         try:
-            ConsumerGroups(self._survey.administration).move(group, from_json(end).places)
+            ConsumerGroups(self._metadata.administration).move(group, from_json(end).places)
         except MainstemError as error:
-            # The checkpoint is what counts.
+            # Not fatal: the checkpoint decides where the query continues.
             _log.warning("the cursors of group %r at %s: %s", group, cluster.address, error)
 
     def stop(self) -> None:
         """Let go of connections: the query has ended."""
-        if self._kept_survey is not None:
-            self._kept_survey.close()
-            self._kept_survey = None
+        if self._kept_metadata is not None:
+            self._kept_metadata.close()
+            self._kept_metadata = None
 
     def _ends(self, *, fresh: bool = False) -> Positions:
         if self._target is not None:
             return self._target
-        bounds = self._survey.bounds(fresh=fresh)
-        said = self._survey.edge(self._options.ending, bounds, unnamed="latest")
+        bounds = self._metadata.bounds(fresh=fresh)
+        said = self._metadata.edge(self._options.ending, bounds, unnamed="latest")
         return {place: min(said[place], each.tail) for place, each in bounds.items()}
 
     def _admitted(
         self, begin: Positions, ends: dict[Place, int], limit: ReadLimit
     ) -> dict[Place, int]:
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
-        most = min(most, self._survey.rows_in(self._options.max_bytes, begin, ends))
+        most = min(most, self._metadata.rows_in(self._options.max_bytes, begin, ends))
         if not self._options.by_timestamp or len(ends) == 1:
             return evenly(begin, ends, most)
         now_ms = time.time_ns() // 1_000_000
-        survey = self._survey
+        metadata = self._metadata
         return self._admission.by_time(
-            begin, ends, most, lambda moment_ms: survey.at_time(ends, moment_ms), now_ms
+            begin, ends, most, lambda moment_ms: metadata.at_time(ends, moment_ms), now_ms
         )
 
     def _resumed(
         self, kept: Offsets, topics: Mapping[str, Described], bounds: Mapping[Place, Bounds]
     ) -> Positions:
-        # A topic that is not asked for any more is not missed.
-        asked = kept.of(topic for topic in kept.ids if self._survey.wants(topic))
+        # A topic that is no longer subscribed is not data loss.
+        asked = kept.of(topic for topic in kept.ids if self._metadata.wants(topic))
         return self._losses.resumed(asked, topics, bounds)
 
     def _is_there(
@@ -172,7 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics: Mapping[str, Described],
         bounds: Mapping[Place, Bounds],
     ) -> bool:
-        """Tell whether a partition of a batch that was planned can still be read."""
+        """Return whether a partition of a planned batch can still be read."""
         topic, where = place[0], f"partition {place[1]} of topic {place[0]!r}"
         if place not in bounds:
             self._losses.tell(f"{where} is gone")
@@ -189,7 +188,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _others(kept: Offsets, topics: Mapping[str, Described]) -> dict[Place, int]:
-    """Return the offsets that stay as they were, unless there is more to read.
+    """Return the offsets of partitions that have nothing new to read.
 
     A partition once read never gets lost from them, or it would be read from its start again.
     """

@@ -1,4 +1,4 @@
-"""What a task of Spark is given to read, and reading it, in a process of its own."""
+"""Input partitions of the source, and reading them in Spark's tasks."""
 
 import gc
 import logging
@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from mainstem.core.errors import OffsetOutOfRange
-from mainstem.pipelines.format.loss import DataLoss
+from mainstem.pipelines.format.data_loss import DataLoss
 from mainstem.pipelines.format.options import SourceOptions
 from mainstem.pipelines.format.planning import Range
-from mainstem.pipelines.format.reading import read_range
+from mainstem.pipelines.format.range_reader import read_range
 from mainstem.pipelines.format.schema import ARROW
 from mainstem.remote.admin import Admin
 
@@ -28,21 +28,21 @@ class Task(InputPartition):
 
 
 class End(InputPartition):
-    """The end of the input: one row after all others, of no partition, at the last time."""
+    """The row that marks the end of the input: in no partition, after all times."""
 
     def __init__(self) -> None:
         super().__init__(None)
 
 
 END_PARTITION = -1
-"""The partition of the row that stands for the end of the input."""
+"""The partition number of the row that marks the end of the input."""
 LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def read_task(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Read what a task was given; what retention took meanwhile is data loss."""
+    """Read the range of a task; events deleted by retention meanwhile are data loss."""
     yield from _read(options, task)
-    # Now, as Spark loads the last of its modules with the first rows.
+    # After reading, as Spark imports its last modules with the first rows.
     _keep_what_is_loaded()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 
 from mainstem.core.errors import MainstemError
-from mainstem.pipelines.format.loss import ADVICE
+from mainstem.pipelines.format.data_loss import ADVICE
 from mainstem.pipelines.state.table_state import StateDirectory
 
 _MOST_CHARACTERS = 1000

@@ -1,14 +1,14 @@
-"""Record batches as Arrow arrays, without an object for any event.
+"""Decodes record batches into Arrow arrays, without a Python object per event.
 
-How this works: the records of many batches are laid behind one another in one run of bytes. First
-it is found where each one begins (starts.py). Then every field is read for all records at once, by
-numpy: varints byte by byte, for as many rounds as the longest has bytes.
+How this works: the records of many batches are concatenated into one buffer. First the start of
+each record is found (``record_starts.py``). Then numpy reads every field for all records at once:
+varints byte by byte, for as many rounds as the longest one has bytes.
 
-Keys and values are cut out by Arrow. The places where they begin and end rise through the bytes,
-so they are the offsets of an array that holds, in turns, a key, what is between, a value, and what
-is between; taking every fourth element of it gives the keys, or the values.
+Keys and values are not copied one by one. Their starts and ends increase through the buffer, so
+they are the offsets of an Arrow binary array whose elements are, in turn, a key, the bytes between,
+a value, the bytes between; every fourth element is a key, or a value.
 
-Nothing of the bytes is believed: each record must end where its length says, else CorruptBatch.
+The bytes are not trusted: each record must end where its length says, else CorruptBatch is raised.
 """
 
 from array import array
@@ -23,8 +23,8 @@ from mainstem.core.batch import HEADER_SIZE, BatchHeader, checksum_matches, read
 from mainstem.core.errors import CorruptBatch
 from mainstem.core.event import NO_TIMESTAMP
 from mainstem.core.record_parser import unpack, walk
+from mainstem.pipelines.format.record_starts import add_starts, damaged
 from mainstem.pipelines.format.schema import ARROW, HEADERS
-from mainstem.pipelines.format.starts import add_starts, damaged
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -33,9 +33,9 @@ Part = bytes | memoryview
 
 _LATEST_MS = (2**63 - 1) // 1000
 _SPARE = bytes(16)
-"""So that a varint that is cut off at the end is read as a short one, and then found wrong."""
+"""Padding: a varint that is cut off at the end is read as a short one, and then detected."""
 AT_ONCE_BYTES = 4 << 20
-"""What is decoded together: enough for numpy, and not more in memory than needs be."""
+"""How much is decoded at once: enough for numpy to be fast, little enough for memory."""
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -73,9 +73,7 @@ def _unpacked(
         if header.last_offset < start or header.base_offset >= end:
             continue
         if not checksum_matches(batch, 0, header.size):
-            raise CorruptBatch(
-                f"the batch at offset {header.base_offset} has not the crc it claims"
-            )
+            raise CorruptBatch(f"the batch at offset {header.base_offset} has a wrong CRC")
         heads.append(header)
         parts.append(unpack(header, batch, None)[0] if header.codec else batch[HEADER_SIZE:])
         size += len(parts[-1])
@@ -126,7 +124,7 @@ def _columns(heads: list[BatchHeader], parts: list[Part], data: bytes, starts: N
     delta_ms, at = _varints(raw, at + 1)
     delta, at = _varints(raw, at)
     key_size, key_at = _varints(raw, at)
-    # A length that lies points past the end; then the record does not end where it should.
+    # A wrong length points past the end; then the record does not end where it should.
     key_end = key_at + np.clip(key_size, 0, len(data))
     value_size, value_at = _varints(raw, key_end)
     value_end = value_at + np.clip(value_size, 0, len(data))

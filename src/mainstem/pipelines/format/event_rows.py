@@ -1,4 +1,4 @@
-"""Rows of Spark as events to be written: which columns there may be, and of which types."""
+"""Converts rows to events, and checks their columns and types."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -49,7 +49,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     if "value" not in names:
         raise InvalidSetting("there is no column value, and an event needs one")
     if topic is None and "topic" not in names:
-        raise InvalidSetting("to which topic? option topic, save('orders'), or a column topic")
+        raise InvalidSetting("no topic: set option topic, save('orders'), or a column topic")
 
 
 def _is_headers(name: str, found: DataType) -> bool:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from mainstem.pipelines.format.loss import DataLoss, Losses
+from mainstem.pipelines.format.data_loss import DataLoss, Losses
 from mainstem.pipelines.format.offsets import Offsets, from_json
 from mainstem.remote.admin import Bounds, Described
 

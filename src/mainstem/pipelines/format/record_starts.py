@@ -1,9 +1,8 @@
-"""Where the records of a batch begin.
+"""Finds where the records of a batch begin.
 
-How this works: a record begins with its length, so the next one is found from the one before; that
-is a loop in Python. But records of one length often follow one another. If the bytes of a record's
-length stand again where the next one begins, that one is as long, and so on: numpy looks at many
-such places at once, and as far as it finds the same bytes there, these are the beginnings.
+How this works: a record begins with its length, so each start follows from the one before: a loop
+in Python. But consecutive records often have the same length. So numpy compares the length bytes at
+many positions at that distance at once; as far as they are equal, these are record starts.
 """
 
 from array import array

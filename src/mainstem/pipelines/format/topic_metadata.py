@@ -1,6 +1,6 @@
-"""What there is to read: topics, partitions, and where they begin and end.
+"""Topics, partitions and offset bounds of a source, asked of the broker and cached.
 
-Spark asks for the end about every ten milliseconds, so answers are kept for a moment.
+Spark asks for the latest offsets about every ten milliseconds, so answers are cached for a moment.
 """
 
 import re
@@ -24,7 +24,7 @@ from mainstem.remote.list_offsets import Listed, list_offsets
 T = TypeVar("T")
 
 TOPICS_KEPT_S = 1.0
-"""How soon a new partition is seen, or a new topic that fits a pattern."""
+"""How soon a new partition, or a new topic that matches a pattern, is found."""
 BOUNDS_KEPT_S = 0.02
 _LARGE_BYTES = 1 << 20
 """What events are thought to have at most, unless more of them wait than fit by that."""
@@ -32,8 +32,8 @@ _LOOKS = 3
 _AGAIN_S = 0.1
 
 
-class Survey:
-    """Asks a server about the topics of a source."""
+class TopicMetadata:
+    """Metadata of the topics of a source."""
 
     def __init__(
         self, options: SourceOptions, *, now: Callable[[], float] = time.monotonic
@@ -48,7 +48,7 @@ class Survey:
         self._bounds: tuple[float, dict[Place, Bounds]] = (float("-inf"), {})
 
     def topics(self, *, fresh: bool = False) -> dict[str, Described]:
-        """Return the topics that there are of those asked for; raises UnknownTopic for none."""
+        """Return the subscribed topics that exist."""
         asked_at, known = self._topics
         now = self._now()
         if fresh or now - asked_at >= TOPICS_KEPT_S:
@@ -57,7 +57,7 @@ class Survey:
         return known
 
     def required(self) -> dict[str, Described]:
-        """Return all topics asked for, now; raises UnknownTopic if a named one is not there."""
+        """Return the subscribed topics, not cached; raises UnknownTopic if one does not exist."""
         found = self.topics(fresh=True)
         for name in self._options.topics:
             if name not in found:
@@ -107,7 +107,7 @@ class Survey:
         return {place: None if offset < 0 else offset for place, (offset, _) in listed[0].items()}
 
     def _listed(self, *asked: Mapping[Place, int]) -> list[Listed] | None:
-        """Ask the leaders; None if they do not answer: librdkafka knows what to do then."""
+        """Ask the partition leaders; None if they do not answer, then librdkafka is used."""
         if not self._cluster.is_plain:
             return None
         try:
@@ -118,9 +118,9 @@ class Survey:
             return None
 
     def rows_in(self, max_bytes: int, begin: Mapping[Place, int], ends: Mapping[Place, int]) -> int:
-        """Return how many rows are about so many bytes, by a look at where most is waiting."""
+        """Estimate how many rows have so many bytes, by sampling the largest backlogs."""
         waiting = {place: end - begin[place] for place, end in ends.items()}
-        # A few rows are never too much, and looking costs a request.
+        # A few rows are never too large, and sampling costs a request.
         if not self._cluster.is_plain or sum(waiting.values()) * _LARGE_BYTES <= max_bytes:
             return max_bytes
         most = sorted(waiting, key=lambda place: waiting[place])[-_LOOKS:]
@@ -131,7 +131,7 @@ class Survey:
         try:
             return bytes_per_offset(self._leaders, self._cluster, place, offset)
         except Unreachable:
-            # The server was restarted since the last look, or another leads the partition.
+            # The broker was restarted since then, or the leader has changed.
             self._leaders.close()
             self._leaders = Leaders(self._cluster)
             return bytes_per_offset(self._leaders, self._cluster, place, offset)
@@ -164,7 +164,7 @@ class Survey:
         self._leaders.close()
 
     def __del__(self) -> None:
-        # Spark drops a reader without a word, whatever it holds.
+        # Spark drops readers without calling ``stop``.
         self.close()
 
     def _of_all(
@@ -191,10 +191,10 @@ class Survey:
             self.topics(fresh=True)
 
     def wants(self, topic: str) -> bool:
-        """Tell whether a topic is one of those asked for."""
+        """Return whether a topic is subscribed."""
         if self._options.pattern is None:
             return topic in self._options.topics
-        # Who asks for `.*` does not mean what brokers keep for themselves.
+        # `.*` does not include internal topics.
         return bool(re.fullmatch(self._options.pattern, topic)) and not topic.startswith("__")
 
     def _names(self) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Reading a range through librdkafka, event by event: for servers that want to know who asks."""
+"""Reads a range through librdkafka, event by event: for brokers with TLS or authentication."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -64,7 +64,7 @@ def _batches(
 
 
 def _position_told(error: KafkaError, message: Message, cluster: Cluster, wanted: Range) -> int:
-    """Return the position that an end of the partition tells; raises what does not pass."""
+    """Return the position of an end-of-partition message; raises errors that are not transient."""
     if error.code() == KafkaError._PARTITION_EOF:
         return message.offset() or 0
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):

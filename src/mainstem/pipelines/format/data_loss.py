@@ -1,4 +1,4 @@
-"""Where a query goes on, when what it has not read yet may be gone."""
+"""Detects that events were deleted before a query read them, and where it can continue."""
 
 import logging
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ ADVICE = (
     "if that is to be accepted, set failOnDataLoss to false and start the query again: it goes on "
     "with what there is; otherwise start it with a new checkpoint"
 )
-"""For queries of one's own; pipelines put their own in its place."""
+"""For plain Spark queries; pipelines replace it by their own."""
 _log = logging.getLogger("mainstem.spark")
 
 
 class DataLoss(MainstemError):
-    """Events that a query should have read are not there any more."""
+    """Events were deleted before the query read them."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}; {ADVICE}")
 
 
 class Losses:
-    """Raises DataLoss for what is gone; if loss is accepted, warns, once for each."""
+    """Raises DataLoss; with ``failOnDataLoss=false`` it warns instead, once for each loss."""
 
     def __init__(self, *, fail: bool) -> None:
         self._fail = fail
@@ -40,7 +40,7 @@ class Losses:
     def resumed(
         self, kept: Offsets, topics: Mapping[str, Described], bounds: Mapping[Place, Bounds]
     ) -> dict[Place, int]:
-        """Return where to go on in every partition that there is now."""
+        """Return where to continue in every partition that exists now."""
         for topic in kept.ids:
             if topic not in topics:
                 self.tell(f"topic {topic!r} is gone, and may have held events not read yet")

@@ -1,8 +1,8 @@
-"""Reading a range of one partition as Arrow record batches: committed events, from start to end.
+"""Reads the committed events of an offset range of one partition, as Arrow record batches.
 
-The end is a position: reading is over when the position is at or past it, not when the event
-before it was seen. That event may not exist, as markers of transactions take offsets, aborted
-transactions are skipped, and compaction removes events.
+Reading ends when the fetch position is at or past the end, not when the last event was seen: that
+event may not exist, as transaction markers take offsets, aborted events are skipped, and compaction
+removes events.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from mainstem.core.batch import read_header
 from mainstem.core.transaction_markers import is_commit
-from mainstem.pipelines.format.consuming import consume
-from mainstem.pipelines.format.decoding import record_batches
+from mainstem.pipelines.format.arrow_decoding import record_batches
+from mainstem.pipelines.format.librdkafka_reader import consume
 from mainstem.pipelines.format.planning import Range
 from mainstem.remote.cluster import Cluster
 from mainstem.remote.fetch import Fetched, fetch
