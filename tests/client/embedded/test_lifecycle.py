@@ -157,6 +157,32 @@ def test_a_forked_child_can_neither_use_nor_harm_the_log(tmp_path: Path) -> None
     assert ran.stdout.endswith("before after\n")
 
 
+def test_a_forked_child_has_no_writer(tmp_path: Path) -> None:
+    program = """
+        import os, sys, mainstem
+        stem = mainstem.open(sys.argv[1])
+        stem.topics.create("n", partitions=1)
+        writer = stem.writer("n", name="w")
+        child = os.fork()
+        if child == 0:
+            try:
+                writer.append("from the child")
+            except mainstem.errors.Closed as error:
+                print("child:", error, flush=True)
+            sys.exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        writer.append("after")
+        print([event.text() for event in stem.subscribe("n", follow=False)])
+        stem.close()
+    """
+
+    ran = run_program(program, tmp_path)
+
+    assert ran.returncode == 0, ran.stderr
+    assert "child: the writer was opened before a fork" in ran.stdout
+    assert ran.stdout.endswith("['after']\n")
+
+
 def test_a_forked_child_that_lives_on_does_not_hold_the_directory(tmp_path: Path) -> None:
     program = """
         import os, sys, mainstem
