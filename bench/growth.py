@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from mainstem.cli.commands.bench import machine, write_section
+from mainstem.cli.benchmarks.report import machine, write_section
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs" / "benchmarks"

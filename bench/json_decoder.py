@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
-from mainstem.cli.commands.bench import machine
+from mainstem.cli.benchmarks.report import machine
 from mainstem.pipelines.definitions.table import Source
 from mainstem.pipelines.planning.decoding import BAD, EVENT, decoded, decoded_once, good_rows
 from mainstem.pipelines.planning.schemas import json_columns

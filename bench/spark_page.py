@@ -7,7 +7,7 @@ import msgspec
 from bench.chart import Multiples, multiples
 from bench.kafka.page import table
 
-from mainstem.cli.commands.bench import machine
+from mainstem.cli.benchmarks.report import machine
 
 VALUE_BYTES = 120
 BATCHES = 4

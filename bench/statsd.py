@@ -28,7 +28,7 @@ from urllib.request import urlopen
 from bench.kafka.page import table
 from bench.kafka.systems import COMMAND, PATIENCE_S, ROOT
 
-from mainstem.cli.commands.bench import machine
+from mainstem.cli.benchmarks.report import machine
 
 PAGE = ROOT / "docs" / "benchmarks" / "statsd.md"
 NPM = ROOT / ".cache" / "statsd" / "node_modules" / "statsd" / "stats.js"

@@ -21,7 +21,7 @@ from bench.kafka.measuring import Bench, Figures, Process, ready_ms, started
 from bench.kafka.page import page
 from bench.kafka.plan import FULL, QUICK, Plan
 
-from mainstem.cli.commands.bench import machine, write_section
+from mainstem.cli.benchmarks.report import machine, write_section
 
 DOCS = Path(__file__).parents[2] / "docs" / "benchmarks"
 

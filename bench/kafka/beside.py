@@ -38,7 +38,7 @@ from bench.kafka.plan import PEERS, QUICK_PEERS, ROUND_TRIPS, SINGLE, TURN_S, Ce
 from bench.kafka.processes import Load
 from bench.kafka.systems import Kafka, Mainstem, System
 
-from mainstem.cli.commands.bench import machine, write_section
+from mainstem.cli.benchmarks.report import machine, write_section
 
 READS = 4
 """Times that a topic is read in a round, as reading takes a fraction of a second."""

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from mainstem.cli.benchmarks.log import Turn, cases, summary
-from mainstem.cli.commands.bench import bench, report, write_section
+from mainstem.cli.benchmarks.report import report, write_section
+from mainstem.cli.commands.bench import bench
 from mainstem.cli.exit_codes import Refused
 
 MEMORY_ONLY = ["log", "--seconds", "0.1", "--quick", "--durability", "memory"]

@@ -27,7 +27,7 @@ from uuid import uuid4
 
 import msgspec
 
-from mainstem.cli.benchmarks.raw_files import BareFiles
+from mainstem.cli.benchmarks.raw_files import RawFiles
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
@@ -140,7 +140,7 @@ def measure_first_read(directory: Path, case: Case, rounds: int) -> Measured:
     reads = topic.reads(len(batch))
     lengths = [length for _, _, length in reads]
     turns = []
-    with BareFiles(directory, 1) as bare:
+    with RawFiles(directory, 1) as bare:
         bare.append([batch] * count, 0)
         for _ in range(rounds):
             log.close()
@@ -233,10 +233,10 @@ class Ground:
         return summary("acknowledged", case, turns)
 
     @contextmanager
-    def _fresh(self, case: Case) -> Iterator[tuple["_Topic", BareFiles]]:
+    def _fresh(self, case: Case) -> Iterator[tuple["_Topic", RawFiles]]:
         with (
             _Topic(self._log, case) as topic,
-            BareFiles(self._directory, case.bare_files) as bare,
+            RawFiles(self._directory, case.bare_files) as bare,
         ):
             yield topic, bare
 
@@ -258,7 +258,7 @@ class Ground:
         self,
         case: Case,
         topic: "_Topic",
-        bare: BareFiles,
+        bare: RawFiles,
         pieces: list[bytearray],
         bare_first: bool = False,
     ) -> Turn:
@@ -273,7 +273,7 @@ class Ground:
         return Turn(len(pieces) * case.batch_events, size, seconds, raw_seconds)
 
     def _read(
-        self, case: Case, topic: "_Topic", bare: BareFiles, batch_bytes: int, count: int
+        self, case: Case, topic: "_Topic", bare: RawFiles, batch_bytes: int, count: int
     ) -> Turn:
         reads = topic.reads(batch_bytes)
         passes = max(1, min(_READ_BYTES_A_TURN // (count * batch_bytes), _READS // len(reads)))

@@ -9,14 +9,14 @@ from pathlib import Path
 Buffer = bytes | bytearray | memoryview
 
 
-class BareFiles:
+class RawFiles:
     """So many fresh files in a directory; they are removed at the end."""
 
     def __init__(self, directory: Path, count: int) -> None:
         self._paths = [directory / f"bare-{number}" for number in range(count)]
         self._fds: list[int] = []
 
-    def __enter__(self) -> "BareFiles":
+    def __enter__(self) -> "RawFiles":
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
         for path in self._paths:
             self._fds.append(os.open(path, flags, 0o600))
