@@ -52,10 +52,10 @@ _MAX_TIMESTAMP = Struct(">q")
 _SPAN_AT, _SPAN = 23, Struct(">i8xq")
 _new = tuple.__new__
 LENGTH_BEFORE = 12
-"""Base offset and batch length, which the batch length does not count."""
+"""Size of base offset and batch length, which the batch length does not include."""
 _CRC_AT = 17
 CHECKED_FROM = 21
-"""The first byte under the checksum."""
+"""The first byte that the CRC covers."""
 
 
 class BatchHeader(NamedTuple):
@@ -76,7 +76,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The last offset the batch stands for, whether or not compaction kept that record."""
+        """The last offset of the batch, even if compaction removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -118,7 +118,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
             f"record batch with batch length {length}; "
             f"the header alone is {HEADER_SIZE - LENGTH_BEFORE}"
         )
-    # Twice as quick as calling the class, and the log reads a header for every batch it passes.
+    # Twice as fast as calling the class; the log reads a header for every batch.
     return _new(BatchHeader, (fields[0], length + LENGTH_BEFORE, fields[2], *fields[4:]))
 
 
@@ -128,7 +128,7 @@ def read_span(batch: Buffer) -> tuple[int, int]:
 
 
 def checksum_matches(buffer: Buffer, position: int, size: int) -> bool:
-    """Tell whether the batch of that size at that position has the checksum it claims."""
+    """Tell whether the CRC of the batch at a position is correct."""
     end = position + size
     if size < HEADER_SIZE or end > len(buffer):
         return False
@@ -137,17 +137,17 @@ def checksum_matches(buffer: Buffer, position: int, size: int) -> bool:
 
 
 def seal(batch: bytearray | memoryview) -> None:
-    """Write the checksum that the batch has now."""
+    """Update the CRC of the batch."""
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
 
 
 def place(batch: bytearray | memoryview, base_offset: int, epoch: int) -> None:
-    """Write where the batch stands in the log: its first offset and the leader epoch."""
+    """Write base offset and leader epoch, which the CRC does not cover."""
     _PLACE.pack_into(batch, 0, base_offset, len(batch) - LENGTH_BEFORE, epoch)
 
 
 def stamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Give every record of the batch the time at which it is appended."""
+    """Set LogAppendTime: every record gets this timestamp."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, 21)
     _ATTRIBUTES.pack_into(batch, 21, attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(batch, 35, timestamp_ms)
@@ -155,7 +155,7 @@ def stamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
 
 
 def set_size(batch: bytearray, codec: int) -> None:
-    """Write how long the batch is now, and how its records are compressed."""
+    """Write the batch length and the compression codec."""
     _LENGTH.pack_into(batch, 8, len(batch) - LENGTH_BEFORE)
     (attributes,) = _ATTRIBUTES.unpack_from(batch, 21)
     _ATTRIBUTES.pack_into(batch, 21, attributes & ~CODEC_MASK | codec)
@@ -163,14 +163,14 @@ def set_size(batch: bytearray, codec: int) -> None:
 
 
 def set_last_offset(batch: bytearray | memoryview, last_offset: int) -> None:
-    """Let the batch stand for offsets up to this one only, and renew its checksum."""
+    """Set the last offset of the batch, and update its CRC."""
     (base_offset,) = _BASE_OFFSET.unpack_from(batch, 0)
     _LAST_OFFSET_DELTA.pack_into(batch, 23, last_offset - base_offset)
     seal(batch)
 
 
 def batches(buffer: Buffer) -> Iterator[memoryview]:
-    """Cut a run of whole batches into its batches; a piece of one at the end is refused."""
+    """Split a buffer into its batches; raises CorruptBatch if the last is incomplete."""
     view = memoryview(buffer)
     position = 0
     while position < len(view):
@@ -185,7 +185,7 @@ def batches(buffer: Buffer) -> Iterator[memoryview]:
 
 
 def read_whole(buffer: Buffer) -> BatchHeader:
-    """Return the header of the one batch that the buffer must hold, undamaged and nothing else."""
+    """Return the header of a buffer that must hold exactly one intact batch."""
     header = read_header(buffer)
     if header.size != len(buffer):
         # A piece of one, or more than one, would be no other if it were sent again.
@@ -195,7 +195,7 @@ def read_whole(buffer: Buffer) -> BatchHeader:
             f"record batch of {header.size} bytes (batch length {header.size - LENGTH_BEFORE}) "
             f"in {len(buffer)} bytes; exactly one batch is expected"
         )
-    # A view of a view takes twice as long to make, and every batch of a producer comes as one.
+    # A view of a view is twice as slow to create, and producers' batches arrive as views.
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     if crc32c(view[CHECKED_FROM:]) != header.crc:
         raise CorruptBatch(

@@ -1,4 +1,4 @@
-"""Dead letters: events that could not be worked on, with why and from where in their headers."""
+"""Dead letters: events that could not be processed, with reason and origin in their headers."""
 
 from hashlib import sha256
 
@@ -8,20 +8,20 @@ from mainstem.core.event import Event
 from mainstem.core.names import MAX_TOPIC_LENGTH
 
 PREFIX = "mainstem-"
-"""How the headers begin that tell of the failure."""
+"""Prefix of the headers that describe the failure."""
 SUFFIX = ".dead"
 MAX_REASON = 1_000
-"""Characters of a reason that are kept: errors may quote whole documents."""
+"""Maximum length of a reason, since errors may quote whole documents."""
 
 _DIGITS = 16
-"""Of the hash that stands for the end of a name that is too long."""
+"""Length of the hash that replaces the end of a name that is too long."""
 _COMMON = {"topic", "partition", "offset", "timestamp-ms", "reason"}
 _OF_QUEUES = {"subscription", "deliveries"}
 _OF_TABLES = {"table"}
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a dead letter comes from, and why it is one."""
+    """Origin and reason of a dead letter."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ def topic_of(topic: str) -> str:
 
 
 def buried(event: Event, queue: str, deliveries: int, reason: str) -> Event:
-    """Return an event as a dead letter: the same bytes, and its story in headers."""
+    """Return an event as a dead letter: same key and value, failure in headers."""
     ours = {
         "topic": event.topic,
         "partition": event.partition,
@@ -62,14 +62,14 @@ def buried(event: Event, queue: str, deliveries: int, reason: str) -> Event:
 
 
 def revived(letter: Event) -> Event:
-    """Return a dead letter as the event it was; what it tells of earlier failures stays."""
+    """Return the original event of a dead letter; headers of earlier failures stay."""
     story = set(_story(letter).values())
     own = tuple(each for at, each in enumerate(letter.headers) if at not in story)
     return Event(letter.value, letter.key, own)
 
 
 def origin_of(letter: Event) -> Origin | None:
-    """Return where a dead letter comes from; None if its headers do not say."""
+    """Return the origin of a dead letter; None if its headers do not have it."""
     told = {
         name.replace("-", "_"): (letter.headers[at][1] or b"").decode("utf-8", "replace")
         for name, at in _story(letter).items()

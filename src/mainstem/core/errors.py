@@ -20,14 +20,14 @@ class Failure(StrEnum):
     NOT_FOUND = "not_found"
     EXISTS = "exists"
     CONFLICT = "conflict"
-    """Not in this state: what was asked for may work later."""
+    """Not possible in the current state; may work later."""
     INVALID = "invalid"
     DENIED = "denied"
     UNAUTHENTICATED = "unauthenticated"
     FENCED = "fenced"
-    """Another one has taken the place of whoever asks; asking again does not help."""
+    """The requester was replaced by another; retrying does not help."""
     STALE = "stale"
-    """The state has moved on; whoever asks has to look again first."""
+    """The requester's state is out of date; it must refresh first."""
     OVERLOADED = "overloaded"
     TOO_LARGE = "too_large"
     UNAVAILABLE = "unavailable"
@@ -43,7 +43,7 @@ class MainstemError(Exception):
 
 
 class UnknownTopic(MainstemError):
-    """The topic does not exist, and may not be created by naming it."""
+    """The topic does not exist, and auto-creation does not apply."""
 
     failure = Failure.NOT_FOUND
 
@@ -56,7 +56,7 @@ class UnknownTopic(MainstemError):
 
 
 class Denied(MainstemError):
-    """Somebody may not do what they ask for."""
+    """The principal is not authorized."""
 
     failure = Failure.DENIED
 
@@ -69,7 +69,7 @@ class Denied(MainstemError):
 
 
 class Unauthenticated(MainstemError):
-    """Somebody has not proved who they are."""
+    """The peer is not authenticated."""
 
     failure = Failure.UNAUTHENTICATED
 
@@ -90,7 +90,7 @@ class UnknownPartition(MainstemError):
 
 
 class TopicExists(MainstemError):
-    """A topic of that name is there already."""
+    """A topic of that name exists already."""
 
     failure = Failure.EXISTS
 
@@ -100,7 +100,7 @@ class TopicExists(MainstemError):
 
 
 class UnknownGroup(MainstemError):
-    """Nobody has ever committed under that group name."""
+    """The group has neither members nor cursors."""
 
     failure = Failure.NOT_FOUND
 
@@ -110,7 +110,7 @@ class UnknownGroup(MainstemError):
 
 
 class GroupIsLive(MainstemError):
-    """The group has members, and what was asked would pull the rug from under them."""
+    """The operation needs a group without members."""
 
     failure = Failure.CONFLICT
 
@@ -135,7 +135,7 @@ class UnknownQueue(MainstemError):
 
 
 class StaleDelivery(MainstemError):
-    """The delivery is not out any more with whoever wants to settle it."""
+    """The delivery is no longer held by the consumer that settles it."""
 
     failure = Failure.STALE
 
@@ -148,7 +148,7 @@ class StaleDelivery(MainstemError):
 
 
 class Unsupported(MainstemError):
-    """What was asked for cannot be had in this way, or not yet."""
+    """The operation is not supported."""
 
     failure = Failure.UNSUPPORTED
 
@@ -164,7 +164,7 @@ class InvalidName(MainstemError):
 
 
 class InvalidSetting(MainstemError):
-    """A setting, or a combination of settings, that means nothing."""
+    """An invalid setting, or an invalid combination of settings."""
 
     failure = Failure.INVALID
 
@@ -189,7 +189,7 @@ class CorruptBatch(MainstemError):
 
 
 class InvalidBatch(CorruptBatch):
-    """A record batch as its producer made it, which no log can take: sending it again is no use."""
+    """A record batch that is invalid as its producer made it: retrying does not help."""
 
     failure = Failure.INVALID
 
@@ -239,7 +239,7 @@ class UntimelyEvent(InvalidEvent):
 
 
 class UnreadableValue(MainstemError):
-    """The event's value is not what it was asked to be read as."""
+    """The event's value cannot be read as text or JSON."""
 
     failure = Failure.INVALID
 
@@ -251,7 +251,7 @@ class UnreadableValue(MainstemError):
 
 
 class Overloaded(MainstemError):
-    """The topic's backlog is full, and its overload policy refuses or held long enough."""
+    """The topic's backlog is full, and its overload policy refuses the event."""
 
     failure = Failure.OVERLOADED
     retriable = True
@@ -301,7 +301,7 @@ class IllegalGeneration(MainstemError):
 
 
 class RebalanceInProgress(MainstemError):
-    """The members of the group are being gathered anew."""
+    """The group is rebalancing."""
 
     failure = Failure.STALE
     retriable = True
@@ -312,7 +312,7 @@ class RebalanceInProgress(MainstemError):
 
 
 class InconsistentProtocol(MainstemError):
-    """The member and the others in the group have no protocol in common."""
+    """The member has no assignment protocol in common with the group."""
 
     failure = Failure.INVALID
 
@@ -325,7 +325,7 @@ class InconsistentProtocol(MainstemError):
 
 
 class MemberIdRequired(MainstemError):
-    """The member has to join once more, with the id it was given."""
+    """The member must join again with the member id it was given."""
 
     failure = Failure.STALE
 
@@ -374,7 +374,7 @@ class UnreleasedInstance(MainstemError):
 
 
 class UnsupportedAssignor(MainstemError):
-    """The member asks for an assignor that is not there."""
+    """The member asks for an unknown assignor."""
 
     failure = Failure.UNSUPPORTED
 
@@ -473,7 +473,7 @@ class UnknownProducer(MainstemError):
 
 
 class UnknownTransaction(MainstemError):
-    """Nobody has begun a transaction under that transactional id."""
+    """The transactional id is unknown."""
 
     failure = Failure.NOT_FOUND
 
@@ -483,7 +483,7 @@ class UnknownTransaction(MainstemError):
 
 
 class InvalidTransactionState(MainstemError):
-    """The transaction is not in a state in which this could be done."""
+    """The transaction is in the wrong state for this."""
 
     failure = Failure.CONFLICT
 
@@ -507,7 +507,7 @@ class InvalidTransactionTimeout(InvalidSetting):
 
 
 class StorageFull(MainstemError):
-    """No space is left; nothing of the request was kept, and trying again later may work."""
+    """The disk is full; nothing of the request was kept, and it may be retried."""
 
     failure = Failure.UNAVAILABLE
     retriable = True
@@ -526,7 +526,7 @@ class DirectoryInUse(MainstemError):
 
 
 class LinkedFile(MainstemError):
-    """A file of the data directory is a link, or is not what its name says; it was not opened."""
+    """A file of the data directory is a symlink, or not what its name says; it was not opened."""
 
     failure = Failure.INVALID
 
@@ -551,7 +551,7 @@ class Closed(MainstemError):
 
 
 class Unreachable(MainstemError):
-    """Nobody answers at the address, or no longer."""
+    """The server cannot be reached."""
 
     failure = Failure.UNAVAILABLE
     retriable = True

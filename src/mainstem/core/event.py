@@ -11,14 +11,14 @@ NO_TIMESTAMP = -1
 
 
 class Position(NamedTuple):
-    """Where an event is: its partition and its offset in that partition's log."""
+    """The position of an event: partition and offset."""
 
     partition: int
     offset: int
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One immutable fact: what was written, and, once it is in the log, where it stands."""
+    """What was written, and, once it is in the log, its position."""
 
     value: bytes | None
     key: bytes | None = None

@@ -1,4 +1,4 @@
-"""How often values fell into which range: a distribution in a few numbers."""
+"""A histogram with fixed bounds, as Prometheus has them."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

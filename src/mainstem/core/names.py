@@ -1,4 +1,4 @@
-"""What topics and groups may be called, and the patterns that choose among topics."""
+"""Valid names of topics and groups, and patterns of topic names."""
 
 from mainstem.core.errors import InvalidName
 
@@ -10,7 +10,7 @@ _TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 
 
 def check_topic(name: str, *, internal: bool = False) -> None:
-    """Refuse what Kafka refuses as a topic name, and internal names unless they are asked for."""
+    """Raise InvalidName for what Kafka refuses, and for internal names unless ``internal``."""
     if not name:
         raise InvalidName("topic", name, "it is empty")
     if len(name) > MAX_TOPIC_LENGTH:
@@ -25,7 +25,7 @@ def check_topic(name: str, *, internal: bool = False) -> None:
 
 
 def check_group(name: str, kind: str = "group") -> None:
-    """Refuse a name of a group or queue that is empty, too long, or holds what is not printable."""
+    """Raise InvalidName if a group or queue name is empty, too long, or not printable."""
     if not name:
         raise InvalidName(kind, name, "it is empty")
     if len(name) > MAX_GROUP_LENGTH:
@@ -41,7 +41,7 @@ def is_internal(topic: str) -> bool:
 
 
 def is_pattern(text: str) -> bool:
-    """Tell whether a text is a pattern, not a topic's name: no name holds ``*`` or ``?``."""
+    """Tell whether a text is a pattern: it contains ``*`` or ``?``, which no name does."""
     return "*" in text or "?" in text
 
 

@@ -1,14 +1,13 @@
-"""Walking over the records of a batch, whatever the bytes are.
+"""Parses the records of a batch; the bytes are not trusted.
 
 How this works: a record is a run of zigzag varints and bytes,
 
     length, attributes (1 byte), timestamp delta, offset delta, key length, key, value length,
     value, header count, and for each header: key length, key, value length, value
 
-where a length of -1 stands for an absent key or value. Nothing in there is believed. A slice
-never copies more than there is; an index past the end raises; and every record must end exactly
-where its length says, the last one where the batch ends. So the outcome is records or
-CorruptBatch, in no more memory than the unpacked batch.
+where a length of -1 means null. A slice never copies more than there is, an index past the end
+raises, and every record must end exactly where its length says, the last one where the batch ends.
+So the result is records or CorruptBatch, in no more memory than the uncompressed batch.
 
 The loop is long because it is hot: varints of one and two bytes, which most are, cost no call.
 """
@@ -22,9 +21,9 @@ from mainstem.core.errors import CorruptBatch
 from mainstem.core.event import Headers
 
 UNPACKED_BYTES = 32 * 1024 * 1024
-"""What a batch may unpack to where nothing else is said, unless four times its size is more."""
+"""Default limit of the uncompressed size, unless four times the batch size is more."""
 MAX_HEADERS = 10_000
-"""Headers of one event: written with two bytes each, they take a hundred in memory."""
+"""Maximum headers of one event: a header of two bytes takes a hundred in memory."""
 
 Record = tuple[int, int, bytes | None, bytes | None, Headers, int, int]
 """Offset, timestamp, key, value, headers, and where the record begins and ends in the data."""
@@ -47,7 +46,7 @@ def unpack(header: BatchHeader, batch: Buffer, max_bytes: int | None) -> tuple[b
 def walk(  # noqa: C901, PLR0912, PLR0915 - one hot loop
     header: BatchHeader, data: bytes, position: int, malformed: Malformed = "replace"
 ) -> Iterator[Record]:
-    """Go over the records that begin at a position of the data and must end with it."""
+    """Yield the records that begin at a position and must end with the data."""
     if header.count < 0:
         raise CorruptBatch(f"record batch with count {header.count}")
     base_offset, base_timestamp = header.base_offset, header.base_timestamp

@@ -1,4 +1,4 @@
-"""What a topic promises: how durable, how long kept, and what happens when producers outrun."""
+"""Topic settings: durability, retention, compaction, overload, and their defaults."""
 
 from enum import StrEnum
 
