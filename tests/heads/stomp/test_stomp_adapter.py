@@ -317,7 +317,8 @@ async def test_messages_may_be_acked_after_unsubscribe() -> None:
     assert (out(world, "orders"), unsettled(world, "orders")) == (0, 1)
 
 
-async def test_what_a_client_works_on_for_long_stays_its_own() -> None:
+@pytest.mark.parametrize("unsubscribes", [False, True])
+async def test_what_a_client_works_on_for_long_stays_its_own(*, unsubscribes: bool) -> None:
     world = World()
     client = await world.client()
     world.broker.create_topic("orders")
@@ -325,6 +326,8 @@ async def test_what_a_client_works_on_for_long_stays_its_own() -> None:
     await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
     world.broker.publish("orders", [Event(b"1")])
     message = only(await client.rest(), "MESSAGE")
+    if unsubscribes:
+        await client.asks("UNSUBSCRIBE", id="s")
 
     for _ in range(10):
         due_ms = client.conversation.deadline()

@@ -108,8 +108,8 @@ class StompConversation:
         """Return when something is due: heart-beats, or messages that are still worked on."""
         self._session.heard_ms = self._outbox.heard_ms
         due_ms = self._session.deadline()
-        if self._next_upkeep_ms is None and self._subscriptions:
-            queues = [each.queue for each in self._every_subscription() if each.unsettled]
+        if self._next_upkeep_ms is None and (every := self._every_subscription()):
+            queues = [each.queue for each in every if each.unsettled]
             locks = [each.lock_ms() for each in queues if each is not None]
             soonest = min([UPKEEP_MS, *(each // 3 for each in locks if each is not None)])
             self._next_upkeep_ms = self._service.clock_ms() + soonest
