@@ -1,1 +1,1 @@
-"""Where tables are kept; each sink commits (pipeline, batch) together with the data."""
+"""Sinks of tables; each commits pipeline and batch number together with the rows."""

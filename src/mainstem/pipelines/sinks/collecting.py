@@ -1,4 +1,4 @@
-"""A batch's rows as an Arrow table here on the driver, one row for each key.
+"""Collects the rows of a batch on the driver as an Arrow table, one row for each key.
 
 Batches are bounded by the source's read limits, so that one fits into memory.
 """
@@ -13,7 +13,7 @@ from mainstem.pipelines.errors import InvalidDefinition, PipelineFailed
 
 
 def collected(rows: DataFrame, key: tuple[str, ...] = (), latest: tuple[str, ...] = ()) -> pa.Table:
-    """Return the rows; with ``latest``, of each key only the row that is greatest by it."""
+    """Return the rows; with ``latest``, only the row of each key that is greatest in it."""
     if key and latest:
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own custom
 
@@ -44,13 +44,13 @@ def _check_keys(data: pa.Table, key: tuple[str, ...]) -> None:
     if distinct < data.num_rows:
         raise PipelineFailed(
             f"{data.num_rows - distinct} rows of one batch share their key ({', '.join(key)}), and "
-            "nothing says which one counts; aggregate by the key, or name the columns by which "
-            "the latest row is known: latest='at'"
+            "it is not known which one counts; aggregate by the key, or name the columns that "
+            "order the rows: latest='at'"
         )
 
 
 def enumerated(data: pa.Table, names: tuple[str, ...]) -> list[tuple[str, pa.ChunkedArray]]:
-    """Return columns, with the fields of structs apart as ``minute.start``."""
+    """Return columns, with the fields of structs as columns such as ``minute.start``."""
     found: list[tuple[str, pa.ChunkedArray]] = []
     for name in names:
         found += _leaves(name, data.column(name))
@@ -68,12 +68,12 @@ def _leaves(path: str, column: pa.ChunkedArray) -> list[tuple[str, pa.ChunkedArr
 
 
 def arrow_columns(columns: StructType) -> pa.Schema:
-    """Return columns as Arrow knows them; every one may be null, since a later one may be."""
+    """Return the Arrow schema; every column is nullable, as later rows may have nulls."""
     return _nullable(to_arrow_schema(columns, timezone="UTC"))
 
 
 def described(schema: pa.Schema) -> str:
-    """Write columns for a person."""
+    """Describe columns in a message."""
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
@@ -94,12 +94,12 @@ def _nullable_field(field: pa.Field) -> pa.Field:
 def check_columns(
     columns: StructType, key: tuple[str, ...], latest: tuple[str, ...], place: str
 ) -> None:
-    """Raise InvalidDefinition if the key's columns are not there."""
+    """Raise InvalidDefinition if a column of the key is missing."""
     names = columns.fieldNames()
     for name in (*key, *latest):
         if name not in names:
             raise InvalidDefinition(
-                f"{place} needs a column {name!r}, and the table has {', '.join(names)}"
+                f"{place} needs a column {name!r}, but the table has {', '.join(names)}"
             )
     if latest and not key:
         raise InvalidDefinition(f"{place}: latest= chooses between rows of one key; say key=, too")

@@ -1,4 +1,4 @@
-"""Rows printed to the terminal, for looking; nothing is committed, so a batch may come twice."""
+"""Prints rows to the terminal, for debugging; nothing is committed, so a batch may come twice."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -36,14 +36,14 @@ class ConsoleSink(msgspec.Struct, frozen=True):
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's own custom
 
         lines = rows.select(F.to_json(F.struct("*")), F.monotonically_increasing_id().alias("nr"))
-        # Sorted only because a limit alone leaves out tasks, and what they keep between batches.
+        # Sorted because a bare limit would skip tasks, and with them their state.
         first = lines.orderBy("nr").limit(self.rows).collect()
         sys.stdout.write("".join(f"{line[0]}\n" for line in first))
         sys.stdout.flush()
         return True
 
     def read(self) -> "pa.Table | None":
-        """Return nothing: what was printed is gone."""
+        """Return None: printed rows cannot be read."""
         return None
 
     def beside(self, name: str) -> Sink:
@@ -51,4 +51,4 @@ class ConsoleSink(msgspec.Struct, frozen=True):
         return self
 
     def swap(self, name: str) -> None:
-        """There is nothing to exchange."""
+        """Do nothing."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DeltaSink(msgspec.Struct, frozen=True):
-    """A Delta table: rows are added, or replace those with the same key."""
+    """A Delta table: rows are appended, or replace those with the same key."""
 
     path: str
     key: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class DeltaSink(msgspec.Struct, frozen=True):
         return f"Delta table {self.path}"
 
     def check(self, columns: "StructType") -> None:
-        """Make the table if it is not there; raise InvalidDefinition if its columns differ."""
+        """Create the table if it does not exist; raise InvalidDefinition if its columns differ."""
         from deltalake import DeltaTable, Schema  # noqa: PLC0415 - slow to load
 
         from mainstem.pipelines.sinks.collecting import (  # noqa: PLC0415
@@ -46,7 +46,7 @@ class DeltaSink(msgspec.Struct, frozen=True):
         found = DeltaTable(self.path).schema()
         if found != wanted:
             raise InvalidDefinition(
-                f"{self.place} has the columns {_fields(found)}, and the definition gives "
+                f"{self.place} has the columns {_fields(found)}, but the definition gives "
                 f"{_fields(wanted)}; replay into a new table (--replay --into NAME) and swap"
             )
 
@@ -108,7 +108,7 @@ class DeltaSink(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, path=f"{self.path}.{name}")
 
     def swap(self, name: str) -> None:
-        """Put the copy into this table's place, and this table beside it as ``.before-NAME``."""
+        """Replace this table by the copy; keep the old one as ``.before-NAME``."""
         if not is_local(self.path):
             raise InvalidDefinition(f"{self.place} is not on this machine's disk: swap it yourself")
         adopt(Path(self.path), name)

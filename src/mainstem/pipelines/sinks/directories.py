@@ -1,4 +1,4 @@
-"""Tables that are directories: putting one into another's place."""
+"""Swaps tables that are directories."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ def is_local(path: str) -> bool:
 
 
 def adopt(path: Path, name: str) -> None:
-    """Put the copy of that name into the directory's place, keeping the old one beside it.
+    """Replace the directory by the copy of that name, keeping the old one beside it.
 
     A crash between the two renames leaves the copy under its own name, so that telling this again
     finishes it; if the copy is gone, it was done.

@@ -1,4 +1,4 @@
-"""Which place a sink writes to, however it is spelled: two tables in one place mix their rows."""
+"""Tells whether two sinks write to the same place, however it is spelled."""
 
 import os
 from collections.abc import Hashable
@@ -13,12 +13,12 @@ from mainstem.pipelines.sinks.topic import TopicSink
 
 
 def identity(sink: Sink) -> Hashable | None:
-    """Return what is equal for sinks of one place; None if the sink may be shared or is unknown."""
+    """Return a value that is equal for sinks of one place; None if shared or unknown."""
     match sink:
         case DeltaSink(path=path) | ParquetSink(path=path):
             return ("directory", _real(path))
         case SqliteSink(path=path, table=table):
-            # SQLite does not tell table names apart by case.
+            # SQLite's table names are case-insensitive.
             return ("sqlite", _real(path), table.lower())
         case PostgresSink(dsn=dsn, table=table):
             return ("postgres", _database(dsn), table)
@@ -43,7 +43,7 @@ def _database(dsn: str) -> Hashable:
     try:
         found = conninfo_to_dict(dsn)
     except ProgrammingError:
-        # Told when it is opened.
+        # Reported when it is opened.
         return dsn
     user = found.get("user") or os.environ.get("PGUSER")
     return (

@@ -34,13 +34,13 @@ class Manifest(msgspec.Struct, frozen=True):
     pipeline: str
     batch: int
     sequence: int
-    """Counts the batches of the directory, whoever wrote them, so that they can be followed."""
+    """Numbers the batches of the directory across all writers, so that they can be streamed."""
     files: list[str]
     rows: int
 
 
 class ParquetSink(msgspec.Struct, frozen=True):
-    """A directory of Parquet files to which rows are added."""
+    """An append-only directory of Parquet files."""
 
     path: str
 
@@ -55,7 +55,7 @@ class ParquetSink(msgspec.Struct, frozen=True):
         return f"Parquet directory {self.path}"
 
     def check(self, columns: "StructType") -> None:
-        """Make the directory if it is not there; raise InvalidDefinition if its columns differ."""
+        """Create the directory if needed; raise InvalidDefinition if its columns differ."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - slow to load
 
         from mainstem.pipelines.sinks.collecting import arrow_columns, described  # noqa: PLC0415
@@ -72,13 +72,13 @@ class ParquetSink(msgspec.Struct, frozen=True):
         found = pq.read_schema(schema)
         if not found.equals(wanted):
             raise InvalidDefinition(
-                f"{self.place} has the columns {described(found)}, and the definition gives "
+                f"{self.place} has the columns {described(found)}, but the definition gives "
                 f"{described(wanted)}; replay into a new directory (--replay --into NAME) and swap"
             )
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
-        """Write the files of a batch, then the manifest that makes them count."""
-        # Spark's JVM has a working directory of its own.
+        """Write the files of a batch, then the manifest that commits them."""
+        # Absolute, as Spark's JVM may have another working directory.
         root = Path(self.path).resolve()
         stem = f"{mark.pipeline}-{mark.batch:010}"
         manifest = root / MANIFESTS / f"{stem}.json"
@@ -133,7 +133,7 @@ class ParquetSink(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, path=f"{self.path}.{name}")
 
     def swap(self, name: str) -> None:
-        """Put the copy into this directory's place, and this one beside it as ``.before-NAME``."""
+        """Replace this directory by the copy; keep the old one as ``.before-NAME``."""
         adopt(Path(self.path), name)
 
 

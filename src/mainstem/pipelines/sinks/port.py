@@ -1,4 +1,4 @@
-"""What a sink is: it writes a batch once, however often it is told to.
+"""The port of sinks: each writes a batch once, however often it is called with it.
 
 A batch is known by its ``Mark``. Spark runs a batch again after a crash, with the same number and
 the same input; a sink that finds the mark committed does nothing. Batch numbers begin anew with
@@ -28,14 +28,14 @@ class Sink(Protocol):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which rows replace one another; none if rows are only added."""
+        """The key columns: rows with equal keys replace one another; empty if append-only."""
 
     @property
     def place(self) -> str:
-        """Say where the rows are, for people."""
+        """Where the rows are, for messages."""
 
     def check(self, columns: "StructType") -> None:
-        """Raise InvalidDefinition if rows of these columns cannot be kept; before any batch."""
+        """Raise InvalidDefinition if rows with these columns cannot be kept; before any batch."""
 
     def write(self, rows: "DataFrame", mark: Mark) -> bool:
         """Commit the rows and the mark together, or nothing.
@@ -51,11 +51,11 @@ class Sink(Protocol):
         """Return the same sink for a copy of the table under another name."""
 
     def swap(self, name: str) -> None:
-        """Exchange the table with the copy of that name; may be told so again after a crash."""
+        """Replace the table by the copy of that name; may be called again after a crash."""
 
 
 def columns_of(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return column names as a tuple, however they were given."""
+    """Return column names as a tuple."""
     if given is None:
         return ()
     return (given,) if isinstance(given, str) else tuple(given)

@@ -33,7 +33,7 @@ _TYPES = {
 
 
 class PostgresSink(msgspec.Struct, frozen=True):
-    """A table of a PostgreSQL database: rows are added, or replace those with the same key."""
+    """A table of a PostgreSQL database: rows are appended, or replace those with the same key."""
 
     dsn: str
     table: str
@@ -46,7 +46,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
         return f"PostgreSQL table {self.table}"
 
     def check(self, columns: "StructType") -> None:
-        """Make the table if it is not there; raise InvalidDefinition if its columns differ."""
+        """Create the table if it does not exist; raise InvalidDefinition if its columns differ."""
         from mainstem.pipelines.sinks.collecting import check_columns  # noqa: PLC0415
 
         check_columns(columns, self.key, self.latest, self.place)
@@ -64,7 +64,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
             )
         if found != wanted:
             raise InvalidDefinition(
-                f"{self.place} has the columns {found}, and the definition gives {wanted}; "
+                f"{self.place} has the columns {found}, but the definition gives {wanted}; "
                 "replay into a new table (--replay --into NAME) and swap"
             )
 
@@ -75,12 +75,12 @@ class PostgresSink(msgspec.Struct, frozen=True):
         with self._opened() as base:
             if _is_written(base, mark):
                 return False
-        # Spark's work is done before anything is locked.
+        # Spark runs before anything is locked.
         data = collected(rows, self.key, self.latest)
         if not data.num_rows:
             return True
         with self._opened() as base:
-            # A driver that was thought dead may still be writing: the second one waits here.
+            # A driver taken for dead may still be writing; then the second one waits here.
             base.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (mark.pipeline,))
             if _is_written(base, mark):
                 return True
@@ -98,7 +98,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
         return True
 
     def read(self) -> "pa.Table | None":
-        """Return all rows; what is nested as JSON text."""
+        """Return all rows; nested values as JSON text."""
         import pyarrow as pa  # noqa: PLC0415 - slow to load
 
         with self._opened() as base:
@@ -118,7 +118,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, table=f"{self.table}__{name}")
 
     def swap(self, name: str) -> None:
-        """Put the copy into this table's place, and this one beside it as ``__before_NAME``."""
+        """Replace this table by the copy; keep the old one as ``__before_NAME``."""
         with self._opened() as base:
             copy, old = f"{self.table}__{name}", f"{self.table}__before_{name}"
             known = base.execute("SELECT to_regclass(%s)", (quoted(copy),)).fetchone()

@@ -26,11 +26,11 @@ _TYPES = {
     "double": "REAL",
     "binary": "BLOB",
 }
-"""All else is TEXT: decimals exactly, times in ISO form (UTC), what is nested as JSON."""
+"""Other types are TEXT: exact decimals, ISO times (UTC), nested values as JSON."""
 
 
 class SqliteSink(msgspec.Struct, frozen=True):
-    """A table of a SQLite database: rows are added, or replace those with the same key."""
+    """A table of a SQLite database: rows are appended, or replace those with the same key."""
 
     path: str
     table: str
@@ -43,7 +43,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
         return f"SQLite table {self.table} in {self.path}"
 
     def check(self, columns: "StructType") -> None:
-        """Make the table if it is not there; raise InvalidDefinition if its columns differ."""
+        """Create the table if it does not exist; raise InvalidDefinition if its columns differ."""
         from mainstem.pipelines.sinks.collecting import check_columns  # noqa: PLC0415
 
         check_columns(columns, self.key, self.latest, self.place)
@@ -61,7 +61,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
             found = {row[1]: row[2] for row in base.execute(self._about_columns())}
         if found != wanted:
             raise InvalidDefinition(
-                f"{self.place} has the columns {found}, and the definition gives {wanted}; "
+                f"{self.place} has the columns {found}, but the definition gives {wanted}; "
                 "replay into a new table (--replay --into NAME) and swap"
             )
 
@@ -72,7 +72,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
         with closing(self._opened()) as base:
             if _is_written(base, mark):
                 return False
-        # Spark's work is done before the database is locked, for others write to it, too.
+        # Spark runs before the database is locked, as other tables write to it, too.
         data = collected(rows, self.key, self.latest)
         if not data.num_rows:
             return True
@@ -113,7 +113,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, table=f"{self.table}__{name}")
 
     def swap(self, name: str) -> None:
-        """Put the copy into this table's place, and this one beside it as ``__before_NAME``."""
+        """Replace this table by the copy; keep the old one as ``__before_NAME``."""
         with closing(self._opened()) as base, base:
             base.execute("BEGIN IMMEDIATE")
             known = {row[0] for row in base.execute("SELECT name FROM sqlite_master")}

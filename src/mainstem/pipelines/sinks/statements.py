@@ -1,4 +1,4 @@
-"""The SQL that SQLite and PostgreSQL understand alike, and values as text."""
+"""SQL statements common to SQLite and PostgreSQL, and values as text."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -22,7 +22,7 @@ class Statements(msgspec.Struct, frozen=True):
     latest: tuple[str, ...] = ()
 
     def create(self, types: Mapping[str, str]) -> str:
-        """Make the table if it is not there."""
+        """Create the table if it does not exist."""
         lines = [f"{quoted(name)} {kind}" for name, kind in types.items()]
         if self.key:
             lines.append(f"PRIMARY KEY ({_listed(self.key)})")

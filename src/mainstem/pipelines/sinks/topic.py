@@ -1,4 +1,4 @@
-"""Rows as events of a topic, each batch one transaction, through ``format("mainstem")``."""
+"""Writes rows to a topic, each batch in one transaction, through ``format("mainstem")``."""
 
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,13 @@ EVENT = ("key", "value", "headers", "topic", "partition", "timestamp")
 
 
 class TopicSink(msgspec.Struct, frozen=True):
-    """A topic: rows that are events are written as they are, all others as JSON."""
+    """A topic: rows with the columns of events are written unchanged, others as JSON."""
 
     topic: str
     key: tuple[str, ...] = ()
     """Columns that make the event's key; a later event of the same key replaces an earlier one."""
     address: str = ""
-    """Where the topic is; empty for the pipeline's own server."""
+    """Address of the broker; empty for that of the pipeline."""
 
     @property
     def place(self) -> str:
@@ -50,7 +50,7 @@ class TopicSink(msgspec.Struct, frozen=True):
             "pipeline": mark.pipeline,
             "batch": str(mark.batch),
         }
-        # All tasks are run, also if the batch is found to be written by then.
+        # All tasks run, also if the batch turns out to be written already, so state is kept.
         events.write.format("mainstem").options(**options).mode("append").save()
         return True
 
@@ -68,7 +68,7 @@ class TopicSink(msgspec.Struct, frozen=True):
         return rows.select(key.alias("key"), value)
 
     def read(self) -> "pa.Table | None":
-        """Return nothing: a topic is read by its own name."""
+        """Return None: a topic is read by its name."""
         return None
 
     def beside(self, name: str) -> Sink:
@@ -76,8 +76,8 @@ class TopicSink(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, topic=f"{self.topic}.{name}")
 
     def swap(self, name: str) -> None:
-        """Refuse: a topic keeps its name, and consumers their cursors."""
+        """Refuse: topics cannot be renamed, and consumers keep their offsets."""
         raise RunRefused(
-            f"{self.place} cannot change places with {self.topic}.{name}: topics have no other "
-            "names; let its consumers read the new one"
+            f"{self.place} cannot be swapped with {self.topic}.{name}: topics cannot be renamed; "
+            "let its consumers read the new one"
         )
