@@ -22,6 +22,7 @@ from mainstem.broker.groups.classic.coordinator import ClassicGroups
 from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember
 from mainstem.broker.groups.consumer.draft import ConsumerGroupDraft
 from mainstem.broker.groups.cursors import CursorChange
+from mainstem.broker.queues.dead_letters import NO_LETTERS, DeadLetters
 from mainstem.broker.queues.delivery_state import Back, Window
 from mainstem.broker.queues.records import QueueChange, QueueKey, WindowSet
 from mainstem.broker.queues.settlement import Plan, Settler
@@ -238,9 +239,9 @@ SHARE_FAULTS: dict[str, tuple[object, str, Callable[..., object]]] = {
     ),
     "has lost": (
         # Dead letters are not written.
-        Settler,
-        "_letters",
-        lambda self, topic, letters: [],
+        DeadLetters,
+        "make",
+        lambda self, live, dead: NO_LETTERS,
     ),
     "does not hold": (
         # Anybody may settle anything that is out.

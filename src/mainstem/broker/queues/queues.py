@@ -1,4 +1,4 @@
-"""Fine queues: consumers that share the events of a topic one by one, each settled once.
+"""Queues: consumers that share the events of a topic one by one, each settled once.
 
 How this works: ``acquire`` hands events to an owner, first those to be delivered again, then fresh
 ones. ``settle`` decides what becomes of deliveries, appends the windows as they will be, with the
@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mainstem.broker.callbacks import Callback
+from mainstem.broker.queues.dead_letters import CreateTopic
 from mainstem.broker.queues.delivery_state import Back
 from mainstem.broker.queues.description import QueueState, described
 from mainstem.broker.queues.live_queue import Unsettled
-from mainstem.broker.queues.open_queues import Answer, Append, OpenQueues, Overlay, Planned
 from mainstem.broker.queues.records import (
     AcquiredBatches,
     AcquiredRecords,
@@ -31,7 +31,8 @@ from mainstem.broker.queues.records import (
     WindowKey,
     WindowSet,
 )
-from mainstem.broker.queues.settlement import CreateTopic, Plan
+from mainstem.broker.queues.registry import Overlay, QueueRegistry
+from mainstem.broker.queues.settlement import Answer, Append, Plan, Planned
 from mainstem.broker.state import State
 from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.dead_letters import topic_of
@@ -68,7 +69,7 @@ class QueueSettlements(NamedTuple):
 
 
 class Queues:
-    """The door to fine queues; synchronous and thread-safe."""
+    """The door to queues; synchronous and thread-safe."""
 
     def __init__(
         self,
@@ -78,13 +79,17 @@ class Queues:
         now_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
     ) -> None:
-        self._open = OpenQueues(state, transactions, create_topic, now_ms, monotonic_ms)
-        self.fold = self._open.fold
+        self._state = state
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
+        self._registry = QueueRegistry(state, transactions, create_topic, now_ms, monotonic_ms)
+        self._settler = self._registry.settler
+        self.fold = self._registry.fold
         self._leases = 0
-        self.tick = self._open.tick
-        self.next_wait_ms = self._open.next_wait_ms
-        self.topic_changed = self._open.topic_changed
-        self.cut = self._open.cut
+        self.tick = self._registry.tick
+        self.next_wait_ms = self._registry.next_wait_ms
+        self.topic_changed = self._registry.topic_changed
+        self.cut = self._registry.cut
 
     # Which there are
 
@@ -99,32 +104,32 @@ class Queues:
 
         ``starts``: the offset to begin with in each partition, the earliest where there is none.
         """
-        found = self._open.state.topics.get(topic)
+        found = self._state.topics.get(topic)
         if settings.dead_letters and settings.max_deliveries is not None:
             check_topic(topic_of(topic))
-        begins = {at.number: self._open.state.log.bounds(at).start for at in found.partitions}
+        begins = {at.number: self._state.log.bounds(at).start for at in found.partitions}
         begins |= starts or {}
         key = QueueKey(name, found.id)
-        with self._open.turn():
-            changes = self.fold.set(key, settings, begins, self._open.now_ms())
-            durable = self._open.settler.write(changes)
-            self._open.alter(key)
+        with self._registry.turn():
+            changes = self.fold.set(key, settings, begins, self._now_ms())
+            durable = self._settler.write(changes)
+            self._registry.alter(key)
         return durable
 
     def lay_over(self, overlay: Overlay) -> None:
         """Say what holds for queues by their name, over what each was created with."""
-        self._open.overlay = overlay
+        self._registry.overlay = overlay
 
     def overlay_changed(self, name: str) -> None:
         """Let the queues of a name behave at once as what lies over them says now."""
-        with self._open.turn():
+        with self._registry.turn():
             for key in [each for each in self.fold if each.name == name]:
-                self._open.alter(key)
+                self._registry.alter(key)
 
     def delete(self, topic: str, name: str) -> Durable:
         """Forget a queue; what was out cannot be settled any more."""
-        with self._open.turn():
-            return self._open.forget([self._open.known(topic, name)])
+        with self._registry.turn():
+            return self._registry.forget([self._registry.known(topic, name)])
 
     def delete_on(
         self, topics: Iterable[str], name: str
@@ -133,80 +138,80 @@ class Queues:
 
         Returns also the topics that have none, and why.
         """
-        with self._open.turn():
+        with self._registry.turn():
             keys, refused = dict[QueueKey, None](), dict[str, MainstemError]()
             for topic in topics:
                 try:
-                    keys[self._open.known(topic, name)] = None
+                    keys[self._registry.known(topic, name)] = None
                 except (UnknownTopic, UnknownQueue) as error:
                     refused[topic] = error
-            return self._open.forget(keys), refused
+            return self._registry.forget(keys), refused
 
     def delete_all(self, name: str) -> Durable:
         """Forget the queues of a name on whatever topic, in one append."""
-        with self._open.turn():
-            return self._open.forget([key for key in self.fold if key.name == name])
+        with self._registry.turn():
+            return self._registry.forget([key for key in self.fold if key.name == name])
 
     def seek(self, topic: str, name: str, offsets: Mapping[int, int]) -> Durable:
         """Go on from other offsets, forward or back; what is out there cannot be settled any more.
 
         Raises OffsetOutOfRange, UnknownPartition; nothing was moved then.
         """
-        with self._open.turn():
-            live = self._open.opened(topic, name)
+        with self._registry.turn():
+            live = self._registry.opened(topic, name)
             changes: list[QueueChange] = []
             for number, offset in offsets.items():
                 self.check_offset(topic, number, offset)
                 key = WindowKey(name, live.key.topic_id, number)
                 missed = live.windows[number].missed
                 changes.append(QueueChange(key, WindowSet(offset, missed=missed)))
-            durable = self._open.settler.write(changes)
+            durable = self._settler.write(changes)
             for number in offsets:
                 live.move(number, self.fold.window(live.key, number))
-            self._open.settler.calls += live.take_waiting()
+            self._settler.calls += live.take_waiting()
         return durable
 
     def check_offset(self, topic: str, partition: int, offset: int) -> None:
         """Refuse to go on from an offset; raises OffsetOutOfRange, UnknownPartition."""
-        start, tail = self._open.state.log.bounds(self._open.state.at(topic, partition))[:2]
+        start, tail = self._state.log.bounds(self._state.at(topic, partition))[:2]
         if not start <= offset <= tail:
             place = f"partition {partition} of topic {topic!r}"
             raise OffsetOutOfRange(place, offset, start, tail)
 
     def settings(self, topic: str, name: str) -> QueueSettings | None:
         """Return how a queue behaves, None if there is no such queue."""
-        return self._open.settings(QueueKey(name, self._open.state.topics.get(topic).id))
+        return self._registry.settings(QueueKey(name, self._state.topics.get(topic).id))
 
     def created_with(self, topic: str, name: str) -> QueueSettings | None:
         """Return a queue's own settings, None if there is no such queue."""
-        found = self.fold.get(QueueKey(name, self._open.state.topics.get(topic).id))
+        found = self.fold.get(QueueKey(name, self._state.topics.get(topic).id))
         return None if found is None else found.settings
 
     def show(self, topic: str, name: str) -> QueueState:
         """Return how a queue stands; raises UnknownQueue."""
-        with self._open.lock:
-            return described(self._open.opened(topic, name))
+        with self._registry.lock:
+            return described(self._registry.opened(topic, name))
 
     def every(self, name: str | None = None) -> list[QueueState]:
         """Return every queue, or those of one name, by topic and name."""
-        with self._open.lock:
+        with self._registry.lock:
             keys = [key for key in self.fold if name in (None, key.name)]
-            found = [(self._open.state.topics.by_id(key.topic_id), key.name) for key in keys]
+            found = [(self._state.topics.by_id(key.topic_id), key.name) for key in keys]
             names = sorted((topic.name, name) for topic, name in found if topic is not None)
-            return [described(self._open.opened(*each)) for each in names]
+            return [described(self._registry.opened(*each)) for each in names]
 
     def names(self) -> set[str]:
         """Return the names that queues have, on whatever topic."""
-        with self._open.lock:
+        with self._registry.lock:
             return {key.name for key in self.fold}
 
     def peek(
         self, topic: str, name: str, limit: int, after: Position | None = None
     ) -> list[Unsettled]:
         """Return the first events that are not settled, or those after one; give none out."""
-        with self._open.turn():
-            live = self._open.opened(topic, name)
-            self._open.expire(live)
+        with self._registry.turn():
+            live = self._registry.opened(topic, name)
+            self._registry.expire(live)
             return live.peek(limit, after)
 
     # Deliveries
@@ -228,13 +233,13 @@ class Queues:
         ``noted``: what may have been out when the last broker ended counts as delivered even if
         this one ends before it is settled.
         """
-        with self._open.turn():
-            live = self._open.opened(topic, name)
-            self._open.expire(live)
+        with self._registry.turn():
+            live = self._registry.opened(topic, name)
+            self._registry.expire(live)
             if credit is not None:
                 max_events = min(max_events, credit - live.out_with(owner))
             deliveries: list[Delivery] = []
-            until_ms = self._open.monotonic_ms() + live.settings.lock_ms
+            until_ms = self._monotonic_ms() + live.settings.lock_ms
             try:
                 for window, event in live.choose(max_events, max_bytes):
                     self._leases += 1
@@ -248,7 +253,7 @@ class Queues:
                 if not deliveries:
                     raise
             if noted and live.settings.max_deliveries is not None:
-                self._open.settler.note(live, {each.event.partition for each in deliveries})
+                self._settler.note(live, {each.event.partition for each in deliveries})
             return deliveries
 
     def acquire_batches(
@@ -270,11 +275,11 @@ class Queues:
         ``least``: the first batch is handed out whatever its size; all others are in ``max_bytes``.
         ``single``: only of one partition, the first that has any.
         """
-        with self._open.turn():
-            live = self._open.opened(topic, name)
-            self._open.expire(live)
+        with self._registry.turn():
+            live = self._registry.opened(topic, name)
+            self._registry.expire(live)
             self._leases += 1
-            until_ms = self._open.monotonic_ms() + live.settings.lock_ms
+            until_ms = self._monotonic_ms() + live.settings.lock_ms
             lent: list[AcquiredBatches] = []
             for number in live.in_turn(partitions):
                 if max_events <= 0 or max_bytes <= 0 or (single and lent):
@@ -308,17 +313,17 @@ class Queues:
 
         Raises StorageFull with nothing changed.
         """
-        with self._open.turn():
-            live = self._open.opened(topic, name)
+        with self._registry.turn():
+            live = self._registry.opened(topic, name)
             if any(each.outcome is Outcome.RENEW for each in settlements):
-                self._open.expire(live)
+                self._registry.expire(live)
             plan, refused = Plan(), dict[int, MainstemError]()
             for place, each in enumerate(settlements):
                 try:
-                    self._open.settler.decide(live, owner, each, plan)
+                    self._settler.decide(live, owner, each, plan)
                 except StaleDelivery as error:
                     refused[place] = error
-            durable = self._open.carry_out(live, plan)
+            durable = self._settler.carry_out(live, plan)
         return Settled(durable, refused)
 
     def settle_by_partition(
@@ -328,46 +333,46 @@ class Queues:
 
         ``refused`` has the partitions of which nothing was settled.
         """
-        with self._open.turn():
-            live = self._open.opened(topic, name)
-            self._open.expire(live)
+        with self._registry.turn():
+            live = self._registry.opened(topic, name)
+            self._registry.expire(live)
             lasts = {at: max(it.offset for it in said) for at, said in settlements.items() if said}
-            plan, refused = Plan(), self._open.settler.undelivered(live, lasts)
+            plan, refused = Plan(), self._settler.undelivered(live, lasts)
             for number in [each for each in settlements if each not in refused]:
                 part = Plan()
                 try:
                     for each in settlements[number]:
-                        self._open.settler.decide(live, owner, each, part)
+                        self._settler.decide(live, owner, each, part)
                 except StaleDelivery as error:
                     refused[number] = error
                 else:
                     plan.add(part)
-            durable = self._open.carry_out(live, plan)
+            durable = self._settler.carry_out(live, plan)
         return Settled(durable, refused)
 
     def settle_with(self, settled: Sequence[QueueSettlements], append: Append[Answer]) -> Answer:
         """Settle deliveries of several queues, all or none, in an append with other things.
 
-        ``append``: see ``OpenQueues.carry_out_with``. Raises StaleDelivery, UnknownTopic,
+        ``append``: see ``Settler.carry_out_with``. Raises StaleDelivery, UnknownTopic,
         UnknownQueue, UnknownPartition; nothing was changed then.
         """
-        with self._open.turn():
+        with self._registry.turn():
             plans: dict[QueueKey, Planned] = {}
             for topic, name, owner, settlements in settled:
-                live = self._open.opened(topic, name)
+                live = self._registry.opened(topic, name)
                 plan = plans.setdefault(live.key, (live, Plan()))[1]
                 if any(each.outcome is Outcome.RENEW for each in settlements):
-                    self._open.expire(live)
+                    self._registry.expire(live)
                 for each in settlements:
-                    self._open.settler.decide(live, owner, each, plan)
-            return self._open.carry_out_with(list(plans.values()), append)
+                    self._settler.decide(live, owner, each, plan)
+            return self._settler.carry_out_with(list(plans.values()), append)
 
     def undelivered(
         self, topic: str, name: str, lasts: Mapping[int, int]
     ) -> dict[int, MainstemError]:
         """Return the partitions of which an offset was never delivered, or that are not there."""
-        with self._open.lock:
-            return self._open.settler.undelivered(self._open.opened(topic, name), lasts)
+        with self._registry.lock:
+            return self._settler.undelivered(self._registry.opened(topic, name), lasts)
 
     def renew(
         self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]
@@ -381,15 +386,15 @@ class Queues:
 
     def leave(self, topic: str, name: str, owner: str, *, failed: bool = False) -> Durable:
         """Take back everything that is out with an owner; ``failed``: it counts as delivered."""
-        with self._open.turn():
-            live = self._open.opened(topic, name)
+        with self._registry.turn():
+            live = self._registry.opened(topic, name)
             plan = Plan()
             for number, window in live.windows.items():
                 for offset in list(window.held_by(owner)):
                     count = window.entries[offset].deliveries
                     plan.set(number, offset, Back(count if failed else count - 1))
-            durable = self._open.carry_out(live, plan)
-            self._open.settler.bury_spent(live)
+            durable = self._settler.carry_out(live, plan)
+            self._settler.bury_spent(live)
         return durable
 
     def watch(
@@ -402,15 +407,15 @@ class Queues:
         and while the lock is held: ``wake`` leaves a note and calls nothing here. What time brings
         does not wake: see ``wait_ms``. Returns what takes the watch back.
         """
-        with self._open.lock:
-            live = self._open.opened(topic, name)
+        with self._registry.lock:
+            live = self._registry.opened(topic, name)
             return live.watch(wake, live.windows if partitions is None else partitions)
 
     def wait_ms(self, topic: str, name: str) -> int | None:
         """Return when time will bring something to a queue, None if never."""
-        with self._open.lock:
-            live = self._open.opened(topic, name)
-            return live.wait_ms(self._open.monotonic_ms(), self._open.now_ms())
+        with self._registry.lock:
+            live = self._registry.opened(topic, name)
+            return live.wait_ms(self._monotonic_ms(), self._now_ms())
 
 
 def _runs(given: Sequence[tuple[int, int]]) -> list[AcquiredRecords]:

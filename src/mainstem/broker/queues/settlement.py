@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.groups.cursors import Cursor
-from mainstem.broker.journal import Journal
+from mainstem.broker.journal import Journal, Written
+from mainstem.broker.queues.dead_letters import NO_LETTERS, DeadLetters, Letters
 from mainstem.broker.queues.delivery_state import Back, Window
 from mainstem.broker.queues.live_queue import LiveQueue
 from mainstem.broker.queues.records import (
     Key,
+    Order,
     Outcome,
     QueueChange,
     Settlement,
@@ -20,27 +22,15 @@ from mainstem.broker.queues.records import (
 )
 from mainstem.broker.queues.replay import QueueFold
 from mainstem.broker.state import State
-from mainstem.broker.topics.catalog import Topic
-from mainstem.core.dead_letters import buried, topic_of
 from mainstem.core.errors import (
     MainstemError,
     OffsetOutOfRange,
     StaleDelivery,
-    TopicExists,
     UnknownPartition,
-    UnknownTopic,
 )
-from mainstem.core.event import Event
-from mainstem.core.partitioner import partition_for
-from mainstem.core.records import build
-from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
 
-CreateTopic = Callable[[str, TopicSettings], object]
-
-_LETTER_BYTES = 64 * 1024
-"""What the story of a dead letter may add to the largest event."""
 _NEVER_SETTLED = "it was delivered that often and never settled"
 
 
@@ -73,33 +63,40 @@ class Plan:
         self.renewed += other.renewed
 
 
+Planned = tuple[LiveQueue, Plan]
+Answer = TypeVar("Answer")
+Append = Callable[[Written], tuple[Answer, bool]]
+
+
 class Prepared(NamedTuple):
     """What is appended to carry out a plan."""
 
     live: LiveQueue
     plan: Plan
     records: list[QueueChange]
-    letters: list[tuple[PartitionId, WritableBatch]]
-    missed: dict[int, int]
-    """By partition, how many events were deleted before they could become dead letters."""
+    letters: Letters
+    frees: bool
+    """Whether it may give something to consumers that wait."""
 
 
 class Settler:
-    """Used under the queues' lock."""
+    """Settles deliveries; used under the queues' lock."""
 
     def __init__(
         self,
         state: State,
         journal: Journal[Key, Value],
         fold: QueueFold,
-        create_topic: CreateTopic,
+        dead_letters: DeadLetters,
         now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._state = state
         self._journal = journal
         self._fold = fold
-        self._create_topic = create_topic
+        self._dead_letters = dead_letters
         self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self.calls: list[Callback] = []
         """Whom to tell what, without the lock."""
 
@@ -176,50 +173,61 @@ class Settler:
 
         The dead letters are part of the same append: an event is settled if its letter is there.
         """
-        if not plan.changes:
-            return AT_ONCE
-        prepared = self.prepare(live, plan)
-        durable = self.write(prepared.records, prepared.letters)
-        self._make_true(prepared)
+        durable: Durable = AT_ONCE
+        if plan.changes:
+            prepared = self._prepare(live, plan)
+            durable = self.write(prepared.records, prepared.letters.batches)
+            self._make_true(prepared)
+        self._renew(live, plan)
         return durable
 
-    def prepare(self, live: LiveQueue, plan: Plan) -> Prepared:
-        """Return what has to be appended for a plan; nothing has changed so far."""
-        dead: list[Event] = []
-        missed: dict[int, int] = {}
-        if live.settings.dead_letters:
-            for number, reasons in plan.dead.items():
-                letters, missed[number] = _dead(live, number, reasons)
-                dead += letters
-        records = [
-            self._record(live, number, changes, missed.get(number, 0))
-            for number, changes in plan.changes.items()
-        ]
-        return Prepared(live, plan, records, self._letters(live.topic, dead), missed)
+    def carry_out_with(self, plans: Sequence[Planned], append: Append[Answer]) -> Answer:
+        """Carry out several plans in an append that ``append`` makes with other batches.
 
-    def batches(self, prepared: Iterable[Prepared]) -> list[tuple[PartitionId, WritableBatch]]:
-        """Return what was prepared as it is appended, so that other things go with it."""
+        It is given their batches, and returns its answer and whether it has appended anything.
+        """
+        prepared = [self._prepare(live, plan) for live, plan in plans if plan.changes]
         letters, changes = list[tuple[PartitionId, WritableBatch]](), list[QueueChange]()
         for each in prepared:
-            letters += each.letters
+            letters += each.letters.batches
             changes += each.records
-        return [*letters, *self._journal.batches(changes, self._now_ms())]
+        answer, is_appended = append([*letters, *self._journal.batches(changes, self._now_ms())])
+        if is_appended:
+            for each in prepared:
+                self._fold.apply(each.records)
+                self.tell_gates(each.records)
+                self._make_true(each)
+            for live, plan in plans:
+                self._renew(live, plan)
+        return answer
 
-    def appended(self, prepared: Iterable[Prepared]) -> None:
-        """Make true what was appended."""
-        for each in prepared:
-            self._fold.apply(each.records)
-            self.tell_gates(each.records)
-            self._make_true(each)
+    def _prepare(self, live: LiveQueue, plan: Plan) -> Prepared:
+        """Return what has to be appended for a plan; nothing has changed so far."""
+        dead = plan.dead if live.settings.dead_letters else {}
+        letters = self._dead_letters.make(live, dead) if dead else NO_LETTERS
+        records = [
+            self._record(live, number, changes, letters.missed.get(number, 0))
+            for number, changes in plan.changes.items()
+        ]
+        return Prepared(live, plan, records, letters, _frees(live, plan))
 
     def _make_true(self, prepared: Prepared) -> None:
-        live, plan = prepared.live, prepared.plan
+        live, plan, _, letters, frees = prepared
         for number, changes in plan.changes.items():
-            live.windows[number].missed += prepared.missed.get(number, 0)
-            live.windows[number].apply(changes, plan.reasons[number])
-            live.windows[number].written()
+            window = live.windows[number]
+            window.missed += letters.missed.get(number, 0)
+            window.apply(changes, plan.reasons[number])
+            window.written()
         self._tell_gate(live, plan.changes)
-        live.dead += len(prepared.letters)
+        live.dead += len(letters.batches)
+        if frees:
+            self.calls += live.take_waiting()
+
+    def _renew(self, live: LiveQueue, plan: Plan) -> None:
+        if plan.renewed:
+            until_ms = self._monotonic_ms() + live.settings.lock_ms
+            for number, offset in plan.renewed:
+                live.windows[number].keep(offset, until_ms)
 
     def note(self, live: LiveQueue, numbers: Iterable[int]) -> None:
         """Write down how partitions stand, where what was out before a crash comes again.
@@ -287,47 +295,15 @@ class Settler:
                 gate.queue_at(name, at, cursor)
                 self.calls += gate.make_room()
 
-    def _letters(
-        self, topic: Topic, letters: Sequence[Event]
-    ) -> list[tuple[PartitionId, WritableBatch]]:
-        if not letters:
-            return []
-        dead, now_ms = self._dead_topic(topic).partitions, self._now_ms()
-        return [
-            (
-                dead[0 if each.key is None else partition_for(each.key, len(dead))],
-                build((each,), now_ms=now_ms),
-            )
-            for each in letters
-        ]
-
-    def _dead_topic(self, topic: Topic) -> Topic:
-        name, settings = topic_of(topic.name), topic.settings
-        if self._state.topics.find(name) is None:
-            most = settings.max_batch_bytes + _LETTER_BYTES
-            # Somebody else may have been quicker.
-            with suppress(TopicExists):
-                self._create_topic(
-                    name, TopicSettings(durability=settings.durability, max_batch_bytes=most)
-                )
-        found = self._state.topics.find(name)
-        if found is None:
-            raise UnknownTopic(name)
-        return found
-
-
-def _dead(live: LiveQueue, number: int, reasons: Mapping[int, str]) -> tuple[list[Event], int]:
-    """Return events of a partition as dead letters, and how many were deleted before they could."""
-    # All at once: a batch is unpacked once, however many of its events are to be buried.
-    found = live.again(number, reasons)
-    entries, name = live.windows[number].entries, live.key.name
-    letters = [
-        buried(event, name, entries[offset].deliveries, reasons[offset])
-        for offset, event in found.items()
-    ]
-    start = live.bounds(number).start
-    return letters, sum(offset < start for offset in reasons if offset not in found)
-
 
 def _place(live: LiveQueue, each: Settlement) -> str:
     return f"{live.topic.name}[{each.partition}]@{each.offset} of {live.key.name!r}"
+
+
+def _frees(live: LiveQueue, plan: Plan) -> bool:
+    """Tell whether a plan may give something to those who wait."""
+    return live.settings.order is Order.KEY or any(
+        len(live.windows[number].entries) >= live.settings.max_unsettled
+        or any(change is not None for change in changes.values())
+        for number, changes in plan.changes.items()
+    )

@@ -1,4 +1,4 @@
-"""All queues while the broker runs: the lock they are used under, and what time brings.
+"""The queues that are open: found by name, used under one lock, and expired in time.
 
 How this works: a queue is opened, with its windows as they were written down, when somebody
 first asks for it. One lock for all, taken before the broker's own and never while that is held:
@@ -7,21 +7,20 @@ under the lock, and done without it.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
 
 import msgspec
 
 from mainstem.broker.callbacks import Callback, make
-from mainstem.broker.journal import QUEUES, Journal, Written
+from mainstem.broker.journal import QUEUES, Journal
 from mainstem.broker.queues.batch_cache import BatchCache
+from mainstem.broker.queues.dead_letters import CreateTopic, DeadLetters
 from mainstem.broker.queues.delivery_state import Window
 from mainstem.broker.queues.live_queue import LiveQueue
 from mainstem.broker.queues.records import (
     ChangeKey,
     Key,
-    Order,
     QueueChange,
     QueueKey,
     QueueSet,
@@ -32,20 +31,17 @@ from mainstem.broker.queues.records import (
     WindowSet,
 )
 from mainstem.broker.queues.replay import QueueFold
-from mainstem.broker.queues.settlement import CreateTopic, Plan, Settler
+from mainstem.broker.queues.settlement import Settler
 from mainstem.broker.state import State
 from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.errors import StorageFull, UnknownQueue
 from mainstem.log.port import Durable, PartitionId
 
 Overlay = Callable[[str, QueueSettings], QueueSettings]
-Planned = tuple[LiveQueue, Plan]
-Answer = TypeVar("Answer")
-Append = Callable[[Written], tuple[Answer, bool]]
 
 
-class OpenQueues:
-    """The fold, what is open of it, and the lock."""
+class QueueRegistry:
+    """Knows every queue, opens it when it is first used, and has the lock for all of them."""
 
     def __init__(
         self,
@@ -55,14 +51,14 @@ class OpenQueues:
         now_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
     ) -> None:
-        self.state = state
+        self._state = state
         self._transactions = transactions
-        self.now_ms = now_ms
-        self.monotonic_ms = monotonic_ms
+        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self.lock = threading.Lock()
         self.fold = QueueFold()
-        self.cache = BatchCache()
-        self.live: dict[QueueKey, LiveQueue] = {}
+        self._cache = BatchCache()
+        self._live: dict[QueueKey, LiveQueue] = {}
         self._touched: dict[QueueKey, None] = {}
         """Those to which time may bring something: all others were not used since it could not."""
         self.overlay: Overlay = lambda _, own: own
@@ -74,7 +70,8 @@ class OpenQueues:
             msgspec.json.Decoder(QueueSet | WindowSet | WindowChange).decode,
         )
         journal.replay(lambda key, value: self.fold.apply([QueueChange(key, value)]))
-        self.settler = Settler(state, journal, self.fold, create_topic, now_ms)
+        dead_letters = DeadLetters(state, create_topic, now_ms)
+        self.settler = Settler(state, journal, self.fold, dead_letters, now_ms, monotonic_ms)
         self._put_right()
 
     @contextmanager
@@ -94,7 +91,7 @@ class OpenQueues:
 
     def known(self, topic: str, name: str) -> QueueKey:
         """Return the key of a queue; raises UnknownTopic, UnknownQueue."""
-        key = QueueKey(name, self.state.topics.get(topic).id)
+        key = QueueKey(name, self._state.topics.get(topic).id)
         if self.fold.get(key) is None:
             raise UnknownQueue(topic, name)
         return key
@@ -106,7 +103,7 @@ class OpenQueues:
 
     def alter(self, key: QueueKey) -> None:
         """Let a queue behave as its settings are now."""
-        live, settings = self.live.get(key), self.settings(key)
+        live, settings = self._live.get(key), self.settings(key)
         if live is not None and settings is not None:
             self._touched[key] = None
             self.settler.calls += live.alter(settings)
@@ -114,20 +111,20 @@ class OpenQueues:
     def opened(self, topic: str, name: str) -> LiveQueue:
         """Return a queue, with all partitions of its topic."""
         key = self.known(topic, name)
-        found = self.state.topics.get(topic)
-        live = self.live.get(key)
+        found = self._state.topics.get(topic)
+        live = self._live.get(key)
         if live is None:
             settings = self.settings(key)
             assert settings is not None
             live = LiveQueue(
-                self.state.log,
+                self._state.log,
                 self._transactions,
                 key,
                 settings,
-                self.cache,
-                self.state.alarm,
+                self._cache,
+                self._state.alarm,
             )
-            self.live[key] = live
+            self._live[key] = live
         if len(live.windows) != len(found.partitions):
             live.fit(found, self.fold)
         self._touched[key] = None
@@ -137,42 +134,15 @@ class OpenQueues:
         """Forget queues, all or none, and wake who waits there."""
         durable = self.settler.write([each for key in keys for each in self.fold.remove(key)])
         for key in keys:
-            live = self.live.pop(key, None)
+            live = self._live.pop(key, None)
             self.settler.calls += [] if live is None else live.take_waiting()
         return durable
 
     def expire(self, live: LiveQueue) -> None:
         """Take back what is out for too long, bury what was delivered too often; wake who waits."""
-        is_changed = live.expire(self.monotonic_ms(), self.now_ms())
+        is_changed = live.expire(self._monotonic_ms(), self._now_ms())
         if self.settler.bury_spent(live) or is_changed:
             self.settler.calls += live.take_waiting()
-
-    def carry_out(self, live: LiveQueue, plan: Plan) -> Durable:
-        """Append what was planned, make it true, and wake whom it may bring something."""
-        frees = _frees(live, plan)
-        durable = self.settler.carry_out(live, plan)
-        self._carried_out(live, plan, frees)
-        return durable
-
-    def carry_out_with(self, plans: Sequence[Planned], append: Append[Answer]) -> Answer:
-        """Carry out several plans in an append that ``append`` makes with other batches.
-
-        It is given their batches, and returns its answer and whether it has appended anything.
-        """
-        prepared = [self.settler.prepare(live, plan) for live, plan in plans if plan.changes]
-        frees = [_frees(live, plan) for live, plan in plans]
-        answer, is_appended = append(self.settler.batches(prepared))
-        if is_appended:
-            self.settler.appended(prepared)
-            for (live, plan), each in zip(plans, frees, strict=True):
-                self._carried_out(live, plan, each)
-        return answer
-
-    def _carried_out(self, live: LiveQueue, plan: Plan, frees: bool) -> None:
-        until_ms = self.monotonic_ms() + live.settings.lock_ms
-        for number, offset in plan.renewed:
-            live.windows[number].keep(offset, until_ms)
-        self.settler.calls += live.take_waiting() if frees else []
 
     # Time, and topics that change
 
@@ -185,13 +155,13 @@ class OpenQueues:
     def next_wait_ms(self) -> int | None:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""
         with self.lock:
-            clocks = (self.monotonic_ms(), self.now_ms())
+            clocks = (self._monotonic_ms(), self._now_ms())
             waits = [live.wait_ms(*clocks) for live in self._awaited()]
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _awaited(self) -> list[LiveQueue]:
         """Return those to which time will bring something, and look at no others from now on."""
-        found = [(key, self.live[key]) for key in self._touched if key in self.live]
+        found = [(key, self._live[key]) for key in self._touched if key in self._live]
         awaited = {
             key: live
             for key, live in found
@@ -203,13 +173,13 @@ class OpenQueues:
     def topic_changed(self, topic_id: str) -> None:
         """Take note that a topic has more partitions or other settings, or is gone."""
         with self.turn():
-            is_gone = self.state.topics.by_id(topic_id) is None
+            is_gone = self._state.topics.by_id(topic_id) is None
             for key in [each for each in self.fold if each.topic_id == topic_id]:
-                live = self.live.get(key)
+                live = self._live.get(key)
                 self.settler.calls += [] if live is None else live.take_waiting()
                 if is_gone:
                     self.settler.write(self.fold.remove(key))
-                    self.live.pop(key, None)
+                    self._live.pop(key, None)
                 else:
                     self.settler.tell_gates(self.fold.windows(key))
 
@@ -220,7 +190,7 @@ class OpenQueues:
 
     def _put_right(self) -> None:
         """Forget queues on topics that are gone, and what a power cut took back."""
-        ids = {topic.id for topic in self.state.topics}
+        ids = {topic.id for topic in self._state.topics}
         # A full disk must not keep the log from being opened: the next start finds them again.
         with suppress(StorageFull):
             for key in self.fold.strays(ids):
@@ -236,13 +206,13 @@ class OpenQueues:
         Windows survive a power cut, and events of ``disk`` and ``memory`` topics may not: new
         events would get the offsets of lost ones, and be taken for settled.
         """
-        topic = self.state.topics.by_id(topic_id)
+        topic = self._state.topics.by_id(topic_id)
         if topic is None:
             return
         for key in [each for each in self.fold if each.topic_id == topic_id]:
             for at in topic.partitions:
-                end, stored = self.state.log.bounds(at).end, self.fold.window(key, at.number)
-                live = self.live.get(key)
+                end, stored = self._state.log.bounds(at).end, self.fold.window(key, at.number)
+                live = self._live.get(key)
                 window = live.windows.get(at.number) if live is not None else None
                 if window is None:
                     window = Window(stored, None, keyed=False)
@@ -254,15 +224,6 @@ class OpenQueues:
                     # What was read ahead may be what was taken back.
                     live.windows[at.number].seen = None
                     live.begin(at.number)
-            if live := self.live.get(key):
+            if live := self._live.get(key):
                 # Who waits for the end to grow waits behind the new one.
                 self.settler.calls += live.take_waiting()
-
-
-def _frees(live: LiveQueue, plan: Plan) -> bool:
-    """Tell whether a plan may give something to those who wait."""
-    return live.settings.order is Order.KEY or any(
-        len(live.windows[number].entries) >= live.settings.max_unsettled
-        or any(change is not None for change in changes.values())
-        for number, changes in plan.changes.items()
-    )
