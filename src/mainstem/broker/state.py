@@ -206,8 +206,12 @@ class State:
     def change_cursors(self, changes: Sequence[CursorChange], now_ms: int) -> Durable:
         """Write changes of cursors down and make them true."""
         durable = self._cursor_journal.append(changes, now_ms)
+        is_first = not self.cursors
         for change in changes:
             self.cursors.apply(change)
+        if is_first and changes:
+            # From now on there are cursors that may expire.
+            self.alarm()
         return durable
 
     def cursor_batches(self, changes: Sequence[CursorChange], now_ms: int) -> Written:

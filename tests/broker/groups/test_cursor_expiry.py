@@ -143,3 +143,15 @@ def test_a_cursor_that_a_transaction_is_going_to_move_does_not_expire() -> None:
     bank.broker._cursor_expiry.tick()
 
     assert names(bank.broker) == ["g"]
+
+
+def test_whoever_waits_for_deadlines_is_told_of_the_first_cursor() -> None:
+    broker = new_broker()
+    broker.create_topic("orders")
+    told: list[str] = []
+    broker.when_due_earlier(lambda: told.append("earlier"))
+
+    broker.commit("first", {PLACE: 0})
+
+    assert told == ["earlier"]
+    assert broker.wait_ms() == CHECK_INTERVAL_MS
