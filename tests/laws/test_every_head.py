@@ -399,7 +399,8 @@ def test_a_healthy_peer_beside_misbehaving_ones_is_answered(head: Head) -> None:
 
     async def scenario() -> None:
         async with started(head, entry.settings) as server:
-            misbehaving = asyncio.create_task(misbehave(server, entry))
+            over = asyncio.Event()
+            misbehaving = asyncio.create_task(misbehave(server, entry, over))
             try:
                 for _ in range(20):
                     assert entry.told(await server.talk(entry.ask), server.running) == entry.done
@@ -407,21 +408,24 @@ def test_a_healthy_peer_beside_misbehaving_ones_is_answered(head: Head) -> None:
                     await until(lambda: len(server.published()) >= 20)
                 assert not misbehaving.done()
             finally:
-                misbehaving.cancel()
-                await asyncio.wait([misbehaving])
+                # Not cancelled, so that no connection is left half-made.
+                over.set()
+                await misbehaving
 
     run("uvloop", scenario)
 
 
-async def misbehave(server: Started, entry: Spoken) -> None:
+async def misbehave(server: Started, entry: Spoken, over: asyncio.Event) -> None:
     """Say garbage, halves and too much, read nothing, and go without a word; again and again."""
     said = entry.stream or entry.ask
     begun = entry.claims(entry.limit) if entry.claims else said[:-1]
-    while True:
+    connected: list[Peer] = []
+    while not over.is_set():
         for wrong in (b"\xff" * 1000, bytes(1000), said[: len(said) // 2], begun, said):
             peer = await server.peer()
+            connected.append(peer)
             peer.stop_reading()
             peer.write(wrong)
             await asyncio.sleep(0)
-        for gone in server.peers[:-50]:
-            gone.transport.abort()
+        while len(connected) > 50:
+            connected.pop(0).transport.abort()
