@@ -18,6 +18,7 @@ from tests.faults.simulated_disk import Image, SimFiles
 from tests.long_runs import LONG, seeds
 from tests.simulation.simulation import CASTS, STEPS, Simulated, simulate
 
+from mainstem.broker.deadlines import Alarm
 from mainstem.broker.groups.classic.coordinator import ClassicGroups
 from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember
 from mainstem.broker.groups.consumer.draft import ConsumerGroupDraft
@@ -267,9 +268,16 @@ def test_it_would_be_noticed_if_deliveries_were_forgotten_in_a_crash(
 ) -> None:
     begin = Window.__init__
 
-    def forget(self: Window, at: WindowSet, most: int | None, *, keyed: bool) -> None:
+    def forget(
+        self: Window,
+        at: WindowSet,
+        most: int | None,
+        *,
+        keyed: bool,
+        alarm: Alarm | None = None,
+    ) -> None:
         left = tuple(each._replace(deliveries=0) for each in at.left)
-        begin(self, replace(at, left=left), most, keyed=keyed)
+        begin(self, replace(at, left=left), most, keyed=keyed, alarm=alarm)
 
     monkeypatch.setattr(Window, "__init__", forget)
 
