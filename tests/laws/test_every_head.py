@@ -362,7 +362,6 @@ def test_draining_does_not_wait_for_who_does_not_read(head: Head) -> None:
 
             assert took_s < DRAIN_S + SLACK_S
             assert list(server.running.connections()) == []
-            assert server.running.traffic.bytes_out < 60 * 1024
 
     run("uvloop", scenario)
 
