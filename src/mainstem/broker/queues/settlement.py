@@ -1,4 +1,4 @@
-"""Settler deliveries: planned, appended together with their dead letters, and then made true."""
+"""Settles deliveries: planned, appended together with their dead letters, and then made true."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
