@@ -178,7 +178,7 @@ def test_json_schema_gives_columns(spark: SparkSession) -> None:
     )
     assert [field.nullable for field in columns] == [False, True, True, True, True, True]
     assert json_columns(p.events("orders"), json.dumps(schema)) == columns
-    with pytest.raises(InvalidDefinition, match=r"orders'\.x: a column has one type"):
+    with pytest.raises(InvalidDefinition, match=r"orders'\.x: a column must have one type"):
         json_columns(p.events("orders"), {"type": "object", "properties": {"x": {"$ref": "#"}}})
 
 
