@@ -1,5 +1,6 @@
 """Commands; every one speaks the Stem interface."""
 
+import gc
 import os
 import signal
 import sys
@@ -7,12 +8,15 @@ import sys
 
 def main() -> None:
     """Run the command line as a program: end by signal where a shell expects that."""
+    # Modules are no garbage: looking for some while they are loaded only takes time.
+    gc.disable()
     # A pipe's reader or a Ctrl-C ends us with the log closed first, then by the signal itself, so
     # that shells see what they see from any other tool.
     from mainstem.cli.exit_codes import by_signal, one_line  # noqa: PLC0415
     from mainstem.cli.root import run  # noqa: PLC0415 - importing the package stays cheap
     from mainstem.cli.signals import stop_signals  # noqa: PLC0415
 
+    gc.enable()
     _fill_closed_streams()
     sys.excepthook = one_line
     # Python itself handles SIGINT.
