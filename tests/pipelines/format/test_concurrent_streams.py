@@ -21,9 +21,9 @@ from mainstem.pipelines.format.source import MainstemSource
 from mainstem.pipelines.planning.table_source import TableSource
 from mainstem.pipelines.spark.connect import RemoteSources
 
-SESSIONS = int(os.environ.get("MAINSTEM_FRESH_SESSIONS", "200" if LONG else "2"))
-"""Each is a JVM of its own. That the map is one that threads may share is what the tests above it
-show in the shared session; 200 sessions (``--long``) are to find another race."""
+SESSIONS = int(os.environ.get("MAINSTEM_FRESH_SESSIONS", "200" if LONG else "12"))
+"""Each is a JVM of its own. That threads may share the map is shown in one session by the tests
+below; fresh sessions are to find another race, a dozen in .ci/run and 200 with ``--long``."""
 SAFE = "java.util.concurrent.ConcurrentHashMap"
 BY_STREAMS = {"SPARK_LOCAL_DIRS", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME"}
 """What every stream puts into the map when it starts."""
