@@ -1,0 +1,69 @@
+"""What AMQP 0-9-1 clients are told when something is refused: a reply code and a text.
+
+A code closes the channel or the whole connection ("soft" and "hard" errors). RabbitMQ's texts are
+kept where it has some: clients and their tests look at them.
+"""
+
+from enum import IntEnum
+
+
+class ReplyCode(IntEnum):
+    """The reply codes [AMQP 0-9-1, 1.1 Constants]; the names are part of the texts."""
+
+    CONTENT_TOO_LARGE = 311
+    NO_ROUTE = 312
+    NO_CONSUMERS = 313
+    CONNECTION_FORCED = 320
+    INVALID_PATH = 402
+    ACCESS_REFUSED = 403
+    NOT_FOUND = 404
+    RESOURCE_LOCKED = 405
+    PRECONDITION_FAILED = 406
+    FRAME_ERROR = 501
+    SYNTAX_ERROR = 502
+    COMMAND_INVALID = 503
+    CHANNEL_ERROR = 504
+    UNEXPECTED_FRAME = 505
+    RESOURCE_ERROR = 506
+    NOT_ALLOWED = 530
+    NOT_IMPLEMENTED = 540
+    INTERNAL_ERROR = 541
+
+
+_HARD = frozenset(
+    {
+        ReplyCode.CONNECTION_FORCED,
+        ReplyCode.INVALID_PATH,
+        ReplyCode.FRAME_ERROR,
+        ReplyCode.SYNTAX_ERROR,
+        ReplyCode.COMMAND_INVALID,
+        ReplyCode.CHANNEL_ERROR,
+        ReplyCode.UNEXPECTED_FRAME,
+        ReplyCode.RESOURCE_ERROR,
+        ReplyCode.NOT_ALLOWED,
+        ReplyCode.NOT_IMPLEMENTED,
+        ReplyCode.INTERNAL_ERROR,
+    }
+)
+
+
+class AmqpError(Exception):
+    """A request is refused; the channel, or for hard errors the connection, is closed."""
+
+    def __init__(self, code: ReplyCode, detail: str, class_id: int = 0, method_id: int = 0) -> None:
+        super().__init__(f"{code.name} - {detail}")
+        self.code = code
+        self.detail = detail
+        self.class_id = class_id
+        """The class of the method that was refused, 0 if it was none."""
+        self.method_id = method_id
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether the connection is closed, not only the channel."""
+        return self.code in _HARD
+
+    @property
+    def reply_text(self) -> str:
+        """The text of Channel.Close or Connection.Close."""
+        return str(self)
