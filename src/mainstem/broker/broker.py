@@ -68,8 +68,12 @@ class Broker:
         monotonic_ms: Callable[[], int] | None = None,
         limits: Limits = LIMITS,
         resumes: bool = True,
+        crashed: bool = False,
     ) -> None:
-        """``resumes``: members of Kafka's classic protocol can come back here after a restart."""
+        """``resumes``: members of Kafka's classic protocol can come back here after a restart.
+
+        ``crashed``: the process before this one ended without closing the log.
+        """
         self.limits = limits
         """What members, producers and transactions may do."""
         self._log = log
@@ -106,7 +110,14 @@ class Broker:
         )
         create_topic = self._topic_changes.create
         self.queues = Queues(
-            self._state, self.transactions, create_topic, now_ms, self._monotonic_ms
+            self._state,
+            self.transactions,
+            create_topic,
+            now_ms,
+            self._monotonic_ms,
+            # Leases are numbered from here on, and stay below 2 ** 63.
+            int(new_id(), 16) % 2**62,
+            crashed=crashed,
         )
         self._cursor_expiry = CursorExpiry(
             self._state,

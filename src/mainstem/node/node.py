@@ -68,6 +68,7 @@ class Node:
             ),
             # In an embedded log no member can come back after a restart, so groups start empty.
             resumes=is_server,
+            crashed=isinstance(log, DiskLog) and not log.recovery.clean,
         )
         self.defaults = TopicSettings(partitions=config.partitions, durability=config.durability)
         """The settings of a topic that is created without any."""

@@ -3,8 +3,10 @@
 import pytest
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk
 
+from mainstem.broker.broker import Broker
 from mainstem.broker.queues.live_queue import LiveQueue
-from mainstem.broker.queues.records import Outcome, QueueSettings
+from mainstem.broker.queues.records import Outcome, QueueSettings, Settlement
+from mainstem.core.event import Event
 
 MANY = 20
 
@@ -13,18 +15,18 @@ MANY = 20
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of queues that were looked at for what time brings."""
     found: list[str] = []
-    expire, wait_ms = LiveQueue.expire, LiveQueue.wait_ms
+    expire, deadlines = LiveQueue.expire, LiveQueue.deadlines
 
     def count_expire(live: LiveQueue, monotonic_ms: int, now_ms: int) -> bool:
         found.append(live.key.name)
         return expire(live, monotonic_ms, now_ms)
 
-    def count_wait(live: LiveQueue, monotonic_ms: int, now_ms: int) -> int | None:
+    def count_deadlines(live: LiveQueue) -> tuple[int | None, int | None, bool]:
         found.append(live.key.name)
-        return wait_ms(live, monotonic_ms, now_ms)
+        return deadlines(live)
 
     monkeypatch.setattr(LiveQueue, "expire", count_expire)
-    monkeypatch.setattr(LiveQueue, "wait_ms", count_wait)
+    monkeypatch.setattr(LiveQueue, "deadlines", count_deadlines)
     return found
 
 
@@ -34,27 +36,26 @@ def pass_time(desk: Desk, passed_ms: int = 0) -> int | None:
     return desk.queues.next_wait_ms()
 
 
-def test_queues_of_which_nothing_is_out_are_not_looked_at(looked: list[str]) -> None:
+def test_only_queues_to_which_time_brings_something_are_looked_at(looked: list[str]) -> None:
     desk = Desk()
     for number in range(MANY):
-        desk.queues.create("orders", f"s{number}")
+        desk.queues.create("orders", f"s{number}", QueueSettings(lock_ms=LOCK_MS))
     desk.publish(b"1")
     assert len(desk.queues.every()) == MANY + 1
+    for number in range(MANY):
+        desk.acquire(name=f"s{number}")
+    desk.clock.now_ms += 1
+    desk.acquire()
     pass_time(desk)
     looked.clear()
 
-    assert pass_time(desk) is None
+    assert pass_time(desk) == LOCK_MS - 1
     assert looked == []
-    (delivery,) = desk.acquire()
+    assert pass_time(desk, LOCK_MS - 1) == 1
+    assert "emails" not in looked
     looked.clear()
-    assert pass_time(desk) == LOCK_MS
-    assert looked == ["emails"] * 2
-    desk.ack(delivery)
-    pass_time(desk)
-    looked.clear()
-
-    assert pass_time(desk) is None
-    assert looked == []
+    pass_time(desk, 1)
+    assert set(looked) == {"emails"}
 
 
 def test_time_brings_back_what_is_out_or_waits_also_after_there_was_nothing() -> None:
@@ -96,3 +97,43 @@ def test_time_brings_nothing_to_a_queue_that_is_gone(looked: list[str]) -> None:
 
     assert pass_time(desk, LOCK_MS) is None
     assert looked == []
+
+
+def test_leases_of_an_earlier_process_do_not_hold() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2")
+    first = {each.lease for each in desk.acquire(2)}
+
+    after = desk.restarted()
+
+    assert first.isdisjoint(each.lease for each in after.acquire(2))
+
+
+def test_what_was_handed_out_before_is_told_to_come_again_also_if_that_did_not_count() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2")
+    (delivery,) = desk.acquire()
+    assert not delivery.redelivered
+    desk.settle(Outcome.RELEASE, delivery)
+
+    again, fresh = desk.acquire(2)
+
+    assert (again.count, again.redelivered) == (1, True)
+    assert (fresh.count, fresh.redelivered) == (1, False)
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+def test_what_may_have_been_out_in_a_crash_is_told_to_come_again(crashed: bool) -> None:
+    desk = Desk(max_unsettled=2)
+    desk.publish(b"1", b"2", b"3")
+    desk.acquire()
+    broker = Broker(desk.log, desk.clock, crashed=crashed)
+    broker.publish("orders", [Event(b"4")])
+
+    found = []
+    for _ in range(4):
+        (delivery,) = broker.queues.acquire("orders", "emails", "ann")
+        found.append(delivery.redelivered)
+        broker.queues.settle("orders", "emails", "ann", [Settlement(0, delivery.event.offset)])
+
+    assert found == [crashed, crashed, False, False]

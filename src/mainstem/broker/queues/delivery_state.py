@@ -37,7 +37,16 @@ class Back(NamedTuple):
 class Entry:
     """An event that is not settled."""
 
-    __slots__ = ("deliveries", "due_ms", "key", "lease", "owner", "reason")
+    __slots__ = (
+        "deliveries",
+        "due_ms",
+        "key",
+        "lease",
+        "owner",
+        "reason",
+        "redelivered",
+        "was_out",
+    )
 
     def __init__(self, deliveries: int = 0, due_ms: int = 0, key: bytes | None = None) -> None:
         self.deliveries = deliveries
@@ -47,6 +56,10 @@ class Entry:
         self.key = key
         self.reason = ""
         """Why it failed last."""
+        self.was_out = deliveries > 0
+        """Whether it was handed out before, also if that did not count as a delivery."""
+        self.redelivered = False
+        """Whether it was handed out before the delivery that is under way."""
 
 
 class Window:
@@ -81,6 +94,8 @@ class Window:
         self.keyed = keyed
         self.given = 0
         """How many deliveries there were since this was opened."""
+        self.unsure = 0
+        """Below this offset an event may have been out when the process before this one ended."""
         self.seen: int | None = None
         """The tail when there was nothing more to read; None if there was."""
         self._ready: list[int] = []
@@ -88,8 +103,9 @@ class Window:
         """Offsets that are not as they were last written; None if that is not known."""
         for left in at.left:
             for offset in range(left.first, left.last + 1):
-                self.entries[offset] = Entry(left.deliveries, left.due_ms)
-                self._wait(offset, self.entries[offset])
+                entry = self.entries[offset] = Entry(left.deliveries, left.due_ms)
+                entry.was_out = True
+                self._wait(offset, entry)
 
     @property
     def start(self) -> int:
@@ -100,11 +116,6 @@ class Window:
     def out(self) -> int:
         """How many events are out."""
         return len(self.locks)
-
-    @property
-    def awaits_time(self) -> bool:
-        """Whether something is out, waits for its time, or is still to be buried."""
-        return bool(self.locks or self.delays or self.spent)
 
     @property
     def may_have_ready(self) -> bool:
@@ -170,6 +181,8 @@ class Window:
         self._note(offset)
         entry.owner, entry.lease = owner, lease
         entry.deliveries += 1
+        entry.redelivered = entry.was_out or offset < self.unsure
+        entry.was_out = True
         self.given += 1
         self.owners[owner] = self.owners.get(owner, 0) + 1
         self.locks.set(offset, until_ms)

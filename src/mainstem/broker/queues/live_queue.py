@@ -111,6 +111,12 @@ class LiveQueue:
             self.windows[at.number] = window
             self._readers[at.number] = self._reader(at.number, window.next)
 
+    def be_unsure(self) -> None:
+        """Take what may have been out when another process ended for delivered before."""
+        for number, window in self.windows.items():
+            most = window.next + self.settings.max_unsettled
+            window.unsure = min(self.bounds(number).end, most)
+
     def alter(self, settings: QueueSettings) -> list[Callback]:
         """Take other settings; return whom to wake."""
         if settings == self.settings:
@@ -238,16 +244,29 @@ class LiveQueue:
                 is_changed = window.due(now_ms) or bool(back) or is_changed
         return is_changed
 
-    def wait_ms(self, monotonic_ms: int, now_ms: int) -> int | None:
-        """Return when something will expire or be due, None if nothing will."""
-        waits = []
+    def deadlines(self) -> tuple[int | None, int | None, bool]:
+        """Return when the first lock expires and the first delay is over, None if there is none.
+
+        And whether something still has to become a dead letter.
+        """
+        lock_ms: int | None = None
+        delay_ms: int | None = None
+        is_spent = False
         for window in self.windows.values():
             if not window.entries:
                 continue
-            if (until := window.locks.next()) is not None:
-                waits.append(until - monotonic_ms)
-            if (until := window.delays.next()) is not None:
-                waits.append(until - now_ms)
+            is_spent = is_spent or bool(window.spent)
+            if (due := window.locks.next()) is not None and (lock_ms is None or due < lock_ms):
+                lock_ms = due
+            if (due := window.delays.next()) is not None and (delay_ms is None or due < delay_ms):
+                delay_ms = due
+        return lock_ms, delay_ms, is_spent
+
+    def wait_ms(self, monotonic_ms: int, now_ms: int) -> int | None:
+        """Return when something will expire or be due, None if nothing will."""
+        lock_ms, delay_ms, _ = self.deadlines()
+        clocks = ((lock_ms, monotonic_ms), (delay_ms, now_ms))
+        waits = [due - now for due, now in clocks if due is not None]
         return max(0, min(waits)) if waits else None
 
     def watch(self, wake: Callback, partitions: Collection[int]) -> Callback:

@@ -78,14 +78,23 @@ class Queues:
         create_topic: CreateTopic,
         now_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
+        first_lease: int,
+        *,
+        crashed: bool,
     ) -> None:
+        """``first_lease``: chosen at random, so that no lease of an earlier process holds here.
+
+        ``crashed``: the process before this one ended without closing the log.
+        """
         self._state = state
         self._now_ms = now_ms
         self._monotonic_ms = monotonic_ms
-        self._registry = QueueRegistry(state, transactions, create_topic, now_ms, monotonic_ms)
+        self._registry = QueueRegistry(
+            state, transactions, create_topic, now_ms, monotonic_ms, crashed=crashed
+        )
         self._settler = self._registry.settler
         self.fold = self._registry.fold
-        self._leases = 0
+        self._leases = first_lease
         self.tick = self._registry.tick
         self.next_wait_ms = self._registry.next_wait_ms
         self.topic_changed = self._registry.topic_changed
@@ -123,7 +132,7 @@ class Queues:
     def overlay_changed(self, name: str) -> None:
         """Let the queues of a name behave at once as what lies over them says now."""
         with self._registry.turn():
-            for key in [each for each in self.fold if each.name == name]:
+            for key in self.fold.named(name):
                 self._registry.alter(key)
 
     def delete(self, topic: str, name: str) -> Durable:
@@ -150,7 +159,7 @@ class Queues:
     def delete_all(self, name: str) -> Durable:
         """Forget the queues of a name on whatever topic, in one append."""
         with self._registry.turn():
-            return self._registry.forget([key for key in self.fold if key.name == name])
+            return self._registry.forget(self.fold.named(name))
 
     def seek(self, topic: str, name: str, offsets: Mapping[int, int]) -> Durable:
         """Go on from other offsets, forward or back; what is out there cannot be settled any more.
@@ -195,7 +204,7 @@ class Queues:
     def every(self, name: str | None = None) -> list[QueueState]:
         """Return every queue, or those of one name, by topic and name."""
         with self._registry.lock:
-            keys = [key for key in self.fold if name in (None, key.name)]
+            keys = list(self.fold) if name is None else self.fold.named(name)
             found = [(self._state.topics.by_id(key.topic_id), key.name) for key in keys]
             names = sorted((topic.name, name) for topic, name in found if topic is not None)
             return [described(self._registry.opened(*each)) for each in names]
@@ -203,7 +212,7 @@ class Queues:
     def names(self) -> set[str]:
         """Return the names that queues have, on whatever topic."""
         with self._registry.lock:
-            return {key.name for key in self.fold}
+            return self.fold.names()
 
     def peek(
         self, topic: str, name: str, limit: int, after: Position | None = None
@@ -245,7 +254,9 @@ class Queues:
                     self._leases += 1
                     entry = window.give(event.offset, owner, self._leases, until_ms)
                     live.redelivered += entry.deliveries > 1
-                    deliveries.append(Delivery(event, entry.deliveries, self._leases, until_ms))
+                    deliveries.append(
+                        Delivery(event, entry.deliveries, self._leases, until_ms, entry.redelivered)
+                    )
             except UnknownPartition:
                 raise UnknownTopic(topic) from None
             except MainstemError:

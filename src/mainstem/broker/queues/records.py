@@ -183,6 +183,8 @@ class Delivery(msgspec.Struct, frozen=True):
     """Tells this delivery from all others of the same event."""
     until_ms: int
     """When it goes to another owner, on the broker's monotonic clock, unless it is renewed."""
+    redelivered: bool = False
+    """Whether it may have been handed out before, also if that did not count as a delivery."""
 
 
 class AcquiredRecords(NamedTuple):

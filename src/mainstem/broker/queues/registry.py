@@ -9,10 +9,12 @@ under the lock, and done without it.
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 
 import msgspec
 
 from mainstem.broker.callbacks import Callback, make
+from mainstem.broker.deadlines import MAX_AT_ONCE, Deadlines
 from mainstem.broker.journal import QUEUES, Journal
 from mainstem.broker.queues.batch_cache import BatchCache
 from mainstem.broker.queues.dead_letters import CreateTopic, DeadLetters
@@ -37,6 +39,8 @@ from mainstem.broker.transactions.transactions import Transactions
 from mainstem.core.errors import StorageFull, UnknownQueue
 from mainstem.log.port import Durable, PartitionId
 
+_Place = tuple[str, str]
+"""A queue's key, as something that can be ordered."""
 Overlay = Callable[[str, QueueSettings], QueueSettings]
 
 
@@ -50,6 +54,8 @@ class QueueRegistry:
         create_topic: CreateTopic,
         now_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
+        *,
+        crashed: bool,
     ) -> None:
         self._state = state
         self._transactions = transactions
@@ -59,8 +65,14 @@ class QueueRegistry:
         self.fold = QueueFold()
         self._cache = BatchCache()
         self._live: dict[QueueKey, LiveQueue] = {}
-        self._touched: dict[QueueKey, None] = {}
-        """Those to which time may bring something: all others were not used since it could not."""
+        self._used: dict[QueueKey, LiveQueue] = {}
+        """Queues whose deadlines may have changed since they were last looked at."""
+        self._locks = Deadlines[_Place]()
+        """When the first lock of each queue expires; on the monotonic clock."""
+        self._delays = Deadlines[_Place]()
+        """When the first delay of each queue is over; on the time of day."""
+        self._spent: dict[QueueKey, LiveQueue] = {}
+        """Queues with events that could not be made dead letters yet."""
         self.overlay: Overlay = lambda _, own: own
         """What is set for everything of a name, over a queue's own settings."""
         journal = Journal[Key, Value](
@@ -73,6 +85,8 @@ class QueueRegistry:
         dead_letters = DeadLetters(state, create_topic, now_ms)
         self.settler = Settler(state, journal, self.fold, dead_letters, now_ms, monotonic_ms)
         self._put_right()
+        self._unsure = dict.fromkeys(self.fold) if crashed else {}
+        """Queues of which events may have been out when the process before this one ended."""
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -83,6 +97,7 @@ class QueueRegistry:
                 try:
                     yield
                 finally:
+                    self._set_deadlines()
                     calls, self.settler.calls = self.settler.calls, []
         finally:
             make(calls)
@@ -105,7 +120,7 @@ class QueueRegistry:
         """Let a queue behave as its settings are now."""
         live, settings = self._live.get(key), self.settings(key)
         if live is not None and settings is not None:
-            self._touched[key] = None
+            self._used[key] = live
             self.settler.calls += live.alter(settings)
 
     def opened(self, topic: str, name: str) -> LiveQueue:
@@ -125,17 +140,20 @@ class QueueRegistry:
                 self._state.alarm,
             )
             self._live[key] = live
+            if key in self._unsure:
+                del self._unsure[key]
+                live.fit(found, self.fold)
+                live.be_unsure()
         if len(live.windows) != len(found.partitions):
             live.fit(found, self.fold)
-        self._touched[key] = None
+        self._used[key] = live
         return live
 
     def forget(self, keys: Collection[QueueKey]) -> Durable:
         """Forget queues, all or none, and wake who waits there."""
         durable = self.settler.write([each for key in keys for each in self.fold.remove(key)])
         for key in keys:
-            live = self._live.pop(key, None)
-            self.settler.calls += [] if live is None else live.take_waiting()
+            self.settler.calls += self._close(key)
         return durable
 
     def expire(self, live: LiveQueue) -> None:
@@ -147,41 +165,78 @@ class QueueRegistry:
     # Time, and topics that change
 
     def tick(self) -> None:
-        """Take back what is out for too long, and bury what was delivered too often."""
+        """Take back what is out for too long, and bury what was delivered too often.
+
+        Bounded: what is left is still due, so that others get their turn in between.
+        """
         with self.turn():
-            for live in self._awaited():
+            due = dict(islice(self._spent.items(), MAX_AT_ONCE))
+            for deadlines, now in ((self._locks, self._monotonic_ms), (self._delays, self._now_ms)):
+                for name, topic_id in deadlines.due(now()):
+                    key = QueueKey(name, topic_id)
+                    if (live := self._live.get(key)) is not None:
+                        due[key] = live
+            for key, live in due.items():
+                self._used[key] = live
                 self.expire(live)
 
     def next_wait_ms(self) -> int | None:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""
         with self.lock:
-            clocks = (self._monotonic_ms(), self._now_ms())
-            waits = [live.wait_ms(*clocks) for live in self._awaited()]
-        return min((wait for wait in waits if wait is not None), default=None)
+            self._set_deadlines()
+            waits = [
+                due_ms - now()
+                for due_ms, now in (
+                    (self._locks.next(), self._monotonic_ms),
+                    (self._delays.next(), self._now_ms),
+                )
+                if due_ms is not None
+            ]
+        return max(0, min(waits)) if waits else None
 
-    def _awaited(self) -> list[LiveQueue]:
-        """Return those to which time will bring something, and look at no others from now on."""
-        found = [(key, self._live[key]) for key in self._touched if key in self._live]
-        awaited = {
-            key: live
-            for key, live in found
-            if any(window.awaits_time for window in live.windows.values())
-        }
-        self._touched = dict.fromkeys(awaited)
-        return list(awaited.values())
+    def _set_deadlines(self) -> None:
+        """Note when time will bring something to the queues that were used."""
+        for key, live in self._used.items():
+            place = (key.name, key.topic_id)
+            if self._live.get(key) is not live:
+                # It was deleted; one of the same name and topic would be another object.
+                if key not in self._live:
+                    self._locks.clear(place)
+                    self._delays.clear(place)
+                    self._spent.pop(key, None)
+                continue
+            lock_ms, delay_ms, is_spent = live.deadlines()
+            for deadlines, due_ms in ((self._locks, lock_ms), (self._delays, delay_ms)):
+                if due_ms is not None:
+                    deadlines.set(place, due_ms)
+                elif place in deadlines:
+                    deadlines.clear(place)
+            if is_spent:
+                self._spent[key] = live
+            else:
+                self._spent.pop(key, None)
+        self._used.clear()
 
     def topic_changed(self, topic_id: str) -> None:
         """Take note that a topic has more partitions or other settings, or is gone."""
         with self.turn():
             is_gone = self._state.topics.by_id(topic_id) is None
-            for key in [each for each in self.fold if each.topic_id == topic_id]:
-                live = self._live.get(key)
-                self.settler.calls += [] if live is None else live.take_waiting()
+            for key in self.fold.on_topic(topic_id):
                 if is_gone:
+                    self.settler.calls += self._close(key)
                     self.settler.write(self.fold.remove(key))
-                    self._live.pop(key, None)
-                else:
-                    self.settler.tell_gates(self.fold.windows(key))
+                    continue
+                if (live := self._live.get(key)) is not None:
+                    self.settler.calls += live.take_waiting()
+                self.settler.tell_gates(self.fold.windows(key))
+
+    def _close(self, key: QueueKey) -> list[Callback]:
+        """Let go of a queue that is deleted; return whom to wake."""
+        live = self._live.pop(key, None)
+        if live is None:
+            return []
+        self._used[key] = live
+        return live.take_waiting()
 
     def cut(self, partition: PartitionId) -> None:
         """Take note that the end of a partition was taken back, before anything is appended."""
@@ -195,7 +250,7 @@ class QueueRegistry:
         with suppress(StorageFull):
             for key in self.fold.strays(ids):
                 self.settler.write(self.fold.remove(key))
-        for topic_id in {key.topic_id for key in self.fold}:
+        for topic_id in self.fold.topic_ids():
             self._cut(topic_id)
         for key in self.fold:
             self.settler.tell_gates(self.fold.windows(key))
@@ -209,7 +264,7 @@ class QueueRegistry:
         topic = self._state.topics.by_id(topic_id)
         if topic is None:
             return
-        for key in [each for each in self.fold if each.topic_id == topic_id]:
+        for key in self.fold.on_topic(topic_id):
             for at in topic.partitions:
                 end, stored = self._state.log.bounds(at).end, self.fold.window(key, at.number)
                 live = self._live.get(key)

@@ -53,6 +53,8 @@ class QueueFold:
 
     def __init__(self) -> None:
         self._known: dict[QueueKey, QueueSet] = {}
+        self._by_topic: dict[str, dict[QueueKey, None]] = {}
+        self._by_name: dict[str, dict[QueueKey, None]] = {}
         self._windows: dict[QueueKey, dict[int, _Written]] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -70,6 +72,22 @@ class QueueFold:
     def get(self, key: QueueKey) -> QueueSet | None:
         """Return a queue, if there is one."""
         return self._known.get(key)
+
+    def on_topic(self, topic_id: str) -> list[QueueKey]:
+        """Return the queues of a topic."""
+        return list(self._by_topic.get(topic_id, ()))
+
+    def named(self, name: str) -> list[QueueKey]:
+        """Return the queues of a name, on whatever topic."""
+        return list(self._by_name.get(name, ()))
+
+    def names(self) -> set[str]:
+        """Return the names that queues have."""
+        return set(self._by_name)
+
+    def topic_ids(self) -> list[str]:
+        """Return the ids of the topics that have queues."""
+        return list(self._by_topic)
 
     def window(self, key: QueueKey, partition: int) -> WindowSet:
         """Return how far a queue has got; a partition that came later is read from 0."""
@@ -130,16 +148,18 @@ class QueueFold:
 
     def strays(self, topic_ids: Container[str]) -> list[QueueKey]:
         """Return the queues whose topic is none of these."""
-        return [key for key in self._known if key.topic_id not in topic_ids]
+        return [
+            key
+            for topic_id, keys in self._by_topic.items()
+            if topic_id not in topic_ids
+            for key in keys
+        ]
 
     def apply(self, changes: Iterable[QueueChange]) -> None:
         """Make changes true; the only place where this state changes, live and on replay."""
         for key, value in changes:
             if isinstance(key, QueueKey):
-                if isinstance(value, QueueSet):
-                    self._known[key] = value
-                else:
-                    self._known.pop(key, None)
+                self._apply_queue(key, value if isinstance(value, QueueSet) else None)
                 continue
             owner = QueueKey(key.name, key.topic_id)
             if isinstance(key, ChangeKey) and value is None:
@@ -155,6 +175,18 @@ class QueueFold:
             elif isinstance(value, WindowSet):
                 window.whole = value
                 window.changes.clear()
+
+    def _apply_queue(self, key: QueueKey, value: QueueSet | None) -> None:
+        indexes = ((self._by_topic, key.topic_id), (self._by_name, key.name))
+        if value is not None:
+            self._known[key] = value
+            for index, at in indexes:
+                index.setdefault(at, {})[key] = None
+        elif self._known.pop(key, None) is not None:
+            for index, at in indexes:
+                del index[at][key]
+                if not index[at]:
+                    del index[at]
 
     def _forget(self, owner: QueueKey, partition: int) -> None:
         windows = self._windows.get(owner, {})
