@@ -76,12 +76,16 @@ class FullLog(MemoryLog):
     is_full = False
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool = True,
+        lazy: bool = False,
     ) -> Appended:
         """Append, if there is room."""
         if self.is_full:
             raise StorageFull("no space is left")
-        return super().append(batches, together=together)
+        return super().append(batches, together=together, lazy=lazy)
 
 
 class LateLog:
@@ -98,10 +102,14 @@ class LateLog:
             commit.settle(error)
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool = True,
+        lazy: bool = False,
     ) -> Appended:
         """Append, and promise durability."""
-        appended = self._log.append(batches, together=together)
+        appended = self._log.append(batches, together=together, lazy=lazy)
         if not self.late:
             return appended
         self.commits.append(Commit())

@@ -10,7 +10,7 @@ from tests.broker.brokers import new_broker
 from mainstem.auth import Action, Auth, Peer, Principal, Resource, ResourceKind, deny_all
 from mainstem.broker import authorization, door
 from mainstem.broker.broker import Broker
-from mainstem.broker.door import Door, ProducerIdAndEpoch, QueueSettlements, guarded
+from mainstem.broker.door import Door, ProducerIdAndEpoch, QueueSettlements, TopicEvents, guarded
 from mainstem.core.errors import Denied, MainstemError
 from mainstem.core.event import Event
 
@@ -117,7 +117,7 @@ def test_all_that_is_published_at_once_is_asked_for_before_any_of_it_is() -> Non
     broker = new_broker()
     for topic in ("a", "b"):
         broker.create_topic(topic)
-    entries = [("a", [Event(b"1")]), ("b", [Event(b"2")])]
+    entries = [TopicEvents("a", [Event(b"1")]), TopicEvents("b", [Event(b"2")])]
 
     with pytest.raises(Denied):
         seen(broker, Asked(Resource(ResourceKind.TOPIC, "b"))).publish_all(entries)

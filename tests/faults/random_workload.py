@@ -181,9 +181,10 @@ class Life:
         given = [(partition, self._events(partition, size)) for partition in partitions]
         begun = self.at
         steps = [self._attempt(partition, made, begun) for partition, made in given]
+        lazy = len(partitions) == 1 and self.rng.random() < 0.3
         try:
             appended = self.log.append(
-                [(each, build(made, now_ms=self.now)) for each, made in given]
+                [(each, build(made, now_ms=self.now)) for each, made in given], lazy=lazy
             )
         except (StorageFull, OSError):
             for step, partition in zip(steps, partitions, strict=True):
@@ -199,6 +200,8 @@ class Life:
                     step.killproof = self.at
                     step.powerproof = self.at if powerproof else step.powerproof
 
+        for step in steps if lazy else ():
+            step.killproof = self.at
         appended.durable.then(kept)
         parts = zip(partitions, appended.offsets, durable, strict=True)
         together = tuple((partition, offset) for partition, offset, power in parts if power)

@@ -33,9 +33,9 @@ DOES_NOT_WRITE_DOWN_THE_END = """
 from mainstem.broker.journal import IDS, TRANSACTIONS
 from mainstem.log.disk import DiskLog
 real = DiskLog.append
-def append(self, batches, *, together=True):
+def append(self, batches, *, together=True, lazy=False):
     if len(batches) < 3:
-        return real(self, batches, together=together)
+        return real(self, batches, together=together, lazy=lazy)
     return real(self, [each for each in batches if each[0].topic_id != IDS[TRANSACTIONS]])
 DiskLog.append = append
 """

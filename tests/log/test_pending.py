@@ -123,3 +123,28 @@ def test_whoever_waits_is_told_when_a_commit_fails_for_want_of_memory(
     log = DiskLog.open(tmp_path, now_ms=lambda: 0)
     assert stored(log, ORDERS)[0] == (0, b"pending")
     log.close()
+
+
+def test_a_lazy_append_is_committed_in_a_while_though_nobody_waits(tmp_path: Path) -> None:
+    log = DiskLog.open(tmp_path, now_ms=Clock())
+    log.ensure(ORDERS, "topic", TopicSettings())
+
+    durable = log.append([one(ORDERS)], lazy=True).durable
+
+    assert durable.wait(30)
+    assert stored(log, ORDERS) == [(0, b"pending")]
+    log.close()
+
+
+def test_a_lazy_append_shares_the_next_commit_and_stays_in_order(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.ensure(ORDERS, "topic", TopicSettings())
+    lazy = log.append([one(ORDERS, b"lazy")], lazy=True).durable
+    assert not lazy.done
+
+    after = log.append([one(ORDERS, b"after")]).durable
+    log.committer.commit()
+
+    assert lazy is after
+    assert stored(log, ORDERS) == [(0, b"lazy"), (1, b"after")]
+    log.close()

@@ -170,13 +170,28 @@ def _publish_all(operation: Operation, check: Check) -> Operation:
     entries, settled = _argument(operation, "entries"), _argument(operation, "settled")
 
     def asking(*args: object, **named: object) -> object:
-        for topic, _ in cast("Iterable[tuple[str, object]]", entries(args, named)):
-            check(WRITE, TOPIC, topic)
-        for each in cast("Iterable[tuple[str, str]]", settled(args, named) or ()):
-            check(READ, GROUP, each[1])
+        for each in cast("Iterable[tuple[str, object]]", entries(args, named)):
+            check(WRITE, TOPIC, each[0])
+        _check_settled(settled(args, named), check)
         return operation(*args, **named)
 
     return asking
+
+
+def _settle_all(operation: Operation, check: Check) -> Operation:
+    settled = _argument(operation, "settled")
+
+    def asking(*args: object, **named: object) -> object:
+        _check_settled(settled(args, named), check)
+        return operation(*args, **named)
+
+    return asking
+
+
+def _check_settled(settled: object, check: Check) -> None:
+    """Ask for the right to read from every queue of which something is settled."""
+    for each in cast("Iterable[tuple[str, str]]", settled or ()):
+        check(READ, GROUP, each[1])
 
 
 def _add_partitions(operation: Operation, check: Check) -> Operation:
@@ -231,6 +246,7 @@ QUEUES: Rules = {
     "acquire": both(ask(READ, TOPIC, "topic"), _QUEUE_READER),
     "acquire_batches": both(ask(READ, TOPIC, "topic"), _QUEUE_READER),
     "settle": _QUEUE_READER,
+    "settle_all": _settle_all,
     "settle_by_partition": _QUEUE_READER,
     "undelivered": _QUEUE_READER,
     "renew": _QUEUE_READER,

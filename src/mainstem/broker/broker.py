@@ -25,7 +25,7 @@ from mainstem.broker.journal import IDS, TOPICS
 from mainstem.broker.limits import Limits
 from mainstem.broker.producers.producers import Producers
 from mainstem.broker.publishing.append import BatchAppends
-from mainstem.broker.publishing.atomic import AtomicPublish, PublishedAll
+from mainstem.broker.publishing.atomic import AtomicPublish, PublishedAll, TopicEvents
 from mainstem.broker.publishing.batching import PartitionBatch, Published, check_batch, runs
 from mainstem.broker.publishing.conversion import converted
 from mainstem.broker.publishing.idempotent import IdempotentAppends
@@ -213,7 +213,7 @@ class Broker:
 
     def publish_all(
         self,
-        entries: Sequence[tuple[str, Sequence[Event]]],
+        entries: Sequence[TopicEvents],
         settled: Sequence[QueueSettlements] = (),
         held: HeldPublish | None = None,
     ) -> PublishedAll | HeldPublish:

@@ -51,22 +51,28 @@ class Appender:
         """True without background threads, when nobody else commits."""
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool,
+        lazy: bool = False,
     ) -> Appended:
         """Append checked batches, as the port says."""
         if len(batches) == 1:
             ((partition, batch),) = batches
-            return self._append_one(partition, batch)
+            return self._append_one(partition, batch, lazy)
         return self._append_together(batches) if together else self._append_apart(batches)
 
-    def _append_one(self, partition_id: PartitionId, batch: WritableBatch) -> Appended:
+    def _append_one(
+        self, partition_id: PartitionId, batch: WritableBatch, lazy: bool = False
+    ) -> Appended:
         """Append a single batch; the fast path."""
         wakes: list[Wake] = []
         with self._lock:
             if self._committer.failed is not None or self._partitions.is_closed:
                 self.check_writable()
             partition = self._partitions.get(partition_id) or self._partitions.find(partition_id)
-            offsets, durable = self._append_run(partition, (batch,), wakes)
+            offsets, durable = self._append_run(partition, (batch,), wakes, lazy)
             starts = [partition.start]
         if wakes:
             call_all(wakes)
@@ -102,7 +108,11 @@ class Appender:
         return Appended(offsets, durable, starts)
 
     def _append_run(
-        self, partition: Partition, batches: Sequence[WritableBatch], wakes: list[Wake]
+        self,
+        partition: Partition,
+        batches: Sequence[WritableBatch],
+        wakes: list[Wake],
+        lazy: bool = False,
     ) -> tuple[list[int], Durable]:
         """Append batches to one segment in one write; adds the watches to call to ``wakes``."""
         if isinstance(partition, MemoryPartition):
@@ -123,13 +133,14 @@ class Appender:
         data = batches[0] if len(batches) == 1 else b"".join(batches)
         synced = partition.settings.durability == "fsync" or partition.tail < partition.end
         logged = synced and len(batches[0]) < large
-        segment = self._write(partition, data, logged, len(batches) > 1)
+        lazy = lazy and logged
+        segment = self._write(partition, data, logged, len(batches) > 1, lazy)
         position = segment.size
         partition.accept(segment, batches)
         self._checkpoints.appended(partition, len(data), len(batches))
         if synced:
             try:
-                self._promise(partition, segment, position, data, logged)
+                self._promise(partition, segment, position, data, logged, lazy)
             except Exception as error:
                 # The batch is already in its segment, and must not become visible unsynced.
                 raise self._committer.fail(error, f"appending to {partition.place}") from error
@@ -139,7 +150,12 @@ class Appender:
         return offsets, AT_ONCE
 
     def _write(
-        self, partition: DiskPartition, data: WritableBatch | bytes, logged: bool, several: bool
+        self,
+        partition: DiskPartition,
+        data: WritableBatch | bytes,
+        logged: bool,
+        several: bool,
+        lazy: bool = False,
     ) -> Segment:
         """Write to the segment, not accepted yet; if ``logged``, reserve write-ahead space."""
         try:
@@ -147,7 +163,9 @@ class Appender:
                 self._begin()
             if logged:
                 self._committer.wal.reserve(len(data) + PART_OVERHEAD)
-            elif not partition.touched:
+            # A lazy batch is in its segment before the write-ahead log is written: after kill -9
+            # recovery finds it there.
+            if (lazy or not logged) and not partition.touched:
                 self._touch(partition)
             segment = partition.room_for(len(data), self._now_ms)
             segment.write(data)
@@ -177,9 +195,10 @@ class Appender:
         position: int,
         data: WritableBatch | bytes,
         logged: bool,
+        lazy: bool = False,
     ) -> None:
         """Join the group commit, which makes the batches durable and visible."""
-        group = self._committer.gather()
+        group = self._committer.gather(lazy=lazy)
         if logged:
             self._committer.wal.add_batches(
                 partition.key, segment.base, segment.generation, position, data
@@ -189,6 +208,9 @@ class Appender:
             if partition.names_changed:
                 group.renamed[partition.directory] = partition
         group.tails[partition] = (partition.end, segment, segment.size)
+        if lazy and group.deferred:
+            # Atomic batches before it may not be in this segment yet, only in the write-ahead log.
+            self._committer.flush()
 
     def _append_together(self, batches: Sequence[tuple[PartitionId, WritableBatch]]) -> Appended:
         with self._lock:

@@ -224,10 +224,14 @@ class DiskLog:
         call_all(wakes)
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool = True,
+        lazy: bool = False,
     ) -> Appended:
         """Append checked batches, all or nothing, and make them visible together."""
-        return self._appender.append(batches, together=together)
+        return self._appender.append(batches, together=together, lazy=lazy)
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:
         """Return whole batches from the one that holds ``offset`` (or the next one kept) on."""

@@ -32,6 +32,8 @@ _logger = logging.getLogger("mainstem.log")
 
 SYNC_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
 GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+LAZY_S = 0.05
+"""How long a sync that nobody waits for may wait for others to share it."""
 QUICK_S = 0.001
 """A disk is quick if its syncs take no longer than this,"""
 QUICK_RUN = 32
@@ -48,6 +50,9 @@ class Group:
     ) -> None:
         self.commit = Commit(hand_over, check_wait)
         self.empty = True
+        """Whether nothing in it is waited for."""
+        self.lazy = False
+        """Whether it is to be committed in a while even so."""
         self.size = 0
         """How many appends share the commit."""
         self.tails: dict[DiskPartition, tuple[int, Segment, int]] = {}
@@ -118,13 +123,20 @@ class Committer:
                 "the loop itself commits; use then() there"
             )
 
-    def gather(self) -> Group:
-        """Return the group to join, and have it committed; under the lock."""
+    def gather(self, *, lazy: bool = False) -> Group:
+        """Return the group to join, and have it committed, soon or (``lazy``) a little later.
+
+        Under the lock.
+        """
         group = self.group
         group.size += 1
-        if group.empty:
+        if group.empty and not lazy:
             group.empty = False
             self.summon()
+        elif group.empty and not group.lazy:
+            group.lazy = True
+            # The thread commits in a while, unless somebody else does before.
+            self._work.notify()
         return group
 
     @property
@@ -250,7 +262,8 @@ class Committer:
         while True:
             with self._lock:
                 while self.group.empty and not self._stopping:
-                    self._work.wait()
+                    if not self._work.wait(LAZY_S if self.group.lazy else None):
+                        break
                 if self._stopping:
                     return
             self.commit()

@@ -287,7 +287,11 @@ class MemoryLog:
         call_all(wakes)
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool = True,
+        lazy: bool = False,
     ) -> Appended:
         """Append checked batches, all or nothing, and make them visible together."""
         wakes: list[Wake] = []

@@ -115,7 +115,11 @@ class Log(Protocol):
         """Delete partitions and their events; unknown ones are ignored."""
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool = True,
+        lazy: bool = False,
     ) -> Appended:
         """Append checked batches, all or nothing, and make them visible together.
 
@@ -125,6 +129,9 @@ class Log(Protocol):
         Not ``together``: the batches are independent. Those of one partition must be consecutive,
         and a crash may keep only the first of them. At least one is appended; if there are fewer
         offsets than batches, the rest was not appended, and the caller appends it again.
+
+        ``lazy``: nobody waits for it. A single batch for an ``fsync`` topic survives kill -9 on
+        return, and a power cut a little later: its sync waits for others to share it.
         """
 
     def read(self, partition: PartitionId, offset: int, max_bytes: int) -> Slice:

@@ -51,11 +51,15 @@ class CountingLog(DiskLog):
         self.given: list[list[int]] = []
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool = True,
+        lazy: bool = False,
     ) -> Appended:
         """Append, and remember the partitions."""
         self.given.append([partition.number for partition, _ in batches])
-        return super().append(batches, together=together)
+        return super().append(batches, together=together, lazy=lazy)
 
 
 class Dock:

@@ -10,7 +10,7 @@ from tests.faults.crash_states import crashes
 from tests.faults.simulated_disk import SimFiles, blank
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.publishing.atomic import PublishedAll
+from mainstem.broker.publishing.atomic import PublishedAll, TopicEvents
 from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.broker.queues.queues import QueueSettlements
 from mainstem.broker.queues.records import Delivery, Outcome, Settlement
@@ -26,7 +26,7 @@ from mainstem.core.errors import (
 from mainstem.core.event import Event, Position
 from mainstem.core.topic_settings import Overload, TopicSettings
 
-TWO = [("a", [Event(b"1"), Event(b"2")]), ("b", [Event(b"3")])]
+TWO = [TopicEvents("a", [Event(b"1"), Event(b"2")]), TopicEvents("b", [Event(b"3")])]
 
 
 def two_topics(settings: TopicSettings | None = None, clock: Clock | None = None) -> Broker:
@@ -63,7 +63,9 @@ def contents(broker: Broker) -> dict[str, list[bytes | None]]:
 def test_events_of_several_topics_are_published_and_each_has_its_position() -> None:
     broker = two_topics()
 
-    published = done(broker.publish_all([*TWO, ("a", [Event(b"4")]), ("b", [])])).published
+    published = done(
+        broker.publish_all([*TWO, TopicEvents("a", [Event(b"4")]), TopicEvents("b", [])])
+    ).published
 
     assert contents(broker) == {"a": [b"1", b"2", b"4"], "b": [b"3"]}
     assert [each.positions for each in published] == [
@@ -81,14 +83,12 @@ def test_nothing_to_publish_is_durable_at_once() -> None:
 @pytest.mark.parametrize(
     ("entry", "error"),
     [
-        (("nothing", [Event(b"")]), UnknownTopic),
-        (("state", [Event(b"without a key")]), InvalidEvent),
-        (("a", [Event(b"x" * 2_000_000)]), EventTooLarge),
+        (TopicEvents("nothing", [Event(b"")]), UnknownTopic),
+        (TopicEvents("state", [Event(b"without a key")]), InvalidEvent),
+        (TopicEvents("a", [Event(b"x" * 2_000_000)]), EventTooLarge),
     ],
 )
-def test_if_one_is_refused_none_is_published(
-    entry: tuple[str, list[Event]], error: type[Exception]
-) -> None:
+def test_if_one_is_refused_none_is_published(entry: TopicEvents, error: type[Exception]) -> None:
     broker = two_topics()
     broker.create_topic("state", TopicSettings(compact=True))
 
@@ -113,7 +113,13 @@ def test_events_of_one_request_count_together_against_a_topics_limit() -> None:
     publish(broker, "b", b"before")
 
     with pytest.raises(Overloaded):
-        broker.publish_all([("b", [Event(b"1")]), ("a", [Event(b"2")]), ("b", [Event(b"3")])])
+        broker.publish_all(
+            [
+                TopicEvents("b", [Event(b"1")]),
+                TopicEvents("a", [Event(b"2")]),
+                TopicEvents("b", [Event(b"3")]),
+            ]
+        )
 
     assert contents(broker) == {"a": [], "b": [b"before"]}
 
@@ -171,7 +177,7 @@ def test_deliveries_are_settled_with_what_is_published() -> None:
 
     done(
         desk.broker.publish_all(
-            [("invoices", [Event(b"of a")])],
+            [TopicEvents("invoices", [Event(b"of a")])],
             [settle(first), settle(second, outcome=Outcome.RELEASE)],
         )
     )
@@ -213,7 +219,9 @@ def test_a_stale_delivery_refuses_all_of_it() -> None:
     desk.ack(stale)
 
     with pytest.raises(StaleDelivery):
-        desk.broker.publish_all([("orders", [Event(b"c")])], [settle(fresh), settle(stale)])
+        desk.broker.publish_all(
+            [TopicEvents("orders", [Event(b"c")])], [settle(fresh), settle(stale)]
+        )
 
     assert values(read_all(desk.broker, "orders")) == [b"a", b"b"]
     assert desk.restarted().values() == [b"b"]
@@ -239,7 +247,7 @@ def test_while_a_topic_is_full_nothing_is_settled_either() -> None:
     desk.publish(b"a")
     publish(desk.broker, "invoices", b"before")
     (delivery,) = desk.acquire()
-    entries, settled = [("invoices", [Event(b"of a")])], [settle(delivery)]
+    entries, settled = [TopicEvents("invoices", [Event(b"of a")])], [settle(delivery)]
 
     held = desk.broker.publish_all(entries, settled)
     assert isinstance(held, HeldPublish)
@@ -255,13 +263,13 @@ def test_a_queue_that_a_full_topic_waits_for_makes_room_in_the_next_request() ->
     desk.broker.alter_topic("orders", overload=Overload.BACKPRESSURE, max_backlog=1)
     desk.publish(b"a")
     (delivery,) = desk.acquire()
-    held = desk.broker.publish_all([("orders", [Event(b"b")])])
+    held = desk.broker.publish_all([TopicEvents("orders", [Event(b"b")])])
     assert isinstance(held, HeldPublish)
 
     done(desk.broker.publish_all([], [settle(delivery)]))
 
     assert held.room.done
-    done(desk.broker.publish_all([("orders", [Event(b"b")])], held=held))
+    done(desk.broker.publish_all([TopicEvents("orders", [Event(b"b")])], held=held))
 
 
 def test_a_rejected_delivery_has_its_dead_letter_in_the_same_append() -> None:
@@ -283,7 +291,7 @@ def test_a_full_disk_refuses_all_of_it() -> None:
     log.is_full = True
 
     with pytest.raises(StorageFull):
-        desk.broker.publish_all([("orders", [Event(b"b")])], [settle(delivery)])
+        desk.broker.publish_all([TopicEvents("orders", [Event(b"b")])], [settle(delivery)])
     log.is_full = False
 
     assert values(read_all(desk.broker, "orders")) == [b"a"]
@@ -304,7 +312,8 @@ def test_a_crash_leaves_all_of_it_or_nothing(durability: str) -> None:
     first = len(files.trace)
 
     answer = desk.broker.publish_all(
-        [("invoices", [Event(b"of a")]), ("bills", [Event(b"for a")])], [settle(delivery)]
+        [TopicEvents("invoices", [Event(b"of a")]), TopicEvents("bills", [Event(b"for a")])],
+        [settle(delivery)],
     )
     assert isinstance(answer, PublishedAll)
     log.committer.commit()

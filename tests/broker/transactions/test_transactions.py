@@ -395,12 +395,16 @@ class FullLog(LaggingLog):
     full = False
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool = True,
+        lazy: bool = False,
     ) -> Appended:
         """Append, or refuse to."""
         if self.full:
             raise StorageFull("no space left")
-        return super().append(batches, together=together)
+        return super().append(batches, together=together, lazy=lazy)
 
 
 def test_a_full_disk_changes_nothing_and_the_end_can_be_tried_again() -> None:

@@ -122,13 +122,17 @@ class CrowdedLog(LateLog):
         self.crowded: list[PartitionId] = []
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool = True,
+        lazy: bool = False,
     ) -> Appended:
         """Let somebody else go first."""
         for partition, _ in batches:
             if partition in self.crowded:
                 super().append([(partition, build([Event(b"other")], now_ms=0))])
-        return super().append(batches, together=together)
+        return super().append(batches, together=together, lazy=lazy)
 
 
 def test_others_may_write_at_the_same_time() -> None:

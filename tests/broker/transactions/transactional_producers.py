@@ -128,14 +128,18 @@ class LaggingLog(LateLog):
         self.appends = 0
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool = True,
+        lazy: bool = False,
     ) -> Appended:
         """Append; readers have to wait."""
         self.appends += 1
         if self.late:
             for partition, _ in batches:
                 self.tails.setdefault(partition, self.bounds(partition).tail)
-        return super().append(batches, together=together)
+        return super().append(batches, together=together, lazy=lazy)
 
     def bounds(self, partition: PartitionId) -> Bounds:
         """Return the bounds that readers see."""

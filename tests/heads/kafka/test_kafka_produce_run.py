@@ -273,10 +273,14 @@ class FailedLog(LateLog):
     """A log whose appends have failed before whoever made them looks."""
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool = True,
+        lazy: bool = False,
     ) -> Appended:
         """Append, and fail at once if the test says so."""
-        appended = super().append(batches, together=together)
+        appended = super().append(batches, together=together, lazy=lazy)
         self.settle(StorageFailed("the disk has gone"))
         return appended
 

@@ -73,6 +73,7 @@ from mainstem.broker.door.publishing import (
     PublishedAll,
     Publishing,
     QueueSettlements,
+    TopicEvents,
 )
 from mainstem.broker.door.queues import (
     MAX_DELIVERIES,
@@ -192,6 +193,7 @@ __all__ = [
     "TimedOffset",
     "Topic",
     "TopicDone",
+    "TopicEvents",
     "TopicPartition",
     "TopicRegex",
     "Topics",

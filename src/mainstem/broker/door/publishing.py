@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from mainstem.broker.publishing.atomic import PublishedAll
+from mainstem.broker.publishing.atomic import PublishedAll, TopicEvents
 from mainstem.broker.publishing.batching import Published
 from mainstem.broker.publishing.outcome import AppendedBatch, AppendOutcome
 from mainstem.broker.publishing.overload import HeldPublish
@@ -19,6 +19,7 @@ __all__ = [
     "PublishedAll",
     "Publishing",
     "QueueSettlements",
+    "TopicEvents",
 ]
 
 
@@ -48,7 +49,7 @@ class Publishing(Protocol):
 
     def publish_all(
         self,
-        entries: Sequence[tuple[str, Sequence[Event]]],
+        entries: Sequence[TopicEvents],
         settled: Sequence[QueueSettlements] = (),
         held: HeldPublish | None = None,
     ) -> PublishedAll | HeldPublish:

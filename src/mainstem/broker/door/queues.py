@@ -6,7 +6,7 @@ from typing import Protocol
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.queues.description import QueueState
 from mainstem.broker.queues.live_queue import Unsettled
-from mainstem.broker.queues.queues import DEFAULTS, MAX_BYTES, Settled
+from mainstem.broker.queues.queues import DEFAULTS, MAX_BYTES, QueueSettlements, Settled
 from mainstem.broker.queues.records import (
     MAX_DELIVERIES,
     MAX_LOCK_MS,
@@ -96,12 +96,15 @@ class Queues(Protocol):
         max_bytes: int = MAX_BYTES,
         credit: int | None = None,
         noted: bool = False,
+        locked: bool = True,
     ) -> list[Delivery]:
         """Hand events to an owner, none if there are none now; at least one whatever its size.
 
         ``credit``: how many may be out with this owner at most, these included.
         ``noted``: what may have been out when the last broker ended counts as delivered even if
         this one ends before it is settled.
+        ``locked``: they go to another owner if they are not settled in ``lock_ms``; else they stay
+        with this one until it settles them or leaves.
         """
 
     def acquire_batches(
@@ -130,6 +133,15 @@ class Queues(Protocol):
         """Settle deliveries of an owner, in one append; those that are not its own are refused.
 
         Raises StorageFull with nothing changed.
+        """
+
+    def settle_all(
+        self, settled: Sequence[QueueSettlements], *, lazy: bool = False
+    ) -> list[Settled]:
+        """Settle deliveries of several queues and owners in one append; see ``settle``.
+
+        What is said of a queue that is gone is refused. ``lazy``: nobody waits for it, so that it
+        survives kill -9 on return, and a power cut a little later.
         """
 
     def settle_by_partition(

@@ -22,6 +22,14 @@ Open = Callable[[str], OpenTopic]
 _Part = tuple[OpenTopic, list[PartitionBatch]]
 
 
+class TopicEvents(NamedTuple):
+    """Events for one topic: by key, to the partition given, or else in turn."""
+
+    topic: str
+    events: Sequence[Event]
+    partition: int | None = None
+
+
 class PublishedAll(NamedTuple):
     """Where the events of each entry stand, and when all of them are durable."""
 
@@ -46,16 +54,16 @@ class AtomicPublish:
 
     def publish_all(
         self,
-        entries: Sequence[tuple[str, Sequence[Event]]],
+        entries: Sequence[TopicEvents],
         settled: Sequence[QueueSettlements],
         held: HeldPublish | None,
     ) -> PublishedAll | HeldPublish:
         """Append everything, or say what to wait for; an error means that nothing was done."""
         now_ms = self._now_ms()
         parts: list[_Part] = []
-        for topic, events in entries:
+        for topic, events, partition in entries:
             opened = self._open_topic(topic)
-            parts.append((opened, runs(opened.topic, events, None, opened.turns, now_ms)))
+            parts.append((opened, runs(opened.topic, events, partition, opened.turns, now_ms)))
         if not settled:
             return self._append(parts, (), held)[0]
         return self._queues.settle_with(settled, lambda beside: self._append(parts, beside, held))

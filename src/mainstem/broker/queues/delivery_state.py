@@ -78,6 +78,8 @@ class Window:
         self.missed = at.missed
         self.max_deliveries = max_deliveries
         self.entries: dict[int, Entry] = {}
+        self.out = 0
+        """How many events are out."""
         self.locks = Deadlines[int](alarm)
         """When what is out comes back; on the monotonic clock."""
         self.owners: dict[str, int] = {}
@@ -111,11 +113,6 @@ class Window:
     def start(self) -> int:
         """Everything below is settled."""
         return next(iter(self.entries), self.next)
-
-    @property
-    def out(self) -> int:
-        """How many events are out."""
-        return len(self.locks)
 
     @property
     def may_have_ready(self) -> bool:
@@ -175,8 +172,8 @@ class Window:
         self.next = offset + 1
         return self._line_up(offset, entry)
 
-    def give(self, offset: int, owner: str, lease: int, until_ms: int) -> Entry:
-        """Let an event be out with an owner until a time."""
+    def give(self, offset: int, owner: str, lease: int, until_ms: int | None) -> Entry:
+        """Let an event be out with an owner until a time, None: until it is settled."""
         entry = self.entries[offset]
         self._note(offset)
         entry.owner, entry.lease = owner, lease
@@ -185,7 +182,9 @@ class Window:
         entry.was_out = True
         self.given += 1
         self.owners[owner] = self.owners.get(owner, 0) + 1
-        self.locks.set(offset, until_ms)
+        self.out += 1
+        if until_ms is not None:
+            self.locks.set(offset, until_ms)
         return entry
 
     def keep(self, offset: int, until_ms: int) -> None:
@@ -275,6 +274,7 @@ class Window:
 
     def _take_back(self, offset: int, entry: Entry) -> None:
         if entry.owner is not None:
+            self.out -= 1
             self.locks.clear(offset)
             self.owners[entry.owner] -= 1
             if not self.owners[entry.owner]:

@@ -18,7 +18,7 @@ from mainstem.broker.callbacks import Callback
 from mainstem.broker.queues.dead_letters import CreateTopic
 from mainstem.broker.queues.delivery_state import Back
 from mainstem.broker.queues.description import QueueState, described
-from mainstem.broker.queues.live_queue import Unsettled
+from mainstem.broker.queues.live_queue import LiveQueue, Unsettled
 from mainstem.broker.queues.records import (
     AcquiredBatches,
     AcquiredRecords,
@@ -235,10 +235,13 @@ class Queues:
         max_bytes: int = MAX_BYTES,
         credit: int | None = None,
         noted: bool = False,
+        locked: bool = True,
     ) -> list[Delivery]:
         """Hand events to an owner, none if there are none now; at least one whatever its size.
 
         ``credit``: how many may be out with this owner at most, these included.
+        ``locked``: they go to another owner if they are not settled in ``lock_ms``; else they stay
+        with this one until it settles them or leaves.
         ``noted``: what may have been out when the last broker ended counts as delivered even if
         this one ends before it is settled.
         """
@@ -248,7 +251,7 @@ class Queues:
             if credit is not None:
                 max_events = min(max_events, credit - live.out_with(owner))
             deliveries: list[Delivery] = []
-            until_ms = self._monotonic_ms() + live.settings.lock_ms
+            until_ms = self._monotonic_ms() + live.settings.lock_ms if locked else None
             try:
                 for window, event in live.choose(max_events, max_bytes):
                     self._leases += 1
@@ -325,17 +328,46 @@ class Queues:
         Raises StorageFull with nothing changed.
         """
         with self._registry.turn():
-            live = self._registry.opened(topic, name)
-            if any(each.outcome is Outcome.RENEW for each in settlements):
-                self._registry.expire(live)
-            plan, refused = Plan(), dict[int, MainstemError]()
-            for place, each in enumerate(settlements):
-                try:
-                    self._settler.decide(live, owner, each, plan)
-                except StaleDelivery as error:
-                    refused[place] = error
+            live, plan = self._registry.opened(topic, name), Plan()
+            refused = self._decide(live, owner, settlements, plan)
             durable = self._settler.carry_out(live, plan)
         return Settled(durable, refused)
+
+    def settle_all(
+        self, settled: Sequence[QueueSettlements], *, lazy: bool = False
+    ) -> list[Settled]:
+        """Settle deliveries of several queues and owners in one append; see ``settle``.
+
+        What is said of a queue that is gone is refused. ``lazy``: nobody waits for it, so that it
+        survives kill -9 on return, and a power cut a little later.
+        """
+        with self._registry.turn():
+            plans: dict[QueueKey, Planned] = {}
+            refused: list[dict[int, MainstemError]] = []
+            for topic, name, owner, settlements in settled:
+                try:
+                    live = self._registry.opened(topic, name)
+                except (UnknownTopic, UnknownQueue) as error:
+                    refused.append(dict.fromkeys(range(len(settlements)), error))
+                    continue
+                plan = plans.setdefault(live.key, (live, Plan()))[1]
+                refused.append(self._decide(live, owner, settlements, plan))
+            durable = self._settler.carry_out_all(list(plans.values()), lazy=lazy)
+        return [Settled(durable, each) for each in refused]
+
+    def _decide(
+        self, live: LiveQueue, owner: str, settlements: Sequence[Settlement], plan: Plan
+    ) -> dict[int, MainstemError]:
+        """Plan what an owner says of its deliveries; return what is refused, by its place."""
+        if any(each.outcome is Outcome.RENEW for each in settlements):
+            self._registry.expire(live)
+        refused: dict[int, MainstemError] = {}
+        for place, each in enumerate(settlements):
+            try:
+                self._settler.decide(live, owner, each, plan)
+            except StaleDelivery as error:
+                refused[place] = error
+        return refused
 
     def settle_by_partition(
         self, topic: str, name: str, owner: str, settlements: Mapping[int, Sequence[Settlement]]

@@ -181,8 +181,11 @@ class Delivery(msgspec.Struct, frozen=True):
     """How often the event has been delivered, this time included."""
     lease: int
     """Tells this delivery from all others of the same event."""
-    until_ms: int
-    """When it goes to another owner, on the broker's monotonic clock, unless it is renewed."""
+    until_ms: int | None
+    """When it goes to another owner, on the broker's monotonic clock, unless it is renewed.
+
+    None if its owner keeps it until it settles it or leaves.
+    """
     redelivered: bool = False
     """Whether it may have been handed out before, also if that did not count as a delivery."""
 

@@ -173,12 +173,23 @@ class Settler:
 
         The dead letters are part of the same append: an event is settled if its letter is there.
         """
+        return self.carry_out_all([(live, plan)])
+
+    def carry_out_all(self, plans: Sequence[Planned], *, lazy: bool = False) -> Durable:
+        """Carry out plans for several queues, all or none, in one append.
+
+        ``lazy``: nobody waits for it; see the log's ``append``.
+        """
         durable: Durable = AT_ONCE
-        if plan.changes:
-            prepared = self._prepare(live, plan)
-            durable = self.write(prepared.records, prepared.letters.batches)
-            self._make_true(prepared)
-        self._renew(live, plan)
+        prepared = [self._prepare(live, plan) for live, plan in plans if plan.changes]
+        if prepared:
+            records = [record for each in prepared for record in each.records]
+            letters = [letter for each in prepared for letter in each.letters.batches]
+            durable = self.write(records, letters, lazy=lazy)
+            for each in prepared:
+                self._make_true(each)
+        for live, plan in plans:
+            self._renew(live, plan)
         return durable
 
     def carry_out_with(self, plans: Sequence[Planned], append: Append[Answer]) -> Answer:
@@ -263,10 +274,12 @@ class Settler:
         self,
         changes: Sequence[QueueChange],
         letters: Sequence[tuple[PartitionId, WritableBatch]] = (),
+        *,
+        lazy: bool = False,
     ) -> Durable:
         """Append changes of the fold, dead letters first, and apply them."""
         batches = [*letters, *self._journal.batches(changes, self._now_ms())]
-        durable = self._state.log.append(batches).durable if batches else AT_ONCE
+        durable = self._state.log.append(batches, lazy=lazy).durable if batches else AT_ONCE
         self._fold.apply(changes)
         self.tell_gates(changes)
         return durable

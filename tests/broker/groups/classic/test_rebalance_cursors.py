@@ -373,12 +373,16 @@ class FullLog(LateLog):
     full = False
 
     def append(
-        self, batches: Sequence[tuple[PartitionId, WritableBatch]], *, together: bool = True
+        self,
+        batches: Sequence[tuple[PartitionId, WritableBatch]],
+        *,
+        together: bool = True,
+        lazy: bool = False,
     ) -> Appended:
         """Append, or refuse to."""
         if self.full:
             raise StorageFull("no space left")
-        return super().append(batches, together=together)
+        return super().append(batches, together=together, lazy=lazy)
 
 
 def test_a_full_disk_makes_members_try_again() -> None:

@@ -9,9 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from mainstem.auth import Credentials, Peer
-from mainstem.broker.door import HeldPublish, Outcome, QueueSettlements, Settlement
+from mainstem.broker.door import (
+    HeldPublish,
+    Outcome,
+    QueueSettlements,
+    Settlement,
+    TopicEvents,
+)
 from mainstem.core.errors import MainstemError, Unsupported
-from mainstem.core.event import Event
 from mainstem.heads.confirmations import Confirmations
 from mainstem.heads.conversation import Answer, Later, Outbox
 from mainstem.heads.queue_consumer import QueueConsumer
@@ -53,8 +58,6 @@ _PREFETCHES = ("prefetch-count", "activemq.prefetchSize")
 _PRIORITIES = ("x-priority", "activemq.priority")
 MAX_PREFETCH = 100_000
 """Messages that a subscription may have unsettled, whatever it asks for."""
-
-Entry = tuple[str, Sequence[Event]]
 
 
 class StompConversation:
@@ -236,7 +239,7 @@ class StompConversation:
 
     # SEND and COMMIT
 
-    def _entry(self, request: Send) -> Entry:
+    def _entry(self, request: Send) -> TopicEvents:
         if (header := unsupported("SEND", request.headers)) is not None:
             raise Unsupported(f"the header {header!r} asks for what is not done here")
         topic = self._declarations.to_send(parse(request.destination))
@@ -247,11 +250,11 @@ class StompConversation:
                 found = self._declarations.to_subscribe(parse(reply_to), "")
                 self._consume(Subscribe(key, reply_to, reply_to, AckMode.AUTO, {}, None), found)
             request.headers["reply-to"] = self._declarations.reply_queue(reply_to)
-        return topic, (event_of(request),)
+        return TopicEvents(topic, (event_of(request),))
 
     def _commit(self, request: Commit) -> Answer | Later:
         self._append_acks()
-        entries: list[Entry] = []
+        entries: list[TopicEvents] = []
         settled: list[QueueSettlements] = []
         after: list[Callable[[], None]] = []
         for each in request.requests:
@@ -269,7 +272,7 @@ class StompConversation:
 
     def _publish(
         self,
-        entries: Sequence[Entry],
+        entries: Sequence[TopicEvents],
         settled: Sequence[QueueSettlements],
         receipts: Sequence[str | None],
         after: Sequence[Callable[[], None]] = (),
