@@ -1,0 +1,249 @@
+"""AMQP 0-9-1 fields: short strings, long strings, and tables of typed values.
+
+Types and their letters are RabbitMQ's [https://www.rabbitmq.com/amqp-0-9-1-errata, section 3],
+which differ from the specification's: ``s`` is a 16-bit integer, ``l`` and ``L`` are both signed.
+
+| letter | Python | | letter | Python |
+|---|---|---|---|---|
+| t | bool | | S | str; bytes if it is not UTF-8 |
+| b B s u I i l L | int (written as I or l) | | x | Binary |
+| f d | float (written as d) | | T | Timestamp |
+| D | Decimal | | A, F | list, dict |
+| V | None | | | |
+
+Every size is checked against what surrounds it before anything is read; how deep tables nest is
+limited. What cannot be read is SYNTAX_ERROR.
+"""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from struct import Struct
+
+import msgspec
+
+from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+
+MAX_DEPTH = 64
+"""Tables and arrays inside one another."""
+MAX_SHORT_BYTES = 255
+
+
+class Timestamp(msgspec.Struct, frozen=True, order=True):
+    """Seconds since 1970 in UTC, 64 bits unsigned."""
+
+    seconds: int
+
+
+class Binary(bytes):
+    """Bytes of type ``x``; other bytes are written as a long string."""
+
+
+Value = (
+    bool
+    | int
+    | float
+    | str
+    | bytes
+    | Decimal
+    | Timestamp
+    | None
+    | Sequence["Value"]
+    | Mapping[str, "Value"]
+)
+Table = Mapping[str, Value]
+
+_U32 = Struct(">I")
+_I32 = Struct(">i")
+_I64 = Struct(">q")
+_U64 = Struct(">Q")
+_DOUBLE = Struct(">d")
+_DECIMAL = Struct(">BI")
+_FIXED = {
+    ord(letter): Struct(code)
+    for letter, code in (
+        ("t", ">?"),
+        ("b", ">b"),
+        ("B", ">B"),
+        ("s", ">h"),
+        ("u", ">H"),
+        ("I", ">i"),
+        ("i", ">I"),
+        ("l", ">q"),
+        ("L", ">q"),
+        ("f", ">f"),
+        ("d", ">d"),
+        ("T", ">Q"),
+        ("D", ">BI"),
+    )
+}
+_SIZED = frozenset(b"SxAF")
+
+
+def malformed(detail: str) -> AmqpError:
+    """Return the error of bytes that cannot be read."""
+    return AmqpError(ReplyCode.SYNTAX_ERROR, detail)
+
+
+# Reading. All take the place of the first byte and the end of what surrounds it, and return the
+# value and the place behind it.
+
+
+def read_short_string(data: bytes, at: int, end: int) -> tuple[str, int]:
+    """Read a string of at most 255 bytes."""
+    if at >= end:
+        raise malformed("a short string begins past the end")
+    begin = at + 1
+    at = begin + data[at]
+    if at > end:
+        raise malformed("a short string goes past the end")
+    try:
+        return str(data[begin:at], "utf-8"), at
+    except UnicodeDecodeError:
+        raise malformed("malformed UTF-8 in a short string") from None
+
+
+def read_long_string(data: bytes, at: int, end: int) -> tuple[bytes, int]:
+    """Read a string of any length, as bytes."""
+    begin, at = _sized(data, at, end)
+    return data[begin:at], at
+
+
+def read_table(data: bytes, at: int, end: int) -> tuple[dict[str, Value], int]:
+    """Read a table with its length."""
+    begin, at = _sized(data, at, end)
+    return read_bare_table(data, begin, at), at
+
+
+def read_bare_table(data: bytes, at: int, end: int, depth: int = 1) -> dict[str, Value]:
+    """Read a table that takes all the room there is; if a name comes again, the last one counts."""
+    found: dict[str, Value] = {}
+    while at < end:
+        name, at = read_short_string(data, at, end)
+        found[name], at = _value(data, at, end, depth)
+    return found
+
+
+def _sized(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Return where something begins and ends whose length comes first."""
+    begin = at + 4
+    if begin > end:
+        raise malformed("a length goes past the end")
+    at = begin + _U32.unpack_from(data, at)[0]
+    if at > end:
+        raise malformed("a string, table or array goes past the end")
+    return begin, at
+
+
+def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Value, int]:
+    if at >= end:
+        raise malformed("a table value is missing")
+    letter = data[at]
+    at += 1
+    if letter in _SIZED:
+        begin, at = _sized(data, at, end)
+        return _sized_value(letter, data, begin, at, depth), at
+    fixed = _FIXED.get(letter)
+    if fixed is None:
+        if letter == ord("V"):
+            return None, at
+        raise malformed(f"unknown table value type {chr(letter)!r}")
+    if at + fixed.size > end:
+        raise malformed("a table value goes past the end")
+    found = fixed.unpack_from(data, at)
+    return _fixed_value(letter, found), at + fixed.size
+
+
+def _fixed_value(letter: int, found: tuple[int, ...]) -> Value:
+    if letter == ord("T"):
+        return Timestamp(found[0])
+    if letter == ord("D"):
+        scale, unscaled = found
+        # Digits and exponent are kept as they are: no arithmetic, which would round.
+        return Decimal((0, tuple(map(int, str(unscaled))), -scale))
+    return found[0]
+
+
+def _sized_value(letter: int, data: bytes, begin: int, end: int, depth: int) -> Value:
+    if letter == ord("S"):
+        text = data[begin:end]
+        try:
+            return str(text, "utf-8")
+        except UnicodeDecodeError:
+            return text
+    if letter == ord("x"):
+        return Binary(data[begin:end])
+    if depth >= MAX_DEPTH:
+        raise malformed(f"tables nest more than {MAX_DEPTH} deep")
+    if letter == ord("F"):
+        return read_bare_table(data, begin, end, depth + 1)
+    values: list[Value] = []
+    while begin < end:
+        value, begin = _value(data, begin, end, depth + 1)
+        values.append(value)
+    return values
+
+
+# Writing. ValueError for what has no place on the wire: it did not come from there.
+
+
+def short_string(text: str) -> bytes:
+    """Write a string of at most 255 bytes."""
+    data = text.encode()
+    if len(data) > MAX_SHORT_BYTES:
+        raise ValueError(f"a short string has at most {MAX_SHORT_BYTES} bytes, not {len(data)}")
+    return bytes((len(data),)) + data
+
+
+def long_string(data: bytes) -> bytes:
+    """Write a string of any length."""
+    return _U32.pack(len(data)) + data
+
+
+def table(values: Table) -> bytes:
+    """Write a table with its length."""
+    parts: list[bytes] = []
+    for name, value in values.items():
+        parts += (short_string(name), _written(value))
+    return long_string(b"".join(parts))
+
+
+def _written(value: Value) -> bytes:  # noqa: C901, PLR0911, PLR0912 - one for each
+    match value:
+        case str():
+            return b"S" + long_string(value.encode())
+        case bool():
+            return b"t\1" if value else b"t\0"
+        case int():
+            if -(2**31) <= value < 2**31:
+                return b"I" + _I32.pack(value)
+            if not -(2**63) <= value < 2**63:
+                raise ValueError(f"{value} has more than 64 bits")
+            return b"l" + _I64.pack(value)
+        case None:
+            return b"V"
+        case Mapping():
+            return b"F" + table(value)
+        case Binary():
+            return b"x" + long_string(value)
+        case bytes():
+            return b"S" + long_string(value)
+        case float():
+            return b"d" + _DOUBLE.pack(value)
+        case Timestamp():
+            return b"T" + _U64.pack(value.seconds)
+        case Decimal():
+            return b"D" + _written_decimal(value)
+        case Sequence():
+            return b"A" + long_string(b"".join(map(_written, value)))
+    raise ValueError(f"a table cannot hold {type(value).__name__}")
+
+
+def _written_decimal(value: Decimal) -> bytes:
+    sign, digits, exponent = value.as_tuple()
+    if sign or not isinstance(exponent, int):
+        raise ValueError(f"{value} is no decimal of this protocol, which has no negative ones")
+    unscaled = int("".join(map(str, digits))) * 10 ** max(exponent, 0)
+    scale = max(-exponent, 0)
+    if scale > 255 or unscaled >= 2**32:
+        raise ValueError(f"{value} has too many digits")
+    return _DECIMAL.pack(scale, unscaled)
