@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.faults.killable_server import Mortal, create, until
 from tests.faults.test_kafka_kill_produce import PARTITIONS, Line, verdict
+from tests.heads.kafka.classic_members import joining, only_member
 from tests.heads.kafka.raw_peers import Peer, Process, fetching, produce, production, request
 
 from mainstem.core.event import Event
@@ -30,11 +31,8 @@ from mainstem.kafka_protocol.messages.membership import (
     HEARTBEAT,
     JOIN_GROUP,
     SYNC_GROUP,
-    HeartbeatRequest,
     HeartbeatResponse,
-    JoinGroupRequest,
     JoinGroupResponse,
-    JoinProtocol,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -117,32 +115,13 @@ def test_a_peer_that_neither_reads_nor_closes_does_not_keep_the_server(tmp_path:
         assert "unclean" not in server.said
 
 
-def joining(group: str, member: str = "") -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=30_000,
-        member_id=member,
-        protocol_type="consumer",
-        protocols=(JoinProtocol("range", b"x"),),
-    )
-
-
-def member_of(peer: Peer, group: str) -> tuple[str, int, str, None]:
-    """Be the first member of a group; return who one is."""
-    joined = peer.ask(JOIN_GROUP, 3, joining(group), JoinGroupResponse)
-    assert joined.error_code == 0
-    member = (group, joined.generation_id, joined.member_id, None)
-    assert peer.ask(SYNC_GROUP, 3, SyncGroupRequest(*member), SyncGroupResponse).error_code == 0
-    return member
-
-
 def test_what_comes_while_the_server_stops_is_told_to_come_again_or_done_for_good(
     tmp_path: Path,
 ) -> None:
     with Process(tmp_path) as server, Peer(server.address) as peer:
         assert produce(peer, "t", BATCH).error_code == 0
-        member = member_of(peer, "g")
+        there = only_member(peer, joining("g"), version=3)
+        member = (there.group_id, there.generation_id, there.member_id)
         poll = request(FETCH, 12, fetching("t", 1, max_wait_ms=NEVER))
         place = CommitTopic(name="t", partitions=(CommitPartition(0, committed_offset=1),))
         newcomer = ConsumerGroupHeartbeatRequest(
@@ -162,7 +141,7 @@ def test_what_comes_while_the_server_stops_is_told_to_come_again_or_done_for_goo
             request(PRODUCE, 9, production("t", BATCH)),
             request(JOIN_GROUP, 3, joining("other")),
             request(SYNC_GROUP, 3, SyncGroupRequest(*member)),
-            request(HEARTBEAT, 3, HeartbeatRequest(*member)),
+            request(HEARTBEAT, 3, there),
             request(CONSUMER_GROUP_HEARTBEAT, 1, newcomer),
             request(SHARE_GROUP_HEARTBEAT, 1, sharer),
             request(OFFSET_COMMIT, 8, OffsetCommitRequest("h", topics=(place,))),
@@ -223,7 +202,7 @@ def test_who_waits_for_others_or_for_room_is_told_to_come_again(tmp_path: Path) 
         assert made.topics[0].error_code == 0
         assert produce(held, "full", BATCH).error_code == 0
         held.send(request(PRODUCE, 9, production("full", BATCH, timeout_ms=NEVER)))
-        member_of(first, "g")
+        only_member(first, joining("g"), version=3)
         # It waits for the first member to join again.
         second.send(request(JOIN_GROUP, 3, joining("g")))
         until(lambda: server.metric("mainstem_topic_held_requests_total") == 1)

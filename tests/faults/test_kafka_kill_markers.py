@@ -5,22 +5,8 @@ from pathlib import Path
 import pytest
 from tests.broker.transactions.transactional_producers import committed
 from tests.faults.killable_server import DIES_IN_WRITE, Mortal, create
-from tests.heads.kafka.raw_peers import Peer, produce
-
-from mainstem.core.event import Event
-from mainstem.core.records import build
-from mainstem.kafka_protocol.messages.transactions import (
-    ADD_PARTITIONS_TO_TXN,
-    END_TXN,
-    INIT_PRODUCER_ID,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    TransactionTopic,
-)
+from tests.heads.kafka.raw_peers import Peer
+from tests.heads.kafka.transactional_producer import TransactionalProducer
 
 PARTITIONS = 4
 END = {
@@ -45,41 +31,27 @@ class Teller:
     """A producer that writes to every partition in each of its transactions, by the older rules."""
 
     def __init__(self, address: str) -> None:
-        self._peer = Peer(address)
-        wish = InitProducerIdRequest("teller", 60_000)
-        begun = self._peer.ask(INIT_PRODUCER_ID, 4, wish, InitProducerIdResponse)
-        assert begun.error_code == 0
-        self._id, self._epoch = begun.producer_id, begun.producer_epoch
+        self._producer = TransactionalProducer(Peer(address), "teller", version=4)
         self._sequence = 0
 
     def reconnect(self, address: str) -> None:
-        self._peer.socket.close()
-        self._peer = Peer(address)
+        self.close()
+        self._producer.peer = Peer(address)
 
     def close(self) -> None:
-        self._peer.socket.close()
+        self._producer.peer.socket.close()
 
     def write(self, value: bytes) -> None:
-        topics = (TransactionTopic("t", tuple(range(PARTITIONS))),)
-        wish = AddPartitionsToTxnRequest((), "teller", self._id, self._epoch, topics)
-        self._peer.ask(ADD_PARTITIONS_TO_TXN, 3, wish, AddPartitionsToTxnResponse)
-        batch = build(
-            [Event(value)],
-            now_ms=1,
-            producer_id=self._id,
-            producer_epoch=self._epoch,
-            base_sequence=self._sequence,
-            transactional=True,
-        )
+        self._producer.add(partitions=range(PARTITIONS))
         for partition in range(PARTITIONS):
-            assert produce(self._peer, "t", bytes(batch), partition).error_code == 0
+            written = self._producer.write(9, self._sequence, partition=partition, values=[value])
+            assert written.error_code == 0
         self._sequence += 1
 
     def end(self, *, commits: bool) -> bool:
         """End the transaction; tell whether that was acknowledged."""
-        wish = EndTxnRequest("teller", self._id, self._epoch, commits)
         try:
-            ended = self._peer.ask(END_TXN, 3, wish, EndTxnResponse)
+            ended = self._producer.end(3, committed=commits)
         except (EOFError, ConnectionError):
             return False
         assert ended.error_code == 0

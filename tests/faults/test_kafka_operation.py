@@ -15,22 +15,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.faults.killable_server import Mortal, create, fill, reader, until
 from tests.faults.test_kafka_kill_produce import PARTITIONS, Line, verdict
+from tests.heads.kafka.classic_members import heartbeat, joining, only_member
 from tests.heads.kafka.raw_peers import Healthy, Peer, produce, request
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
-from mainstem.kafka_protocol.messages.membership import (
-    HEARTBEAT,
-    JOIN_GROUP,
-    SYNC_GROUP,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinProtocol,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest
 
 JUMPS = """
@@ -110,23 +100,6 @@ def test_a_server_that_is_stopped_for_a_while_loses_and_doubles_nothing(tmp_path
 SHORT_SESSIONS = "import os; os.environ['MAINSTEM_GROUPS_MIN_SESSION_TIMEOUT_MS'] = '500'"
 
 
-def membership(peer: Peer, name: str, session_timeout_ms: int) -> HeartbeatRequest:
-    """Be the only member of a group of this name; return how it shows that it is there."""
-    wish = JoinGroupRequest(
-        group_id=name,
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=session_timeout_ms,
-        group_instance_id=name,
-        protocol_type="consumer",
-        protocols=(JoinProtocol("range", b"x"),),
-    )
-    joined = peer.ask(JOIN_GROUP, 5, wish, JoinGroupResponse)
-    assert joined.error_code == 0
-    member = (name, joined.generation_id, joined.member_id, name)
-    assert peer.ask(SYNC_GROUP, 3, SyncGroupRequest(*member), SyncGroupResponse).error_code == 0
-    return HeartbeatRequest(*member)
-
-
 def test_a_client_that_is_stopped_costs_nobody_anything_and_goes_on(tmp_path: Path) -> None:
     with Mortal(tmp_path / "data") as server:
         create(server.address, "t", 1)
@@ -181,16 +154,16 @@ def test_a_clock_that_jumps_throws_nobody_out(tmp_path: Path, jump_ms: int) -> N
         until(lambda: bool(source.assignment()) or source.poll(0.1) is not None)
         source.commit(offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
         first, second = Peer(server.address), Peer(server.address)
-        there = membership(first, "first", 30_000)
+        there = only_member(first, joining("first", instance="first"))
 
         sign.write_text(str(jump_ms))
         # Whoever comes now makes the server look who has been silent for too long.
-        membership(second, "second", 30_000)
+        only_member(second, joining("second", instance="second"))
         for _ in range(10):
             healthy.check()
             source.poll(0.1)
 
-        assert first.ask(HEARTBEAT, 3, there, HeartbeatResponse).error_code == 0
+        assert heartbeat(first, there) is Code.NONE
         assert lost == []
         source.commit(offsets=[TopicPartition("t", 0, 6)], asynchronous=False)
         (found,) = source.committed([TopicPartition("t", 0)], timeout=10)

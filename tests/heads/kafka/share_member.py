@@ -7,6 +7,7 @@ from tests.heads.kafka.raw_peers import Peer, produce, request
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages import share_fetch
 from mainstem.kafka_protocol.messages.configs import (
     INCREMENTAL_ALTER_CONFIGS,
     IncrementalAlter,
@@ -15,21 +16,6 @@ from mainstem.kafka_protocol.messages.configs import (
     IncrementalAlterResource,
 )
 from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataResponse
-from mainstem.kafka_protocol.messages.share_fetch import (
-    SHARE_ACKNOWLEDGE,
-    SHARE_FETCH,
-    Acknowledgement,
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ForgottenShareTopic,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-    SharedPartition,
-    ShareFetchPartition,
-    ShareFetchRequest,
-    ShareFetchResponse,
-    ShareFetchTopic,
-)
 from mainstem.kafka_protocol.messages.share_groups import (
     SHARE_GROUP_HEARTBEAT,
     ShareGroupHeartbeatRequest,
@@ -100,7 +86,7 @@ class Sharer:
         wait_ms: int = 0,
         mode: int = 0,
         renews: bool = False,
-    ) -> ShareFetchResponse:
+    ) -> share_fetch.ShareFetchResponse:
         self.send_fetch(
             partitions=partitions,
             acks=acks,
@@ -129,9 +115,13 @@ class Sharer:
         mode: int = 0,
         renews: bool = False,
     ) -> None:
-        first = ShareFetchPartition(0, [Acknowledgement(*each) for each in acks])
-        wanted = [ShareFetchPartition(number) for number in partitions if number or not acks]
-        body = ShareFetchRequest(
+        first = share_fetch.ShareFetchPartition(
+            0, [share_fetch.Acknowledgement(*each) for each in acks]
+        )
+        wanted = [
+            share_fetch.ShareFetchPartition(number) for number in partitions if number or not acks
+        ]
+        body = share_fetch.ShareFetchRequest(
             group_id=self.topic,
             member_id=self.member,
             share_session_epoch=self.session_epoch if epoch is None else epoch,
@@ -141,29 +131,35 @@ class Sharer:
             max_records=max_records,
             share_acquire_mode=mode,
             is_renew_ack=renews,
-            topics=[ShareFetchTopic(self.topic_id, [first, *wanted] if acks else wanted)],
-            forgotten_topics_data=[ForgottenShareTopic(self.topic_id, forgotten)],
+            topics=[
+                share_fetch.ShareFetchTopic(self.topic_id, [first, *wanted] if acks else wanted)
+            ],
+            forgotten_topics_data=[share_fetch.ForgottenShareTopic(self.topic_id, forgotten)],
         )
-        self.peer.send(request(SHARE_FETCH, 2, body))
+        self.peer.send(request(share_fetch.SHARE_FETCH, 2, body))
 
-    def fetched(self) -> ShareFetchResponse:
-        answer = self.peer.answer(SHARE_FETCH, 2, ShareFetchResponse)
+    def fetched(self) -> share_fetch.ShareFetchResponse:
+        answer = self.peer.answer(share_fetch.SHARE_FETCH, 2, share_fetch.ShareFetchResponse)
         if not answer.error_code:
             self.session_epoch += 1
         return answer
 
     def acknowledge(
         self, acks: Acks, *, epoch: int | None = None, partition: int = 0, renews: bool = False
-    ) -> ShareAcknowledgeResponse:
-        place = AcknowledgePartition(partition, [Acknowledgement(*each) for each in acks])
-        body = ShareAcknowledgeRequest(
+    ) -> share_fetch.ShareAcknowledgeResponse:
+        place = share_fetch.AcknowledgePartition(
+            partition, [share_fetch.Acknowledgement(*each) for each in acks]
+        )
+        body = share_fetch.ShareAcknowledgeRequest(
             group_id=self.topic,
             member_id=self.member,
             share_session_epoch=self.session_epoch if epoch is None else epoch,
             is_renew_ack=renews,
-            topics=[AcknowledgeTopic(self.topic_id, [place])],
+            topics=[share_fetch.AcknowledgeTopic(self.topic_id, [place])],
         )
-        answer = self.peer.ask(SHARE_ACKNOWLEDGE, 2, body, ShareAcknowledgeResponse)
+        answer = self.peer.ask(
+            share_fetch.SHARE_ACKNOWLEDGE, 2, body, share_fetch.ShareAcknowledgeResponse
+        )
         if not answer.error_code:
             self.session_epoch += 1
         return answer
@@ -172,13 +168,17 @@ class Sharer:
         self.peer.socket.close()
 
 
-def partition_of(answer: ShareFetchResponse, number: int = 0) -> SharedPartition:
+def partition_of(
+    answer: share_fetch.ShareFetchResponse, number: int = 0
+) -> share_fetch.SharedPartition:
     """Return what was said of a partition, nothing if it was not mentioned."""
     found = [each for topic in answer.responses for each in topic.partitions]
-    return next((it for it in found if it.partition_index == number), SharedPartition(number))
+    return next(
+        (it for it in found if it.partition_index == number), share_fetch.SharedPartition(number)
+    )
 
 
-def runs(answer: ShareFetchResponse, number: int = 0) -> list[tuple[int, int, int]]:
+def runs(answer: share_fetch.ShareFetchResponse, number: int = 0) -> list[tuple[int, int, int]]:
     """Return first, last and count of what was acquired of a partition."""
     acquired = partition_of(answer, number).acquired_records
     return [(each.first_offset, each.last_offset, each.delivery_count) for each in acquired]
@@ -189,7 +189,7 @@ def code(answer: object) -> Code:
     return Code(answer.error_code)  # type: ignore[attr-defined]
 
 
-def ack_code(answer: ShareAcknowledgeResponse) -> Code:
+def ack_code(answer: share_fetch.ShareAcknowledgeResponse) -> Code:
     """Return what was said to the acknowledgements of the only partition."""
     (topic,) = answer.responses
     return Code(topic.partitions[0].error_code)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.heads.kafka.classic_members import join, joining, leave
 from tests.heads.kafka.raw_peers import (
     NEVER,
     Healthy,
@@ -24,16 +25,6 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.fetch import FETCH, FetchRequest, FetchResponse
-from mainstem.kafka_protocol.messages.membership import (
-    JOIN_GROUP,
-    LEAVE_GROUP,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinProtocol,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    LeavingMember,
-)
 from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
     MetadataRequest,
@@ -196,17 +187,8 @@ def test_a_group_whose_members_come_and_go_serves_the_one_who_stays(
 ) -> None:
     with Peer(server.address) as flapping, beside(healthy):
         for number in range(300):
-            joining = JoinGroupRequest(
-                group_id=f"flapping-{number % 50}",
-                session_timeout_ms=30_000,
-                rebalance_timeout_ms=30_000,
-                protocol_type="consumer",
-                protocols=(JoinProtocol("range", bytes(10_000)),),
-            )
-            member = flapping.ask(JOIN_GROUP, 3, joining, JoinGroupResponse)
+            group = f"flapping-{number % 50}"
+            member = join(flapping, joining(group, subscription=bytes(10_000)), version=3)
             assert member.error_code == 0
-            leaving = LeaveGroupRequest(
-                joining.group_id, members=(LeavingMember(member.member_id),)
-            )
-            left = flapping.ask(LEAVE_GROUP, 4, leaving, LeaveGroupResponse)
+            left = leave(flapping, group, member.member_id)
             assert left.members[0].error_code == 0

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.heads.kafka.classic_members import joining
 from tests.heads.kafka.raw_peers import (
     Healthy,
     Peer,
@@ -13,18 +14,14 @@ from tests.heads.kafka.raw_peers import (
     produce,
     request,
 )
+from tests.heads.kafka.transactional_producer import TransactionalProducer
 
 from mainstem.client.testing.local_broker import LocalBroker
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.fetch import FETCH, FetchRequest, FetchResponse
-from mainstem.kafka_protocol.messages.membership import (
-    JOIN_GROUP,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinProtocol,
-)
+from mainstem.kafka_protocol.messages.membership import JOIN_GROUP, JoinGroupResponse
 from mainstem.kafka_protocol.messages.producers import (
     DESCRIBE_PRODUCERS,
     LIST_TRANSACTIONS,
@@ -35,16 +32,9 @@ from mainstem.kafka_protocol.messages.producers import (
     ProducersTopic,
 )
 from mainstem.kafka_protocol.messages.transactions import (
-    ADD_PARTITIONS_TO_TXN,
-    END_TXN,
     INIT_PRODUCER_ID,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    EndTxnRequest,
-    EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
-    TransactionTopic,
 )
 
 
@@ -65,27 +55,19 @@ def healthy(server: Process) -> Iterator[Healthy]:
     client.close()
 
 
-def joining(instance: int) -> bytes:
-    wish = JoinGroupRequest(
-        group_id="crowd",
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=30_000,
-        group_instance_id=f"instance-{instance}",
-        protocol_type="consumer",
-        protocols=(JoinProtocol("range", b"x"),),
-    )
-    return request(JOIN_GROUP, 5, wish)
+def newcomer(instance: int) -> bytes:
+    return request(JOIN_GROUP, 5, joining("crowd", instance=f"instance-{instance}"))
 
 
 def test_members_of_a_group_beyond_the_limit_are_refused(server: Process, healthy: Healthy) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(24):
             peer = stack.enter_context(Peer(server.address))
-            peer.send(b"".join(joining(number * 500 + each) for each in range(500)))
+            peer.send(b"".join(newcomer(number * 500 + each) for each in range(500)))
             healthy.check()
 
         last = stack.enter_context(Peer(server.address))
-        last.send(joining(-1))
+        last.send(newcomer(-1))
         answer = last.answer(JOIN_GROUP, 5, JoinGroupResponse)
 
         assert Code(answer.error_code) is Code.GROUP_MAX_SIZE_REACHED
@@ -126,7 +108,7 @@ def test_producers_and_transactional_ids_that_nobody_uses_any_more_are_forgotten
                 [Event(b"x")], now_ms=1, producer_id=number, producer_epoch=0, base_sequence=0
             )
             assert produce(peer, topic, bytes(batch)).error_code == 0
-            transaction(peer, f"abandoned-{number}", 1000)
+            TransactionalProducer(peer, f"abandoned-{number}", timeout_ms=1000, version=4)
         assert known() == (50, 50)
 
         mainstem.advance(86_400 - 60)
@@ -135,13 +117,6 @@ def test_producers_and_transactional_ids_that_nobody_uses_any_more_are_forgotten
         assert known() == (0, 50)
         mainstem.advance(7 * 86_400)
         assert known() == (0, 0)
-
-
-def transaction(peer: Peer, name: str, timeout_ms: int) -> tuple[int, int]:
-    wish = InitProducerIdRequest(name, timeout_ms)
-    begun = peer.ask(INIT_PRODUCER_ID, 4, wish, InitProducerIdResponse)
-    assert begun.error_code == 0
-    return begun.producer_id, begun.producer_epoch
 
 
 def read_committed(topic: str, max_wait_ms: int) -> FetchRequest:
@@ -161,19 +136,9 @@ def test_a_transaction_that_nobody_ends_is_aborted_and_holds_nobody_up_for_ever(
     topic = "left.open"
     with Peer(server.address) as leaver, Peer(server.address) as reader:
         assert produce(leaver, topic, bytes(build([Event(b"seen")], now_ms=1))).error_code == 0
-        producer_id, epoch = transaction(leaver, "left open", 500)
-        topics = (TransactionTopic(topic, (0,)),)
-        wish = AddPartitionsToTxnRequest((), "left open", producer_id, epoch, topics)
-        leaver.ask(ADD_PARTITIONS_TO_TXN, 3, wish, AddPartitionsToTxnResponse)
-        batch = build(
-            [Event(b"never seen")],
-            now_ms=1,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            base_sequence=0,
-            transactional=True,
-        )
-        assert produce(leaver, topic, bytes(batch)).error_code == 0
+        producer = TransactionalProducer(leaver, "left open", timeout_ms=500, version=4)
+        producer.add(topic=topic)
+        assert producer.write(9, topic=topic, values=[b"never seen"]).error_code == 0
 
         stable = 1
         while stable == 1:
@@ -183,6 +148,7 @@ def test_a_transaction_that_nobody_ends_is_aborted_and_holds_nobody_up_for_ever(
         healthy.check()
         # The event and the marker that aborts it.
         assert stable == 3
-        ending = EndTxnRequest("left open", producer_id, epoch, True)
-        ended = leaver.ask(END_TXN, 3, ending, EndTxnResponse)
-        assert Code(ended.error_code) in (Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH)
+        assert Code(producer.end(3).error_code) in (
+            Code.PRODUCER_FENCED,
+            Code.INVALID_PRODUCER_EPOCH,
+        )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.heads.kafka.classic_members import join, joining, leave
 from tests.heads.kafka.raw_peers import Healthy, Peer, produce, request, served
 
 from mainstem.core.event import Event
@@ -19,16 +20,6 @@ from mainstem.kafka_protocol.messages.commits import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
-)
-from mainstem.kafka_protocol.messages.membership import (
-    JOIN_GROUP,
-    LEAVE_GROUP,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinProtocol,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    LeavingMember,
 )
 from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
@@ -152,40 +143,27 @@ def test_a_group_by_an_illegal_name_is_refused(peer: Peer, healthy: Healthy, gro
     assert produce(peer, "named", BATCH).error_code == 0
 
     assert commit(peer, group, "") is Code.INVALID_GROUP_ID
-    assert Code(join(peer, group).error_code) is Code.INVALID_GROUP_ID
-
-
-def join(peer: Peer, group: str, member: str = "", timeout_ms: int = 30_000) -> JoinGroupResponse:
-    wish = JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=timeout_ms,
-        rebalance_timeout_ms=timeout_ms,
-        member_id=member,
-        protocol_type="consumer",
-        protocols=(JoinProtocol("range", b"x"),),
-    )
-    return peer.ask(JOIN_GROUP, 5, wish, JoinGroupResponse)
+    assert Code(join(peer, joining(group)).error_code) is Code.INVALID_GROUP_ID
 
 
 def test_members_that_join_and_leave_without_end_leave_nothing(
     peer: Peer, healthy: Healthy
 ) -> None:
     for _ in range(300):
-        given = join(peer, "flapping").member_id
-        joined = join(peer, "flapping", given)
+        given = join(peer, joining("flapping")).member_id
+        joined = join(peer, joining("flapping", given))
         assert joined.error_code == 0
-        leaving = LeaveGroupRequest("flapping", members=(LeavingMember(given),))
-        assert peer.ask(LEAVE_GROUP, 4, leaving, LeaveGroupResponse).error_code == 0
+        assert leave(peer, "flapping", given).error_code == 0
 
     healthy.check()
 
 
 def test_a_member_that_nobody_knows_is_told_so(peer: Peer, healthy: Healthy) -> None:
-    assert Code(join(peer, "g2", "made-up").error_code) is Code.UNKNOWN_MEMBER_ID
+    assert Code(join(peer, joining("g2", "made-up")).error_code) is Code.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 2**31 - 1])
 def test_a_session_timeout_beyond_the_limits_is_refused(peer: Peer, timeout_ms: int) -> None:
-    refused = join(peer, "g3", timeout_ms=timeout_ms)
+    refused = join(peer, joining("g3", timeout_ms=timeout_ms))
 
     assert Code(refused.error_code) is Code.INVALID_SESSION_TIMEOUT

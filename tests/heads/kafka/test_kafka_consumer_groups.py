@@ -3,28 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.heads.kafka.classic_members import join, joining, sync
 from tests.heads.kafka.raw_peers import Peer, produce, served
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.group_blobs import decode_blob, encode_blob
-from mainstem.kafka_protocol.messages.commits import (
-    OFFSET_COMMIT,
-    OFFSET_DELETE,
-    OFFSET_FETCH,
-    CommitPartition,
-    CommitTopic,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeletePartition,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteTopic,
-    OffsetFetchGroup,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
+from mainstem.kafka_protocol.messages import commits
 from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
@@ -45,15 +31,6 @@ from mainstem.kafka_protocol.messages.groups import (
     DescribeGroupsResponse,
     ListGroupsRequest,
     ListGroupsResponse,
-)
-from mainstem.kafka_protocol.messages.membership import (
-    JOIN_GROUP,
-    SYNC_GROUP,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinProtocol,
-    SyncGroupRequest,
-    SyncGroupResponse,
 )
 from mainstem.kafka_protocol.messages.metadata import (
     METADATA,
@@ -201,15 +178,15 @@ def test_only_a_member_in_its_epoch_commits(
 ) -> None:
     group = f"g.commit.{version}.{epoch}.{member}"
     assert beat(peer, group).member_epoch == 1
-    topics = (CommitTopic(name="t", partitions=(CommitPartition(0, 1),)),)
-    body = OffsetCommitRequest(
+    topics = (commits.CommitTopic(name="t", partitions=(commits.CommitPartition(0, 1),)),)
+    body = commits.OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=epoch,
         member_id=member,
         topics=topics,
     )
 
-    found = peer.ask(OFFSET_COMMIT, version, body, OffsetCommitResponse)
+    found = peer.ask(commits.OFFSET_COMMIT, version, body, commits.OffsetCommitResponse)
 
     assert found.topics[0].partitions[0].error_code == code
 
@@ -229,18 +206,30 @@ def test_only_a_member_in_its_epoch_is_told_offsets(
     peer: Peer, epoch: int, member: str | None, code: Code
 ) -> None:
     assert beat(peer, "g.fetch").error_code == 0
-    wish = OffsetFetchGroup(group_id="g.fetch", member_id=member, member_epoch=epoch, topics=None)
+    wish = commits.OffsetFetchGroup(
+        group_id="g.fetch", member_id=member, member_epoch=epoch, topics=None
+    )
 
-    found = peer.ask(OFFSET_FETCH, 9, OffsetFetchRequest(groups=(wish,)), OffsetFetchResponse)
+    found = peer.ask(
+        commits.OFFSET_FETCH,
+        9,
+        commits.OffsetFetchRequest(groups=(wish,)),
+        commits.OffsetFetchResponse,
+    )
 
     assert found.groups[0].error_code == code
 
 
 def test_offsets_of_topics_that_members_read_are_not_deleted(peer: Peer, group: str) -> None:
     assert beat(peer, group).error_code == 0
-    topics = [OffsetDeleteTopic(name, (OffsetDeletePartition(0),)) for name in "tu"]
+    topics = [commits.OffsetDeleteTopic(name, (commits.OffsetDeletePartition(0),)) for name in "tu"]
 
-    found = peer.ask(OFFSET_DELETE, 0, OffsetDeleteRequest(group, topics), OffsetDeleteResponse)
+    found = peer.ask(
+        commits.OFFSET_DELETE,
+        0,
+        commits.OffsetDeleteRequest(group, topics),
+        commits.OffsetDeleteResponse,
+    )
 
     assert [each.partitions[0].error_code for each in found.topics] == [
         Code.GROUP_SUBSCRIBED_TO_TOPIC,
@@ -294,14 +283,8 @@ def test_a_member_may_be_given_no_time_to_give_up_partitions(peer: Peer, group: 
 
 
 def test_a_group_of_other_programs_is_no_consumer_group(peer: Peer, group: str) -> None:
-    body = JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        protocol_type="connect",
-        protocols=(JoinProtocol("sessioned", b""),),
-    )
-    assert peer.ask(JOIN_GROUP, 3, body, JoinGroupResponse).error_code == 0
+    body = joining(group, protocol_type="connect", protocol="sessioned", subscription=b"")
+    assert join(peer, body, version=3).error_code == 0
 
     for epoch in (0, 1, -1):
         assert beat(peer, group, member_epoch=epoch).error_code == Code.GROUP_ID_NOT_FOUND
@@ -310,30 +293,13 @@ def test_a_group_of_other_programs_is_no_consumer_group(peer: Peer, group: str) 
 def test_an_older_member_is_a_guest_and_told_in_its_own_words(peer: Peer, group: str) -> None:
     assert beat(peer, group).error_code == 0
     wish = encode_blob(1, ConsumerProtocolSubscription(topics=("t",)))
-    body = JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id="guest",
-        protocol_type="consumer",
-        protocols=(JoinProtocol("range", wish),),
-    )
 
-    joined = peer.ask(JOIN_GROUP, 5, body, JoinGroupResponse)
-    asked = SyncGroupRequest(group, joined.generation_id, joined.member_id)
-    synced = peer.ask(SYNC_GROUP, 3, asked, SyncGroupResponse)
+    joined = join(peer, joining(group, "guest", subscription=wish))
+    synced = sync(peer, group, joined)
 
     assert joined.error_code == synced.error_code == 0
     assert decode_blob(ConsumerProtocolAssignment, synced.assignment).assigned_partitions == ()
-    unreadable = JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        member_id="other",
-        protocol_type="consumer",
-        protocols=(JoinProtocol("range", b"\xff" * 9),),
-    )
-    refused = peer.ask(JOIN_GROUP, 5, unreadable, JoinGroupResponse)
+    refused = join(peer, joining(group, "other", subscription=b"\xff" * 9))
     assert refused.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.heads.kafka.classic_members import join, joining, sync
 from tests.heads.kafka.raw_peers import Peer, produce, served
+from tests.heads.kafka.transactional_producer import TransactionalProducer
 
 from mainstem.broker.groups.classic.coordinator import GroupDescription, MemberDescription
 from mainstem.broker.groups.classic.group import Phase
@@ -12,51 +14,12 @@ from mainstem.core.records import build
 from mainstem.heads.kafka.adapter.apis.offset_delete import read_by
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.group_blobs import encode_blob
-from mainstem.kafka_protocol.messages.commits import (
-    OFFSET_COMMIT,
-    OFFSET_DELETE,
-    OFFSET_FETCH,
-    CommitPartition,
-    CommitTopic,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeletePartition,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteTopic,
-    OffsetFetchGroup,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchTopic,
-)
+from mainstem.kafka_protocol.messages import commits
 from mainstem.kafka_protocol.messages.consumer_protocol import (
     ConsumerPartitions,
     ConsumerProtocolSubscription,
 )
-from mainstem.kafka_protocol.messages.membership import (
-    JOIN_GROUP,
-    SYNC_GROUP,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinProtocol,
-    MemberAssignment,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
 from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataResponse
-from mainstem.kafka_protocol.messages.transactions import (
-    END_TXN,
-    INIT_PRODUCER_ID,
-    TXN_OFFSET_COMMIT,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    TxnCommitPartition,
-    TxnCommitTopic,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-)
 
 NO_SUCH_ID = bytes(15) + b"x"
 
@@ -77,20 +40,30 @@ def ids(peer: Peer) -> dict[str | None, bytes]:
 
 def commit(peer: Peer, group: str, *topics: str, offset: int = 1) -> None:
     wanted = tuple(
-        CommitTopic(name=topic, partitions=(CommitPartition(0, offset),)) for topic in topics
+        commits.CommitTopic(name=topic, partitions=(commits.CommitPartition(0, offset),))
+        for topic in topics
     )
     answer = peer.ask(
-        OFFSET_COMMIT, 9, OffsetCommitRequest(group, topics=wanted), OffsetCommitResponse
+        commits.OFFSET_COMMIT,
+        9,
+        commits.OffsetCommitRequest(group, topics=wanted),
+        commits.OffsetCommitResponse,
     )
     assert {each.partitions[0].error_code for each in answer.topics} == {0}
 
 
 def fetched(
-    peer: Peer, group: str, topics: tuple[OffsetFetchTopic, ...] | None, *, stable: bool = False
+    peer: Peer,
+    group: str,
+    topics: tuple[commits.OffsetFetchTopic, ...] | None,
+    *,
+    stable: bool = False,
 ) -> list[tuple[bytes, int, Code]]:
     """Return what is answered about partition 0 of topics: their ids, offsets and codes."""
-    wish = OffsetFetchRequest((OffsetFetchGroup(group, topics=topics),), require_stable=stable)
-    answer = peer.ask(OFFSET_FETCH, 10, wish, OffsetFetchResponse)
+    wish = commits.OffsetFetchRequest(
+        (commits.OffsetFetchGroup(group, topics=topics),), require_stable=stable
+    )
+    answer = peer.ask(commits.OFFSET_FETCH, 10, wish, commits.OffsetFetchResponse)
     return [
         (topic.topic_id, each.committed_offset, Code(each.error_code))
         for topic in answer.groups[0].topics
@@ -100,15 +73,18 @@ def fetched(
 
 def test_cursors_are_moved_and_told_by_the_ids_of_topics(peer: Peer) -> None:
     t = ids(peer)["t"]
-    places = (CommitPartition(0, 7),)
-    wanted = (CommitTopic(t, partitions=places), CommitTopic(NO_SUCH_ID, partitions=places))
+    places = (commits.CommitPartition(0, 7),)
+    wanted = (
+        commits.CommitTopic(t, partitions=places),
+        commits.CommitTopic(NO_SUCH_ID, partitions=places),
+    )
 
-    wish = OffsetCommitRequest("by-id", topics=wanted)
-    answer = peer.ask(OFFSET_COMMIT, 10, wish, OffsetCommitResponse)
+    wish = commits.OffsetCommitRequest("by-id", topics=wanted)
+    answer = peer.ask(commits.OFFSET_COMMIT, 10, wish, commits.OffsetCommitResponse)
 
     codes = [(each.topic_id, Code(each.partitions[0].error_code)) for each in answer.topics]
     assert codes == [(t, Code.NONE), (NO_SUCH_ID, Code.UNKNOWN_TOPIC_ID)]
-    asked = (OffsetFetchTopic(t, "", (0,)), OffsetFetchTopic(NO_SUCH_ID, "", (0,)))
+    asked = (commits.OffsetFetchTopic(t, "", (0,)), commits.OffsetFetchTopic(NO_SUCH_ID, "", (0,)))
     assert fetched(peer, "by-id", asked) == [
         (t, 7, Code.NONE),
         (NO_SUCH_ID, -1, Code.UNKNOWN_TOPIC_ID),
@@ -124,22 +100,16 @@ def test_an_offset_below_zero_is_kept_and_told_as_it_was_committed(peer: Peer, o
 
     commit(peer, group, "t", offset=offset)
 
-    asked = (OffsetFetchTopic(t, "", (0,)),)
+    asked = (commits.OffsetFetchTopic(t, "", (0,)),)
     assert fetched(peer, group, asked) == [(t, offset, Code.NONE)]
     assert fetched(peer, group, None) == [(t, offset, Code.NONE)]
 
 
 def test_an_offset_below_zero_moves_with_its_transaction(peer: Peer) -> None:
     commit(peer, "unset by a transaction", "t", offset=3)
-    begun = peer.ask(
-        INIT_PRODUCER_ID, 5, InitProducerIdRequest("unsets", 60_000), InitProducerIdResponse
-    )
-    who = (begun.producer_id, begun.producer_epoch)
-    moved = (TxnCommitTopic("t", (TxnCommitPartition(0, -2),)),)
-    wish = TxnOffsetCommitRequest("unsets", "unset by a transaction", *who, topics=moved)
-    answer = peer.ask(TXN_OFFSET_COMMIT, 5, wish, TxnOffsetCommitResponse)
-    assert answer.topics[0].partitions[0].error_code == 0
-    peer.ask(END_TXN, 5, EndTxnRequest("unsets", *who, True), EndTxnResponse)
+    producer = TransactionalProducer(peer, "unsets")
+    assert producer.commit_offset(5, "unset by a transaction", -2) is Code.NONE
+    producer.end(5)
 
     found = fetched(peer, "unset by a transaction", None, stable=True)
 
@@ -147,19 +117,14 @@ def test_an_offset_below_zero_moves_with_its_transaction(peer: Peer) -> None:
 
 
 def test_a_cursor_that_a_transaction_is_going_to_move_is_not_stable(peer: Peer) -> None:
-    asked = (OffsetFetchTopic(ids(peer)["t"], "", (0,)),)
+    asked = (commits.OffsetFetchTopic(ids(peer)["t"], "", (0,)),)
     commit(peer, "unstable", "t", offset=3)
-    begun = peer.ask(
-        INIT_PRODUCER_ID, 5, InitProducerIdRequest("tx", 60_000), InitProducerIdResponse
-    )
-    who = (begun.producer_id, begun.producer_epoch)
-    moved = (TxnCommitTopic("t", (TxnCommitPartition(0, 5),)),)
-    wish = TxnOffsetCommitRequest("tx", "unstable", *who, topics=moved)
-    peer.ask(TXN_OFFSET_COMMIT, 5, wish, TxnOffsetCommitResponse)
+    producer = TransactionalProducer(peer, "tx")
+    producer.commit_offset(5, "unstable", 5)
 
     before = fetched(peer, "unstable", asked, stable=True)
     careless = fetched(peer, "unstable", asked)
-    peer.ask(END_TXN, 5, EndTxnRequest("tx", *who, True), EndTxnResponse)
+    producer.end(5)
     after = fetched(peer, "unstable", asked, stable=True)
 
     assert [each[1:] for each in before] == [(-1, Code.UNSTABLE_OFFSET_COMMIT)]
@@ -167,29 +132,31 @@ def test_a_cursor_that_a_transaction_is_going_to_move_is_not_stable(peer: Peer) 
     assert [each[1:] for each in after] == [(5, Code.NONE)]
 
 
-def join(peer: Peer, group: str, topic: str, protocol: str = "consumer") -> None:
+def read_topic(peer: Peer, group: str, topic: str, protocol: str = "consumer") -> None:
     """Let the only member of a group read a topic."""
     blob = encode_blob(0, ConsumerProtocolSubscription((topic,)))
-    wish = JoinGroupRequest(
-        group, 30_000, 30_000, protocol_type=protocol, protocols=(JoinProtocol("range", blob),)
-    )
-    joined = peer.ask(JOIN_GROUP, 3, wish, JoinGroupResponse)
+    joined = join(peer, joining(group, protocol_type=protocol, subscription=blob), version=3)
     assert joined.error_code == 0
-    assignments = (MemberAssignment(joined.member_id, b""),)
-    member = (group, joined.generation_id, joined.member_id)
-    peer.ask(SYNC_GROUP, 2, SyncGroupRequest(*member, assignments=assignments), SyncGroupResponse)
+    sync(peer, group, joined, b"", version=2)
 
 
 def deleted(peer: Peer, group: str, *topics: str) -> list[Code]:
-    wanted = tuple(OffsetDeleteTopic(topic, (OffsetDeletePartition(0),)) for topic in topics)
-    answer = peer.ask(OFFSET_DELETE, 0, OffsetDeleteRequest(group, wanted), OffsetDeleteResponse)
+    wanted = tuple(
+        commits.OffsetDeleteTopic(topic, (commits.OffsetDeletePartition(0),)) for topic in topics
+    )
+    answer = peer.ask(
+        commits.OFFSET_DELETE,
+        0,
+        commits.OffsetDeleteRequest(group, wanted),
+        commits.OffsetDeleteResponse,
+    )
     codes = [Code(topic.partitions[0].error_code) for topic in answer.topics]
     return codes if not answer.error_code else [Code(answer.error_code)]
 
 
 def test_cursors_in_topics_that_a_live_group_reads_are_not_forgotten(peer: Peer) -> None:
     commit(peer, "reading", "t", "u")
-    join(peer, "reading", "t")
+    read_topic(peer, "reading", "t")
 
     assert deleted(peer, "reading", "t", "u") == [Code.GROUP_SUBSCRIBED_TO_TOPIC, Code.NONE]
     assert len(fetched(peer, "reading", None)) == 1
@@ -241,7 +208,7 @@ def test_who_knows_what_members_read_that_subscribe_to_too_much_together() -> No
 
 def test_a_live_group_that_reads_who_knows_what_is_left_alone(peer: Peer) -> None:
     commit(peer, "workers", "t")
-    join(peer, "workers", "t", protocol="connect")
+    read_topic(peer, "workers", "t", protocol="connect")
 
     assert deleted(peer, "workers", "t") == [Code.NON_EMPTY_GROUP]
     assert deleted(peer, "nobody", "t") == [Code.GROUP_ID_NOT_FOUND]

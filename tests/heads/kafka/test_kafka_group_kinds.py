@@ -7,18 +7,7 @@ from tests.heads.kafka.raw_peers import Peer, served
 from tests.heads.kafka.share_member import Sharer, put
 
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.commits import (
-    OFFSET_COMMIT,
-    OFFSET_DELETE,
-    CommitPartition,
-    CommitTopic,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeletePartition,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteTopic,
-)
+from mainstem.kafka_protocol.messages import commits
 from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
@@ -66,16 +55,16 @@ def consume(peer: Peer, epoch: int) -> Code:
 
 
 def commit(peer: Peer, offset: int) -> Code:
-    topic = CommitTopic(name="t", partitions=(CommitPartition(0, offset),))
-    body = OffsetCommitRequest("t", -1, "", None, -1, (topic,))
-    answer = peer.ask(OFFSET_COMMIT, 9, body, OffsetCommitResponse)
+    topic = commits.CommitTopic(name="t", partitions=(commits.CommitPartition(0, offset),))
+    body = commits.OffsetCommitRequest("t", -1, "", None, -1, (topic,))
+    answer = peer.ask(commits.OFFSET_COMMIT, 9, body, commits.OffsetCommitResponse)
     return Code(answer.topics[0].partitions[0].error_code)
 
 
 def delete(peer: Peer) -> Code:
-    topic = OffsetDeleteTopic("t", (OffsetDeletePartition(0),))
-    body = OffsetDeleteRequest("t", (topic,))
-    return Code(peer.ask(OFFSET_DELETE, 0, body, OffsetDeleteResponse).error_code)
+    topic = commits.OffsetDeleteTopic("t", (commits.OffsetDeletePartition(0),))
+    body = commits.OffsetDeleteRequest("t", (topic,))
+    return Code(peer.ask(commits.OFFSET_DELETE, 0, body, commits.OffsetDeleteResponse).error_code)
 
 
 @pytest.mark.parametrize("epoch", [JOIN, STAY, LEAVE])

@@ -1,7 +1,12 @@
-"""Members of classic groups over a restart of the server, request by request."""
+"""Members of classic groups over a restart of the server, request by request.
+
+They are of Kafka Connect's protocol type: members of any type stay, and the server does not read
+what they say to one another.
+"""
 
 from pathlib import Path
 
+from tests.heads.kafka import classic_members
 from tests.heads.kafka.raw_peers import Peer, produce, served
 
 from mainstem.core.event import Event
@@ -21,45 +26,35 @@ from mainstem.kafka_protocol.messages.groups import (
     DescribeGroupsResponse,
 )
 from mainstem.kafka_protocol.messages.membership import (
-    HEARTBEAT,
-    JOIN_GROUP,
-    LEAVE_GROUP,
-    SYNC_GROUP,
     HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
     JoinGroupResponse,
-    JoinProtocol,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    LeavingMember,
-    MemberAssignment,
-    SyncGroupRequest,
     SyncGroupResponse,
 )
 
-TYPE = "connect"
-"""Members of any type stay: the server does not read what they say to one another."""
-
 
 def join(peer: Peer, member_id: str = "", instance_id: str | None = None) -> JoinGroupResponse:
-    protocols = (JoinProtocol("sessioned", b"\xff\x00 not text"),)
-    wish = JoinGroupRequest("g", 30_000, 60_000, member_id, instance_id, TYPE, protocols)
-    answer = peer.ask(JOIN_GROUP, 9, wish, JoinGroupResponse)
+    body = classic_members.joining(
+        "g",
+        member_id,
+        instance=instance_id,
+        protocol_type="connect",
+        protocol="sessioned",
+        subscription=b"\xff\x00 not text",
+    )
+    answer = classic_members.join(peer, body, version=9)
     if answer.error_code == Code.MEMBER_ID_REQUIRED:
         return join(peer, answer.member_id, instance_id)
     assert answer.error_code == 0
     return answer
 
 
-def sync(peer: Peer, joined: JoinGroupResponse, *assigned: MemberAssignment) -> SyncGroupResponse:
-    wish = SyncGroupRequest("g", joined.generation_id, joined.member_id, assignments=assigned)
-    return peer.ask(SYNC_GROUP, 4, wish, SyncGroupResponse)
+def sync(peer: Peer, joined: JoinGroupResponse, assigned: bytes | None = None) -> SyncGroupResponse:
+    return classic_members.sync(peer, "g", joined, assigned, version=4)
 
 
 def beat(peer: Peer, joined: JoinGroupResponse) -> Code:
-    wish = HeartbeatRequest("g", joined.generation_id, joined.member_id)
-    return Code(peer.ask(HEARTBEAT, 4, wish, HeartbeatResponse).error_code)
+    body = HeartbeatRequest("g", joined.generation_id, joined.member_id)
+    return classic_members.heartbeat(peer, body, version=4)
 
 
 def commit(peer: Peer, joined: JoinGroupResponse) -> Code:
@@ -78,7 +73,7 @@ def test_a_member_goes_on_in_its_generation_after_a_restart(tmp_path: Path) -> N
     with served(tmp_path) as address, Peer(address) as peer:
         produce(peer, "t", bytes(build([Event(value=b"v")], now_ms=1)))
         joined = join(peer)
-        assert sync(peer, joined, MemberAssignment(joined.member_id, b"\xfe work")).error_code == 0
+        assert sync(peer, joined, b"\xfe work").error_code == 0
         before = described(peer)
 
     with served(tmp_path) as address, Peer(address) as peer:
@@ -95,7 +90,7 @@ def test_a_member_that_had_joined_and_had_nothing_assigned_joins_again_with_its_
 ) -> None:
     with served(tmp_path) as address, Peer(address) as peer:
         first = join(peer)
-        sync(peer, first, MemberAssignment(first.member_id, b"work"))
+        sync(peer, first, b"work")
         joined = join(peer, first.member_id)
 
     with served(tmp_path) as address, Peer(address) as peer:
@@ -109,9 +104,9 @@ def test_a_member_that_had_joined_and_had_nothing_assigned_joins_again_with_its_
 def test_a_member_that_has_left_is_not_known_after_a_restart(tmp_path: Path) -> None:
     with served(tmp_path) as address, Peer(address) as peer:
         joined = join(peer)
-        sync(peer, joined, MemberAssignment(joined.member_id, b"work"))
-        wish = LeaveGroupRequest("g", (LeavingMember(joined.member_id),))
-        assert peer.ask(LEAVE_GROUP, 5, wish, LeaveGroupResponse).error_code == 0
+        sync(peer, joined, b"work")
+        left = classic_members.leave(peer, "g", joined.member_id, version=5)
+        assert left.error_code == 0
 
     with served(tmp_path) as address, Peer(address) as peer:
         assert beat(peer, joined) is Code.UNKNOWN_MEMBER_ID

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from tests.heads.kafka.raw_peers import Peer, produce, production, request, served
+from tests.heads.kafka.raw_peers import Peer, produce, request, served
+from tests.heads.kafka.transactional_producer import TransactionalProducer
 
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
@@ -20,15 +21,6 @@ from mainstem.kafka_protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-)
-from mainstem.kafka_protocol.messages.produce import PRODUCE, ProduceResponse
-from mainstem.kafka_protocol.messages.transactions import (
-    END_TXN,
-    INIT_PRODUCER_ID,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
 )
 
 UNCOMMITTED, COMMITTED = 0, 1
@@ -64,36 +56,28 @@ def publish(peer: Peer, topic: str, number: int) -> int:
 
 
 class Producer:
-    """A transactional producer; a transaction begins with what it writes."""
+    """A producer that counts its sequence numbers; its first write begins a transaction."""
 
     def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-        self._name = f"tx{next(_numbers)}"
-        wish = InitProducerIdRequest(self._name, 60_000)
-        begun = peer.ask(INIT_PRODUCER_ID, 5, wish, InitProducerIdResponse)
-        self.id, self._epoch, self._sequence = begun.producer_id, begun.producer_epoch, 0
+        self._producer = TransactionalProducer(peer)
+        self._sequence = 0
+
+    @property
+    def id(self) -> int:
+        return self._producer.producer_id
 
     def write(self, topic: str, number: int = 2) -> int:
         """Write events in one batch; return the offset of the first."""
-        batch = build(
-            [Event(value=b"v")] * number,
-            now_ms=1,
-            producer_id=self.id,
-            producer_epoch=self._epoch,
-            base_sequence=self._sequence,
-            transactional=True,
-        )
-        self._sequence += number
-        answer = self._peer.ask(PRODUCE, 12, production(topic, bytes(batch)), ProduceResponse)
-        produced = answer.responses[0].partition_responses[0]
+        produced = self._producer.write(12, self._sequence, topic=topic, values=[b"v"] * number)
         assert produced.error_code == 0
+        self._sequence += number
         return produced.base_offset
 
     def end(self, *, commits: bool) -> None:
-        wish = EndTxnRequest(self._name, self.id, self._epoch, commits)
-        answer = self._peer.ask(END_TXN, 5, wish, EndTxnResponse)
-        assert answer.error_code == 0
-        self.id, self._epoch, self._sequence = answer.producer_id, answer.producer_epoch, 0
+        ended = self._producer.end(5, committed=commits)
+        assert ended.error_code == 0
+        self._producer.producer_id, self._producer.epoch = ended.producer_id, ended.producer_epoch
+        self._sequence = 0
 
 
 def asked(

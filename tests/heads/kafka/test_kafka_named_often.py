@@ -17,6 +17,7 @@ from mainstem.heads.kafka.adapter.service import Asked
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages import producers
 from mainstem.kafka_protocol.messages.commits import (
     OFFSET_COMMIT,
     OFFSET_FETCH,
@@ -47,15 +48,6 @@ from mainstem.kafka_protocol.messages.offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
-)
-from mainstem.kafka_protocol.messages.producers import (
-    DESCRIBE_PRODUCERS,
-    DESCRIBE_TRANSACTIONS,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    ProducersTopic,
 )
 from mainstem.kafka_protocol.messages.transactions import (
     INIT_PRODUCER_ID,
@@ -99,9 +91,11 @@ def test_a_consumer_group_is_described_once(peer: Peer) -> None:
 
 def test_a_transaction_is_described_once(peer: Peer) -> None:
     peer.ask(INIT_PRODUCER_ID, 4, InitProducerIdRequest("one", 1000), InitProducerIdResponse)
-    asked = DescribeTransactionsRequest(OFTEN)
+    asked = producers.DescribeTransactionsRequest(OFTEN)
 
-    answer = peer.ask(DESCRIBE_TRANSACTIONS, 0, asked, DescribeTransactionsResponse)
+    answer = peer.ask(
+        producers.DESCRIBE_TRANSACTIONS, 0, asked, producers.DescribeTransactionsResponse
+    )
 
     found = [(each.transactional_id, each.error_code) for each in answer.transaction_states]
     assert found == [("one", 0), ("other", Code.TRANSACTIONAL_ID_NOT_FOUND)]
@@ -109,13 +103,13 @@ def test_a_transaction_is_described_once(peer: Peer) -> None:
 
 def test_the_producers_of_a_partition_are_told_once(peer: Peer) -> None:
     topics = [
-        ProducersTopic("t", (0, 0, 1)),
-        ProducersTopic("none", (0,)),
-        ProducersTopic("t", 3 * (2, 0)),
+        producers.ProducersTopic("t", (0, 0, 1)),
+        producers.ProducersTopic("none", (0,)),
+        producers.ProducersTopic("t", 3 * (2, 0)),
     ]
 
-    asked = DescribeProducersRequest(topics)
-    answer = peer.ask(DESCRIBE_PRODUCERS, 0, asked, DescribeProducersResponse)
+    asked = producers.DescribeProducersRequest(topics)
+    answer = peer.ask(producers.DESCRIBE_PRODUCERS, 0, asked, producers.DescribeProducersResponse)
 
     found = {each.name: [it.partition_index for it in each.partitions] for each in answer.topics}
     assert found == {"t": [0, 1, 2], "none": [0]}

@@ -1,11 +1,11 @@
 """Transactions by the older and by the newer rules, request by request, over a real socket."""
 
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.raw_peers import Peer, produce, production, served
+from tests.heads.kafka.raw_peers import Peer, produce, served
+from tests.heads.kafka.transactional_producer import TransactionalProducer
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
@@ -15,7 +15,6 @@ from mainstem.kafka_protocol.messages.connection import (
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from mainstem.kafka_protocol.messages.produce import PRODUCE, ProducedPartition, ProduceResponse
 from mainstem.kafka_protocol.messages.producers import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
@@ -29,29 +28,13 @@ from mainstem.kafka_protocol.messages.producers import (
     ProducersTopic,
 )
 from mainstem.kafka_protocol.messages.transactions import (
-    ADD_OFFSETS_TO_TXN,
-    ADD_PARTITIONS_TO_TXN,
-    END_TXN,
     INIT_PRODUCER_ID,
-    TXN_OFFSET_COMMIT,
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    EndTxnRequest,
-    EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
-    TransactionTopic,
-    TxnCommitPartition,
-    TxnCommitTopic,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
 )
 
 OLDER, NEWER = 4, 5
 """Versions of EndTxn and TxnOffsetCommit."""
-_ids = count()
 
 
 @pytest.fixture(scope="module")
@@ -61,61 +44,6 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     with served(path) as address, Peer(address) as found:
         produce(found, "t", bytes(build([Event(value=b"v")], now_ms=1)))
         yield found
-
-
-class Producer:
-    """A transactional producer that says what it is told to."""
-
-    def __init__(self, peer: Peer, transactional_id: str | None = None) -> None:
-        self.peer = peer
-        self.transactional_id = transactional_id or f"tx{next(_ids)}"
-        begun = self.begin(5)
-        assert begun.error_code == 0
-        self.producer_id, self.epoch = begun.producer_id, begun.producer_epoch
-
-    def begin(self, version: int, producer_id: int = -1, epoch: int = -1) -> InitProducerIdResponse:
-        wish = InitProducerIdRequest(self.transactional_id, 60_000, producer_id, epoch)
-        return self.peer.ask(INIT_PRODUCER_ID, version, wish, InitProducerIdResponse)
-
-    def add(self, version: int = 3) -> Code:
-        wish = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=(TransactionTopic("t", (0,)),),
-        )
-        answer = self.peer.ask(ADD_PARTITIONS_TO_TXN, version, wish, AddPartitionsToTxnResponse)
-        topic = answer.results_by_topic_v3_and_below[0]
-        return Code(topic.results_by_partition[0].partition_error_code)
-
-    def write(self, version: int, sequence: int = 0) -> ProducedPartition:
-        batch = build(
-            [Event(value=b"v")],
-            now_ms=1,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            base_sequence=sequence,
-            transactional=True,
-        )
-        answer = self.peer.ask(PRODUCE, version, production("t", bytes(batch)), ProduceResponse)
-        return answer.responses[0].partition_responses[0]
-
-    def add_group(self, version: int) -> Code:
-        wish = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, "g")
-        answer = self.peer.ask(ADD_OFFSETS_TO_TXN, version, wish, AddOffsetsToTxnResponse)
-        return Code(answer.error_code)
-
-    def move(self, version: int) -> Code:
-        topics = (TxnCommitTopic("t", (TxnCommitPartition(0, 1),)),)
-        wish = TxnOffsetCommitRequest(
-            self.transactional_id, "g", self.producer_id, self.epoch, topics=topics
-        )
-        answer = self.peer.ask(TXN_OFFSET_COMMIT, version, wish, TxnOffsetCommitResponse)
-        return Code(answer.topics[0].partitions[0].error_code)
-
-    def end(self, version: int, *, committed: bool = True) -> EndTxnResponse:
-        wish = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, committed)
-        return self.peer.ask(END_TXN, version, wish, EndTxnResponse)
 
 
 def test_the_newer_rules_are_announced_as_agreed_on(peer: Peer) -> None:
@@ -135,7 +63,7 @@ def test_the_newer_rules_are_announced_as_agreed_on(peer: Peer) -> None:
 
 
 def test_by_the_newer_rules_writing_joins_and_each_end_gives_another_epoch(peer: Peer) -> None:
-    producer = Producer(peer)
+    producer = TransactionalProducer(peer)
     epochs = []
 
     for committed in (True, False, True):
@@ -149,7 +77,7 @@ def test_by_the_newer_rules_writing_joins_and_each_end_gives_another_epoch(peer:
 
 
 def test_by_the_older_rules_the_epoch_stays(peer: Peer) -> None:
-    producer = Producer(peer)
+    producer = TransactionalProducer(peer)
 
     for sequence in (0, 1):
         assert producer.add() is Code.NONE
@@ -159,15 +87,15 @@ def test_by_the_older_rules_the_epoch_stays(peer: Peer) -> None:
 
 
 def test_a_transactional_id_goes_from_one_set_of_rules_to_the_other(peer: Peer) -> None:
-    older = Producer(peer)
+    older = TransactionalProducer(peer)
     older.add()
     older.write(11)
     older.end(OLDER)
 
-    newer = Producer(peer, older.transactional_id)
+    newer = TransactionalProducer(peer, older.transactional_id)
     newer.write(12)
     ended = newer.end(NEWER)
-    last = Producer(peer, older.transactional_id)
+    last = TransactionalProducer(peer, older.transactional_id)
     last.add()
 
     assert last.write(11).error_code == 0
@@ -176,7 +104,7 @@ def test_a_transactional_id_goes_from_one_set_of_rules_to_the_other(peer: Peer) 
 
 
 def test_an_end_asked_for_again_is_answered_again(peer: Peer) -> None:
-    producer = Producer(peer)
+    producer = TransactionalProducer(peer)
     producer.write(12)
 
     ended = producer.end(NEWER)
@@ -188,7 +116,7 @@ def test_an_end_asked_for_again_is_answered_again(peer: Peer) -> None:
 
 
 def test_a_batch_that_comes_after_the_end_is_refused(peer: Peer) -> None:
-    producer = Producer(peer)
+    producer = TransactionalProducer(peer)
     producer.write(12)
     producer.end(NEWER)
 
@@ -198,7 +126,7 @@ def test_a_batch_that_comes_after_the_end_is_refused(peer: Peer) -> None:
 
 
 def test_an_end_without_a_beginning_is_refused_unless_it_asks_for_an_epoch(peer: Peer) -> None:
-    producer = Producer(peer)
+    producer = TransactionalProducer(peer)
 
     assert Code(producer.end(NEWER).error_code) is Code.INVALID_TXN_STATE
     assert Code(producer.end(OLDER, committed=False).error_code) is Code.INVALID_TXN_STATE
@@ -212,7 +140,7 @@ def test_an_end_without_a_beginning_is_refused_unless_it_asks_for_an_epoch(peer:
 def test_writing_to_a_partition_that_was_not_added(
     peer: Peer, version: int, expected: Code
 ) -> None:
-    assert Code(Producer(peer).write(version).error_code) is expected
+    assert Code(TransactionalProducer(peer).write(version).error_code) is expected
 
 
 @pytest.mark.parametrize(
@@ -222,35 +150,35 @@ def test_writing_to_a_partition_that_was_not_added(
 def test_moving_cursors_of_a_group_that_was_not_added(
     peer: Peer, version: int, expected: Code
 ) -> None:
-    assert Producer(peer).move(version) is expected
+    assert TransactionalProducer(peer).commit_offset(version) is expected
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_by_the_older_rules_a_group_is_added_first(peer: Peer, version: int) -> None:
-    producer = Producer(peer)
+    producer = TransactionalProducer(peer)
 
     assert producer.add_group(version) is Code.NONE
-    assert producer.move(version) is Code.NONE
+    assert producer.commit_offset(version) is Code.NONE
     assert producer.end(version).error_code == 0
 
 
 def test_whoever_was_fenced_is_told_so_in_terms_that_its_version_has(peer: Peer) -> None:
-    fenced = Producer(peer)
-    Producer(peer, fenced.transactional_id)
+    fenced = TransactionalProducer(peer)
+    TransactionalProducer(peer, fenced.transactional_id)
     before, now = Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED
 
     assert [fenced.add(version) for version in (1, 2, 3)] == [before, now, now]
     assert [fenced.add_group(version) for version in (1, 2, 4)] == [before, now, now]
     assert [fenced.end(version).error_code for version in (1, 2, 4, 5)] == [before, now, now, now]
     assert [fenced.write(version).error_code for version in (9, 12)] == [before, before]
-    assert [fenced.move(version) for version in (3, 5)] == [before, before]
+    assert [fenced.commit_offset(version) for version in (3, 5)] == [before, before]
     who = (fenced.producer_id, fenced.epoch)
-    begun = [fenced.begin(version, *who).error_code for version in (3, 4, 5)]
+    begun = [fenced.init(version, *who).error_code for version in (3, 4, 5)]
     assert begun == [before, now, now]
 
 
 def test_a_producer_that_nobody_knows_is_told_so(peer: Peer) -> None:
-    producer = Producer(peer)
+    producer = TransactionalProducer(peer)
     producer.producer_id += 1_000_000
 
     assert Code(producer.end(NEWER).error_code) is Code.INVALID_PRODUCER_ID_MAPPING
@@ -258,7 +186,7 @@ def test_a_producer_that_nobody_knows_is_told_so(peer: Peer) -> None:
 
 
 def test_transactions_are_listed_by_state_producer_and_age(peer: Peer) -> None:
-    ended, ongoing = Producer(peer), Producer(peer)
+    ended, ongoing = TransactionalProducer(peer), TransactionalProducer(peer)
     for producer in (ended, ongoing):
         producer.write(12)
     ended.end(NEWER)
@@ -317,7 +245,7 @@ def test_transactions_are_listed_by_a_pattern_of_their_whole_ids(
     peer: Peer, pattern: str | None, found: set[str]
 ) -> None:
     for name in ("named.a", "named.b"):
-        Producer(peer, name)
+        TransactionalProducer(peer, name)
 
     wish = ListTransactionsRequest(transactional_id_pattern=pattern)
     answer = peer.ask(LIST_TRANSACTIONS, 2, wish, ListTransactionsResponse)

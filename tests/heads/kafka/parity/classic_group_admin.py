@@ -8,23 +8,7 @@ from tests.heads.kafka.parity.group_admin import commit, cursor, cursors_deleted
 from tests.heads.kafka.parity.members import ANN, listed
 
 from mainstem.kafka_protocol.fields import NO_ID
-from mainstem.kafka_protocol.messages.commits import (
-    OFFSET_COMMIT,
-    OFFSET_DELETE,
-    OFFSET_FETCH,
-    CommitPartition,
-    CommitTopic,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeletePartition,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteTopic,
-    OffsetFetchGroup,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchTopic,
-)
+from mainstem.kafka_protocol.messages import commits
 from mainstem.kafka_protocol.messages.groups import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -45,11 +29,13 @@ def _committed(
 ) -> Said:
     """Commit in some partitions, as nobody in particular."""
     topics = [
-        CommitTopic(topic.id, topic.name, [CommitPartition(number, offset, -1, metadata)])
+        commits.CommitTopic(
+            topic.id, topic.name, [commits.CommitPartition(number, offset, -1, metadata)]
+        )
         for topic, number in places
     ]
-    body = OffsetCommitRequest(group, topics=topics)
-    answer = side.ask(OFFSET_COMMIT, body, OffsetCommitResponse, version=version)
+    body = commits.OffsetCommitRequest(group, topics=topics)
+    answer = side.ask(commits.OFFSET_COMMIT, body, commits.OffsetCommitResponse, version=version)
     # In which order topics are answered is the server's affair.
     return sorted(
         (_name(side, it.topic_id, it.name), each.partition_index, word(each.error_code))
@@ -63,12 +49,12 @@ def _fetched(side: Side, group: str, places: Sequence[Place] | None, version: in
     topics = (
         None
         if places is None
-        else [OffsetFetchTopic(topic.id, topic.name, (number,)) for topic, number in places]
+        else [commits.OffsetFetchTopic(topic.id, topic.name, (number,)) for topic, number in places]
     )
-    body = OffsetFetchRequest(group_id=group, topics=topics)
+    body = commits.OffsetFetchRequest(group_id=group, topics=topics)
     if version >= _SEVERAL_GROUPS:
-        body = OffsetFetchRequest(groups=[OffsetFetchGroup(group, topics=topics)])
-    answer = side.ask(OFFSET_FETCH, body, OffsetFetchResponse, version=version)
+        body = commits.OffsetFetchRequest(groups=[commits.OffsetFetchGroup(group, topics=topics)])
+    answer = side.ask(commits.OFFSET_FETCH, body, commits.OffsetFetchResponse, version=version)
     code, found = answer.error_code, answer.topics
     if version >= _SEVERAL_GROUPS:
         code, found = answer.groups[0].error_code, answer.groups[0].topics
@@ -93,9 +79,14 @@ def _name(side: Side, topic_id: bytes, name: str) -> str:
 
 def _deleted(side: Side, group: str, *places: Place) -> Said:
     topics = [
-        OffsetDeleteTopic(topic.name, (OffsetDeletePartition(number),)) for topic, number in places
+        commits.OffsetDeleteTopic(topic.name, (commits.OffsetDeletePartition(number),))
+        for topic, number in places
     ]
-    answer = side.ask(OFFSET_DELETE, OffsetDeleteRequest(group, topics), OffsetDeleteResponse)
+    answer = side.ask(
+        commits.OFFSET_DELETE,
+        commits.OffsetDeleteRequest(group, topics),
+        commits.OffsetDeleteResponse,
+    )
     return word(answer.error_code), sorted(
         (it.name, each.partition_index, word(each.error_code))
         for it in answer.topics

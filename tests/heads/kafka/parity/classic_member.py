@@ -5,23 +5,7 @@ from collections.abc import Mapping, Sequence
 from tests.heads.kafka.parity.compared_server import Said, Side, word
 from tests.heads.kafka.raw_peers import Peer, request
 
-from mainstem.kafka_protocol.messages.membership import (
-    HEARTBEAT,
-    JOIN_GROUP,
-    LEAVE_GROUP,
-    SYNC_GROUP,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinProtocol,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    LeavingMember,
-    MemberAssignment,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from mainstem.kafka_protocol.messages import membership
 
 LAST_JOIN, LAST_SYNC = 9, 5
 KIND = "other"
@@ -57,20 +41,20 @@ class Member:
         version: int = LAST_JOIN,
     ) -> None:
         """Ask to join, and do not wait for the answer."""
-        body = JoinGroupRequest(
+        body = membership.JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=30_000,
             member_id=self.id,
             group_instance_id=self.instance,
             protocol_type=kind,
-            protocols=[JoinProtocol(each, metadata) for each in protocols],
+            protocols=[membership.JoinProtocol(each, metadata) for each in protocols],
         )
-        self.peer.send(request(JOIN_GROUP, version, body))
+        self.peer.send(request(membership.JOIN_GROUP, version, body))
 
     def joined(self, version: int = LAST_JOIN) -> tuple[Said, ...]:
         """Wait for the answer, and take over the id: all that both servers agree upon of it."""
-        answer = self.peer.answer(JOIN_GROUP, version, JoinGroupResponse)
+        answer = self.peer.answer(membership.JOIN_GROUP, version, membership.JoinGroupResponse)
         is_kept = answer.member_id == self.id
         self.id = answer.member_id or self.id
         if not answer.error_code:
@@ -117,20 +101,20 @@ class Member:
         version: int = LAST_SYNC,
     ) -> None:
         """Ask for an assignment, and do not wait for the answer."""
-        body = SyncGroupRequest(
+        body = membership.SyncGroupRequest(
             self.group,
             self.generation if generation is None else generation,
             self.id,
             self.instance,
             kind,
             protocol,
-            [MemberAssignment(*each) for each in (assigned or {}).items()],
+            [membership.MemberAssignment(*each) for each in (assigned or {}).items()],
         )
-        self.peer.send(request(SYNC_GROUP, version, body))
+        self.peer.send(request(membership.SYNC_GROUP, version, body))
 
     def synced(self, version: int = LAST_SYNC) -> Said:
         """Wait for the answer."""
-        answer = self.peer.answer(SYNC_GROUP, version, SyncGroupResponse)
+        answer = self.peer.answer(membership.SYNC_GROUP, version, membership.SyncGroupResponse)
         return (
             word(answer.error_code),
             answer.protocol_type,
@@ -156,22 +140,26 @@ class Member:
     def beat(self, generation: int | None = None) -> str:
         """Show that it is there."""
         at = self.generation if generation is None else generation
-        body = HeartbeatRequest(self.group, at, self.id, self.instance)
-        return word(self.peer.ask(HEARTBEAT, 4, body, HeartbeatResponse).error_code)
+        body = membership.HeartbeatRequest(self.group, at, self.id, self.instance)
+        return word(
+            self.peer.ask(membership.HEARTBEAT, 4, body, membership.HeartbeatResponse).error_code
+        )
 
     def leave(self, version: int = 5) -> Said:
         """Leave by its id."""
         if version < 3:
-            body = LeaveGroupRequest(self.group, member_id=self.id)
-            found = self.peer.ask(LEAVE_GROUP, version, body, LeaveGroupResponse)
+            body = membership.LeaveGroupRequest(self.group, member_id=self.id)
+            found = self.peer.ask(
+                membership.LEAVE_GROUP, version, body, membership.LeaveGroupResponse
+            )
             return word(found.error_code)
         return let_go(self.side, self.group, (self.id, self.instance), version=version)
 
 
 def let_go(side: Side, group: str, *who: tuple[str, str | None], version: int = 5) -> Said:
     """Have several members leave, by their ids and instances."""
-    body = LeaveGroupRequest(group, [LeavingMember(*each) for each in who])
-    answer = side.ask(LEAVE_GROUP, body, LeaveGroupResponse, version=version)
+    body = membership.LeaveGroupRequest(group, [membership.LeavingMember(*each) for each in who])
+    answer = side.ask(membership.LEAVE_GROUP, body, membership.LeaveGroupResponse, version=version)
     return word(answer.error_code), [
         (it.group_instance_id, word(it.error_code)) for it in answer.members
     ]

@@ -5,13 +5,7 @@ from collections.abc import Iterator
 from tests.heads.kafka.parity.compared_server import Said, Side, unlike
 from tests.heads.kafka.parity.group_admin import commit
 
-from mainstem.kafka_protocol.messages.commits import (
-    OFFSET_FETCH,
-    OffsetFetchGroup,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchTopic,
-)
+from mainstem.kafka_protocol.messages import commits
 from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
     ConsumerGroupDescribeRequest,
@@ -49,9 +43,12 @@ def things_named_twice(side: Side) -> Iterator[Said]:
     places = DescribeProducersRequest([ProducersTopic(side.one.name, (0, 0))])
     producers = side.ask(DESCRIBE_PRODUCERS, places, DescribeProducersResponse)
     yield "producers", len(producers.topics[0].partitions)
-    wishes = OffsetFetchRequest([OffsetFetchGroup(group, topics=None)] * 2)
-    yield "cursors of a group", len(side.ask(OFFSET_FETCH, wishes, OffsetFetchResponse).groups)
-    numbers = [OffsetFetchTopic(side.one.id, partition_indexes=(0, 0))]
-    wishes = OffsetFetchRequest([OffsetFetchGroup(group, topics=numbers)])
-    cursors = side.ask(OFFSET_FETCH, wishes, OffsetFetchResponse)
+    wishes = commits.OffsetFetchRequest([commits.OffsetFetchGroup(group, topics=None)] * 2)
+    yield (
+        "cursors of a group",
+        len(side.ask(commits.OFFSET_FETCH, wishes, commits.OffsetFetchResponse).groups),
+    )
+    numbers = [commits.OffsetFetchTopic(side.one.id, partition_indexes=(0, 0))]
+    wishes = commits.OffsetFetchRequest([commits.OffsetFetchGroup(group, topics=numbers)])
+    cursors = side.ask(commits.OFFSET_FETCH, wishes, commits.OffsetFetchResponse)
     yield "a cursor", len(cursors.groups[0].topics[0].partitions)

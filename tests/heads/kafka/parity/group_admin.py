@@ -2,43 +2,11 @@
 
 from tests.heads.kafka.parity.compared_server import Said, Side, Topic, word
 
-from mainstem.kafka_protocol.messages.commits import (
-    OFFSET_COMMIT,
-    OFFSET_DELETE,
-    OFFSET_FETCH,
-    CommitPartition,
-    CommitTopic,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeletePartition,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteTopic,
-    OffsetFetchGroup,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchTopic,
-)
+from mainstem.kafka_protocol.messages import commits, share_groups
 from mainstem.kafka_protocol.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-)
-from mainstem.kafka_protocol.messages.share_groups import (
-    ALTER_SHARE_GROUP_OFFSETS,
-    DELETE_SHARE_GROUP_OFFSETS,
-    DESCRIBE_SHARE_GROUP_OFFSETS,
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsResponse,
-    AlterShareOffset,
-    AlterShareOffsetsTopic,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsResponse,
-    DeleteShareOffsetsTopic,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsResponse,
-    ShareOffsetsGroup,
-    ShareOffsetsTopic,
 )
 
 
@@ -53,9 +21,9 @@ def commit(
     version: int = 10,
 ) -> str:
     """Commit in the only partition of a topic."""
-    topic = CommitTopic(side.one.id, side.one.name, (CommitPartition(0, offset),))
-    body = OffsetCommitRequest(group, epoch, member, instance, -1, (topic,))
-    answer = side.ask(OFFSET_COMMIT, body, OffsetCommitResponse, version=version)
+    topic = commits.CommitTopic(side.one.id, side.one.name, (commits.CommitPartition(0, offset),))
+    body = commits.OffsetCommitRequest(group, epoch, member, instance, -1, (topic,))
+    answer = side.ask(commits.OFFSET_COMMIT, body, commits.OffsetCommitResponse, version=version)
     return word(answer.topics[0].partitions[0].error_code)
 
 
@@ -63,9 +31,13 @@ def cursor(
     side: Side, group: str, member: str | None = None, epoch: int = -1, *, version: int = 10
 ) -> Said:
     """Return what is committed in that partition."""
-    topic = OffsetFetchTopic(side.one.id, side.one.name, (0,))
-    body = OffsetFetchRequest(groups=[OffsetFetchGroup(group, member, epoch, [topic])])
-    (found,) = side.ask(OFFSET_FETCH, body, OffsetFetchResponse, version=version).groups
+    topic = commits.OffsetFetchTopic(side.one.id, side.one.name, (0,))
+    body = commits.OffsetFetchRequest(
+        groups=[commits.OffsetFetchGroup(group, member, epoch, [topic])]
+    )
+    (found,) = side.ask(
+        commits.OFFSET_FETCH, body, commits.OffsetFetchResponse, version=version
+    ).groups
     return word(found.error_code), [
         (it.committed_offset, word(it.error_code))
         for each in found.topics
@@ -75,8 +47,12 @@ def cursor(
 
 def cursors_deleted(side: Side, group: str) -> Said:
     """Forget what is committed in that partition."""
-    topic = OffsetDeleteTopic(side.one.name, (OffsetDeletePartition(0),))
-    answer = side.ask(OFFSET_DELETE, OffsetDeleteRequest(group, (topic,)), OffsetDeleteResponse)
+    topic = commits.OffsetDeleteTopic(side.one.name, (commits.OffsetDeletePartition(0),))
+    answer = side.ask(
+        commits.OFFSET_DELETE,
+        commits.OffsetDeleteRequest(group, (topic,)),
+        commits.OffsetDeleteResponse,
+    )
     return word(answer.error_code), [
         word(it.error_code) for each in answer.topics for it in each.partitions
     ]
@@ -107,9 +83,16 @@ def consumers_described(side: Side, group: str, first: int = 0) -> tuple[Said, .
 
 def positions(side: Side, group: str, topic: Topic | None = None, *partitions: int) -> Said:
     """Return where a share group is, in a topic or in all."""
-    topics = None if topic is None else [ShareOffsetsTopic(topic.name, partitions or (0,))]
-    body = DescribeShareGroupOffsetsRequest([ShareOffsetsGroup(group, topics)])
-    api, expected = DESCRIBE_SHARE_GROUP_OFFSETS, DescribeShareGroupOffsetsResponse
+    topics = (
+        None if topic is None else [share_groups.ShareOffsetsTopic(topic.name, partitions or (0,))]
+    )
+    body = share_groups.DescribeShareGroupOffsetsRequest(
+        [share_groups.ShareOffsetsGroup(group, topics)]
+    )
+    api, expected = (
+        share_groups.DESCRIBE_SHARE_GROUP_OFFSETS,
+        share_groups.DescribeShareGroupOffsetsResponse,
+    )
     (found,) = side.ask(api, body, expected).groups
     return word(found.error_code), [
         (each.topic_name, it.partition_index, it.start_offset, it.lag, word(it.error_code))
@@ -121,9 +104,15 @@ def positions(side: Side, group: str, topic: Topic | None = None, *partitions: i
 def altered(side: Side, group: str, topic: Topic, *moves: int) -> Said:
     """Move a share group: partition, offset, partition, offset, ..."""
     pairs = zip(moves[::2], moves[1::2], strict=True)
-    topics = [AlterShareOffsetsTopic(topic.name, [AlterShareOffset(*pair) for pair in pairs])]
-    body = AlterShareGroupOffsetsRequest(group, topics if moves else [])
-    answer = side.ask(ALTER_SHARE_GROUP_OFFSETS, body, AlterShareGroupOffsetsResponse)
+    topics = [
+        share_groups.AlterShareOffsetsTopic(
+            topic.name, [share_groups.AlterShareOffset(*pair) for pair in pairs]
+        )
+    ]
+    body = share_groups.AlterShareGroupOffsetsRequest(group, topics if moves else [])
+    answer = side.ask(
+        share_groups.ALTER_SHARE_GROUP_OFFSETS, body, share_groups.AlterShareGroupOffsetsResponse
+    )
     return word(answer.error_code), [
         (each.topic_name, it.partition_index, word(it.error_code))
         for each in answer.responses
@@ -133,10 +122,12 @@ def altered(side: Side, group: str, topic: Topic, *moves: int) -> Said:
 
 def forgotten(side: Side, group: str, *topics: Topic) -> Said:
     """Let a share group forget where it is in some topics."""
-    body = DeleteShareGroupOffsetsRequest(
-        group, [DeleteShareOffsetsTopic(each.name) for each in topics]
+    body = share_groups.DeleteShareGroupOffsetsRequest(
+        group, [share_groups.DeleteShareOffsetsTopic(each.name) for each in topics]
     )
-    answer = side.ask(DELETE_SHARE_GROUP_OFFSETS, body, DeleteShareGroupOffsetsResponse)
+    answer = side.ask(
+        share_groups.DELETE_SHARE_GROUP_OFFSETS, body, share_groups.DeleteShareGroupOffsetsResponse
+    )
     return word(answer.error_code), sorted(
         (it.topic_name, word(it.error_code)) for it in answer.responses
     )

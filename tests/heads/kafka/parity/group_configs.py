@@ -5,17 +5,7 @@ from collections.abc import Iterator
 from tests.heads.kafka.parity.compared_server import Said, Side, alike, unlike, word
 from tests.heads.kafka.share_member import configure
 
-from mainstem.kafka_protocol.messages.configs import (
-    DESCRIBE_CONFIGS,
-    INCREMENTAL_ALTER_CONFIGS,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-    IncrementalAlter,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    IncrementalAlterResource,
-)
+from mainstem.kafka_protocol.messages import configs
 
 _GROUP, _SET, _APPEND = 32, 0, 2
 _NUMBERS = {
@@ -97,7 +87,7 @@ def pairs_of_settings(side: Side) -> Iterator[Said]:
 
 @alike
 def appending_to_settings(side: Side) -> Iterator[Said]:
-    entry = IncrementalAlter("share.delivery.count.limit", _APPEND, "3")
+    entry = configs.IncrementalAlter("share.delivery.count.limit", _APPEND, "3")
     yield _alter(side, side.group(), entry)
 
 
@@ -106,19 +96,23 @@ def _both(side: Side, group: str, name: str, value: str, interval_ms: int) -> st
     return _alter(
         side,
         group,
-        IncrementalAlter(name, _SET, value),
-        IncrementalAlter(other, _SET, str(interval_ms)),
+        configs.IncrementalAlter(name, _SET, value),
+        configs.IncrementalAlter(other, _SET, str(interval_ms)),
     )
 
 
 def _twice(side: Side, group: str, name: str) -> str:
-    entry = IncrementalAlter(name, _SET, "50000")
+    entry = configs.IncrementalAlter(name, _SET, "50000")
     return _alter(side, group, entry, entry)
 
 
-def _alter(side: Side, group: str, *entries: IncrementalAlter) -> str:
-    body = IncrementalAlterConfigsRequest([IncrementalAlterResource(_GROUP, group, entries)])
-    answer = side.ask(INCREMENTAL_ALTER_CONFIGS, body, IncrementalAlterConfigsResponse)
+def _alter(side: Side, group: str, *entries: configs.IncrementalAlter) -> str:
+    body = configs.IncrementalAlterConfigsRequest(
+        [configs.IncrementalAlterResource(_GROUP, group, entries)]
+    )
+    answer = side.ask(
+        configs.INCREMENTAL_ALTER_CONFIGS, body, configs.IncrementalAlterConfigsResponse
+    )
     return word(answer.responses[0].error_code)
 
 
@@ -130,8 +124,10 @@ _NOT_HERE = ("consumer.assignment.interval.ms", "share.assignment.interval.ms")
 
 @alike
 def what_is_set_by_default(side: Side) -> Iterator[Said]:
-    body = DescribeConfigsRequest([DescribeConfigsResource(_GROUP, side.group(), None)])
-    (found,) = side.ask(DESCRIBE_CONFIGS, body, DescribeConfigsResponse).results
+    body = configs.DescribeConfigsRequest(
+        [configs.DescribeConfigsResource(_GROUP, side.group(), None)]
+    )
+    (found,) = side.ask(configs.DESCRIBE_CONFIGS, body, configs.DescribeConfigsResponse).results
     yield word(found.error_code)
     left_out = _OURS_ALONE | _OTHERWISE | set(_NOT_HERE)
     for each in sorted(found.configs, key=lambda each: each.name):

@@ -7,6 +7,7 @@ from tests.heads.kafka.raw_peers import Peer
 from tests.heads.kafka.share_member import configure
 
 from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages import membership
 from mainstem.kafka_protocol.messages.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -23,19 +24,6 @@ from mainstem.kafka_protocol.messages.groups import (
     LIST_GROUPS,
     ListGroupsRequest,
     ListGroupsResponse,
-)
-from mainstem.kafka_protocol.messages.membership import (
-    JOIN_GROUP,
-    LEAVE_GROUP,
-    SYNC_GROUP,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinProtocol,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    LeavingMember,
-    SyncGroupRequest,
-    SyncGroupResponse,
 )
 from mainstem.kafka_protocol.messages.share_groups import (
     SHARE_GROUP_HEARTBEAT,
@@ -185,29 +173,29 @@ def join_classic(
     peer = peer or side.peer
     member = ""
     while True:
-        body = JoinGroupRequest(
+        body = membership.JoinGroupRequest(
             group_id=group,
             session_timeout_ms=30_000,
             rebalance_timeout_ms=30_000,
             member_id=member,
             protocol_type=kind,
-            protocols=[JoinProtocol("mine", b"")],
+            protocols=[membership.JoinProtocol("mine", b"")],
         )
-        joined = peer.ask(JOIN_GROUP, 9, body, JoinGroupResponse)
+        joined = peer.ask(membership.JOIN_GROUP, 9, body, membership.JoinGroupResponse)
         if joined.error_code != Code.MEMBER_ID_REQUIRED:
             break
         member = joined.member_id
     if joined.error_code:
         return word(joined.error_code), member
-    sync = SyncGroupRequest(group, joined.generation_id, member, None, kind, "mine")
-    synced = peer.ask(SYNC_GROUP, 5, sync, SyncGroupResponse)
+    sync = membership.SyncGroupRequest(group, joined.generation_id, member, None, kind, "mine")
+    synced = peer.ask(membership.SYNC_GROUP, 5, sync, membership.SyncGroupResponse)
     return word(synced.error_code), member
 
 
 def leave_classic(side: Side, group: str, member: str) -> str:
     """Leave a classic group."""
-    body = LeaveGroupRequest(group, [LeavingMember(member)])
-    return word(side.ask(LEAVE_GROUP, body, LeaveGroupResponse).error_code)
+    body = membership.LeaveGroupRequest(group, [membership.LeavingMember(member)])
+    return word(side.ask(membership.LEAVE_GROUP, body, membership.LeaveGroupResponse).error_code)
 
 
 # All groups

@@ -5,23 +5,7 @@ from collections.abc import Iterator
 from tests.heads.kafka.parity.batches import NOW_MS, batch, put
 from tests.heads.kafka.parity.compared_server import Said, Side, Topic, alike, unlike, word
 
-from mainstem.kafka_protocol.messages.offsets import (
-    DELETE_RECORDS,
-    LIST_OFFSETS,
-    OFFSET_FOR_LEADER_EPOCH,
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopic,
-    EpochPartition,
-    EpochTopic,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
+from mainstem.kafka_protocol.messages import offsets
 
 _LATEST, _EARLIEST, _OF_LATEST_TIME, _EARLIEST_HERE, _ELSEWHERE, _PENDING = range(-1, -7, -1)
 _NAMES = ("none", "", "a b")
@@ -44,13 +28,15 @@ def _listed(
     partition: int = 0,
     epoch: int = -1,
     isolation: int = 0,
-    version: int = LIST_OFFSETS.last,
+    version: int = offsets.LIST_OFFSETS.last,
 ) -> Said:
-    asked = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, epoch, timestamp)])
-    body = ListOffsetsRequest(_CONSUMER, isolation, [asked], 10_000)
+    asked = offsets.ListOffsetsTopic(
+        topic, [offsets.ListOffsetsPartition(partition, epoch, timestamp)]
+    )
+    body = offsets.ListOffsetsRequest(_CONSUMER, isolation, [asked], 10_000)
     with side.another() as peer:
         try:
-            answer = peer.ask(LIST_OFFSETS, version, body, ListOffsetsResponse)
+            answer = peer.ask(offsets.LIST_OFFSETS, version, body, offsets.ListOffsetsResponse)
         except (EOFError, ConnectionResetError):
             return "closed"
     (found,) = answer.topics[0].partitions
@@ -62,7 +48,7 @@ def _listed(
 def offsets_by_time_in_every_version(side: Side) -> Iterator[Said]:
     topic = _timed(side)
     since = {_OF_LATEST_TIME: 7, _EARLIEST_HERE: 8, _ELSEWHERE: 9, _PENDING: 11}
-    for version in range(LIST_OFFSETS.first, LIST_OFFSETS.last + 1):
+    for version in range(offsets.LIST_OFFSETS.first, offsets.LIST_OFFSETS.last + 1):
         for timestamp in (_LATEST, _EARLIEST, _OF_LATEST_TIME, _EARLIEST_HERE, _ELSEWHERE):
             if version >= since.get(timestamp, 0):
                 yield version, timestamp, _listed(side, topic.name, timestamp, version=version)
@@ -137,16 +123,16 @@ def isolation_there_is_not(side: Side) -> Iterator[Said]:
 
 @unlike("a partition that is named twice is answered twice; there it is INVALID_REQUEST")
 def a_partition_twice(side: Side) -> Iterator[Said]:
-    both = [ListOffsetsPartition(0, -1, at) for at in (_LATEST, _EARLIEST)]
-    body = ListOffsetsRequest(_CONSUMER, 0, [ListOffsetsTopic(side.one.name, both)])
-    answer = side.ask(LIST_OFFSETS, body, ListOffsetsResponse)
+    both = [offsets.ListOffsetsPartition(0, -1, at) for at in (_LATEST, _EARLIEST)]
+    body = offsets.ListOffsetsRequest(_CONSUMER, 0, [offsets.ListOffsetsTopic(side.one.name, both)])
+    answer = side.ask(offsets.LIST_OFFSETS, body, offsets.ListOffsetsResponse)
     yield [(word(found.error_code), found.offset) for found in answer.topics[0].partitions]
 
 
 def _ended(side: Side, topic: str, epoch: int, current: int = -1, partition: int = 0) -> Said:
-    asked = EpochTopic(topic, [EpochPartition(partition, current, epoch)])
-    body = OffsetForLeaderEpochRequest(topics=[asked])
-    answer = side.ask(OFFSET_FOR_LEADER_EPOCH, body, OffsetForLeaderEpochResponse)
+    asked = offsets.EpochTopic(topic, [offsets.EpochPartition(partition, current, epoch)])
+    body = offsets.OffsetForLeaderEpochRequest(topics=[asked])
+    answer = side.ask(offsets.OFFSET_FOR_LEADER_EPOCH, body, offsets.OffsetForLeaderEpochResponse)
     (found,) = answer.topics[0].partitions
     return word(found.error_code), found.partition, found.leader_epoch, found.end_offset
 
@@ -169,9 +155,9 @@ def ends_of_epochs_of_what_is_not_there(side: Side) -> Iterator[Said]:
 
 
 def records_deleted(side: Side, topic: str, offset: int, partition: int = 0) -> Said:
-    asked = DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, offset)])
-    body = DeleteRecordsRequest([asked], 10_000)
-    answer = side.ask(DELETE_RECORDS, body, DeleteRecordsResponse)
+    asked = offsets.DeleteRecordsTopic(topic, [offsets.DeleteRecordsPartition(partition, offset)])
+    body = offsets.DeleteRecordsRequest([asked], 10_000)
+    answer = side.ask(offsets.DELETE_RECORDS, body, offsets.DeleteRecordsResponse)
     (found,) = answer.topics[0].partitions
     return word(found.error_code), found.partition_index, found.low_watermark
 

@@ -8,20 +8,7 @@ from tests.heads.kafka.parity.group_admin import altered
 from tests.heads.kafka.parity.members import ANN, join_share
 from tests.heads.kafka.raw_peers import Peer
 
-from mainstem.kafka_protocol.messages.share_fetch import (
-    SHARE_ACKNOWLEDGE,
-    SHARE_FETCH,
-    Acknowledgement,
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ForgottenShareTopic,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-    ShareFetchPartition,
-    ShareFetchRequest,
-    ShareFetchResponse,
-    ShareFetchTopic,
-)
+from mainstem.kafka_protocol.messages import share_fetch
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 BEGIN, END = 0, -1
@@ -63,12 +50,12 @@ class Session:
     ) -> Answer:
         """Fetch, and maybe acknowledge in the first of the partitions."""
         at = self.topic_id if topic_id is None else topic_id
-        told = [Acknowledgement(*each) for each in acks]
+        told = [share_fetch.Acknowledgement(*each) for each in acks]
         wanted = [
-            ShareFetchPartition(number, told if number == partitions[0] else ())
+            share_fetch.ShareFetchPartition(number, told if number == partitions[0] else ())
             for number in partitions
         ]
-        body = ShareFetchRequest(
+        body = share_fetch.ShareFetchRequest(
             group_id=self.group,
             member_id=self.member,
             share_session_epoch=self.epoch if epoch is None else epoch,
@@ -79,10 +66,14 @@ class Session:
             batch_size=max_records,
             share_acquire_mode=int(strictly and version > 1) if mode is None else mode,
             is_renew_ack=renews,
-            topics=[ShareFetchTopic(at, wanted)] if wanted else [],
-            forgotten_topics_data=[ForgottenShareTopic(at, forgotten)] if forgotten else [],
+            topics=[share_fetch.ShareFetchTopic(at, wanted)] if wanted else [],
+            forgotten_topics_data=[share_fetch.ForgottenShareTopic(at, forgotten)]
+            if forgotten
+            else [],
         )
-        answer = self.peer.ask(SHARE_FETCH, version, body, ShareFetchResponse)
+        answer = self.peer.ask(
+            share_fetch.SHARE_FETCH, version, body, share_fetch.ShareFetchResponse
+        )
         if not answer.error_code:
             self.epoch += 1
         return word(answer.error_code), [
@@ -144,15 +135,23 @@ class Session:
         version: int = 2,
     ) -> Said:
         """Acknowledge in one partition."""
-        told = [AcknowledgePartition(partition, [Acknowledgement(*each) for each in acks])]
-        body = ShareAcknowledgeRequest(
+        told = [
+            share_fetch.AcknowledgePartition(
+                partition, [share_fetch.Acknowledgement(*each) for each in acks]
+            )
+        ]
+        body = share_fetch.ShareAcknowledgeRequest(
             group_id=self.group,
             member_id=self.member,
             share_session_epoch=self.epoch if epoch is None else epoch,
             is_renew_ack=renews,
-            topics=[AcknowledgeTopic(self.topic_id if topic_id is None else topic_id, told)],
+            topics=[
+                share_fetch.AcknowledgeTopic(self.topic_id if topic_id is None else topic_id, told)
+            ],
         )
-        answer = self.peer.ask(SHARE_ACKNOWLEDGE, version, body, ShareAcknowledgeResponse)
+        answer = self.peer.ask(
+            share_fetch.SHARE_ACKNOWLEDGE, version, body, share_fetch.ShareAcknowledgeResponse
+        )
         if not answer.error_code:
             self.epoch += 1
         return word(answer.error_code), [
