@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer
 from tests.cli.conftest import Run
-from tests.heads.kafka.raw_peers import until
+from tests.heads.server_process import until
 from tests.in_process_server import serving
 
 from mainstem.cli.exit_codes import Exit

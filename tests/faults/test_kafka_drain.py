@@ -8,7 +8,8 @@ import pytest
 from tests.faults.killable_server import Mortal, create, until
 from tests.faults.test_kafka_kill_produce import PARTITIONS, Line, verdict
 from tests.heads.kafka.classic_members import joining, only_member
-from tests.heads.kafka.raw_peers import Peer, Process, fetching, produce, production, request
+from tests.heads.kafka.raw_peers import Peer, fetching, produce, production, request
+from tests.heads.server_process import Process
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.brokers import Clock
-from tests.heads.kafka.raw_peers import Healthy, Peer, Process, fetching, produce, served
+from tests.heads.kafka.raw_peers import Healthy, Peer, fetching, produce, served
+from tests.heads.server_process import Process
 
 from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event

@@ -4,11 +4,10 @@ Who reads so gets nothing at or after the first event of an open transaction (th
 offset), and beside the batches a list of aborted transactions, whose events it leaves out itself.
 """
 
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from tests.heads.kafka.raw_peers import Peer, produce, request, served
+from tests.heads.kafka.raw_peers import Peer, produce, request
 from tests.heads.kafka.transactional_producer import TransactionalProducer
 
 from mainstem.core.batch import batches, read_header
@@ -26,18 +25,6 @@ from mainstem.kafka_protocol.messages.fetch import (
 UNCOMMITTED, COMMITTED = 0, 1
 VERSION = 12
 _numbers = count()
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with served(None) as found:
-        yield found
-
-
-@pytest.fixture
-def peer(address: str) -> Iterator[Peer]:
-    with Peer(address) as found:
-        yield found
 
 
 @pytest.fixture

@@ -7,13 +7,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.heads.admin.web import get
-from tests.heads.kafka.raw_peers import (
-    PATIENCE_S,
-    Healthy,
-    Peer,
-    production,
-    request,
-)
+from tests.heads.kafka.raw_peers import Healthy, Peer, production, request
+from tests.heads.server_process import PATIENCE_S
 from tests.in_process_server import server
 
 from mainstem.core.event import Event
@@ -35,14 +30,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture(scope="module")
 def address(running: Running) -> str:
     return str(running.kafka)
-
-
-@pytest.fixture
-def healthy(address: str) -> Iterator[Healthy]:
-    client = Healthy(address)
-    yield client
-    client.check()
-    client.close()
 
 
 def create(address: str, topic: str, overload: str, hold_ms: int = 60_000) -> None:

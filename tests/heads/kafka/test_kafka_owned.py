@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import Consumer, Producer
 from tests.broker.groups.classic.consumers import Room
-from tests.heads.kafka.raw_peers import until
+from tests.heads.server_process import until
 from tests.in_process_server import server
 
 from mainstem.heads.kafka.adapter.consumer_protocol import ConsumerProtocol

@@ -1,10 +1,9 @@
 """STOMP peers that speak byte by byte, and a healthy client beside them."""
 
-import socket
 from collections.abc import Iterator
 from typing import Self
 
-from tests.heads.kafka.raw_peers import PATIENCE_S
+from tests.heads.server_process import connected
 
 from mainstem.heads.stomp.codec import Frame, FrameScanner, Version, decode, encode
 from mainstem.heads.stomp.settings import StompSettings
@@ -16,12 +15,7 @@ class Peer:
     """A socket, and as much of STOMP as whoever holds it wants to respect."""
 
     def __init__(self, address: str, *, receive_buffer: int = 0) -> None:
-        host, _, port = address.rpartition(":")
-        self.socket = socket.socket()
-        if receive_buffer:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.settimeout(PATIENCE_S)
-        self.socket.connect((host, int(port)))
+        self.socket = connected(address, receive_buffer)
         self._scanner = FrameScanner(WIDE)
         self._received = b""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.raw_peers import Process, beside
+from tests.heads.server_process import Process, beside
 from tests.heads.stomp.raw_peers import Healthy, Peer, frame
 
 MIB = 1 << 20
@@ -29,12 +29,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
             healthy.check()
         healthy.close()
         yield process
-
-
-@pytest.fixture
-def server(shared: Process) -> Iterator[Process]:
-    with shared.within_bounds():
-        yield shared
 
 
 @pytest.fixture

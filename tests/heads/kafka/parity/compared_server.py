@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from tests.heads.kafka.raw_peers import PATIENCE_S, Peer, produce
+from tests.heads.kafka.raw_peers import Peer, produce
+from tests.heads.server_process import PATIENCE_S
 
 from mainstem.core.event import Event
 from mainstem.core.records import build

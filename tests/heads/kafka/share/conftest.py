@@ -4,22 +4,10 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from tests.heads.kafka.raw_peers import Peer, served
+from tests.heads.kafka.raw_peers import Peer
 from tests.heads.kafka.share_member import Sharer, configure, put
 
 _names = count()
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with served(None) as found:
-        yield found
-
-
-@pytest.fixture
-def peer(address: str) -> Iterator[Peer]:
-    with Peer(address) as found:
-        yield found
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """Settings of share groups: what is refused of them, and when they hold."""
 
 import pytest
-from tests.heads.kafka.raw_peers import Peer, until
+from tests.heads.kafka.raw_peers import Peer
 from tests.heads.kafka.share_member import RELEASE, Sharer, code, configure, runs
+from tests.heads.server_process import until
 
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.configs import (

@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.heads.kafka.classic_members import join, joining, leave
@@ -33,22 +32,7 @@ BATCH = bytes(build([Event(value=b"v", key=b"k")], now_ms=1))
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    path: Path = tmp_path_factory.mktemp("abused")
-    with served(path) as found:
-        yield found
-
-
-@pytest.fixture
-def healthy(address: str) -> Iterator[Healthy]:
-    client = Healthy(address)
-    yield client
-    client.check()
-    client.close()
-
-
-@pytest.fixture
-def peer(address: str) -> Iterator[Peer]:
-    with Peer(address) as found:
+    with served(tmp_path_factory.mktemp("abused")) as found:
         yield found
 
 

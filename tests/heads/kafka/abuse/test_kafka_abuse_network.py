@@ -16,18 +16,8 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from tests.heads.kafka.packet_loss import LOSE_A_FIFTH, vanish
-from tests.heads.kafka.raw_peers import (
-    NEVER,
-    PATIENCE_S,
-    Healthy,
-    Peer,
-    Process,
-    beside,
-    fetching,
-    produce,
-    request,
-    until,
-)
+from tests.heads.kafka.raw_peers import NEVER, Healthy, Peer, fetching, produce, request
+from tests.heads.server_process import PATIENCE_S, Process, beside, until
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
@@ -59,23 +49,8 @@ def with_large_topic(path: Path, **settings: object) -> Iterator[Process]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    path: Path = tmp_path_factory.mktemp("abused")
-    with with_large_topic(path) as process:
+    with with_large_topic(tmp_path_factory.mktemp("abused")) as process:
         yield process
-
-
-@pytest.fixture
-def server(shared: Process) -> Iterator[Process]:
-    with shared.within_bounds():
-        yield shared
-
-
-@pytest.fixture
-def healthy(server: Process) -> Iterator[Healthy]:
-    client = Healthy(server.address)
-    yield client
-    client.check()
-    client.close()
 
 
 def say_nothing(peer: Peer) -> None:

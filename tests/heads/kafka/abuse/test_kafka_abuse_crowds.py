@@ -9,17 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.heads.kafka.classic_members import join, joining, leave
-from tests.heads.kafka.raw_peers import (
-    NEVER,
-    Healthy,
-    Peer,
-    Process,
-    beside,
-    fetching,
-    produce,
-    production,
-    request,
-)
+from tests.heads.kafka.raw_peers import NEVER, Healthy, Peer, fetching, produce, production, request
+from tests.heads.server_process import Process, beside
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
@@ -55,20 +46,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     path: Path = tmp_path_factory.mktemp("crowded")
     with Process(path, durability="disk", producers__max_producers=MAX_PRODUCERS) as process:
         yield process
-
-
-@pytest.fixture
-def server(shared: Process) -> Iterator[Process]:
-    with shared.within_bounds():
-        yield shared
-
-
-@pytest.fixture
-def healthy(server: Process) -> Iterator[Healthy]:
-    client = Healthy(server.address)
-    yield client
-    client.check()
-    client.close()
 
 
 def test_ten_thousand_long_polls_cost_little_and_all_are_answered(

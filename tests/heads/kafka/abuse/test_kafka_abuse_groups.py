@@ -1,20 +1,11 @@
 """Groups, transactions and producers that are too many, or that nobody ends, over real sockets."""
 
 import contextlib
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from tests.heads.kafka.classic_members import joining
-from tests.heads.kafka.raw_peers import (
-    Healthy,
-    Peer,
-    Process,
-    fetching,
-    produce,
-    request,
-)
+from tests.heads.kafka.raw_peers import Healthy, Peer, fetching, produce, request
 from tests.heads.kafka.transactional_producer import TransactionalProducer
+from tests.heads.server_process import Process
 
 from mainstem.client.testing.local_broker import LocalBroker
 from mainstem.core.event import Event
@@ -36,23 +27,6 @@ from mainstem.kafka_protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    path: Path = tmp_path_factory.mktemp("crowded")
-    process = Process(path)
-    yield process
-    process.close()
-
-
-@pytest.fixture
-def healthy(server: Process) -> Iterator[Healthy]:
-    client = Healthy(server.address)
-    with server.within_bounds():
-        yield client
-        client.check()
-    client.close()
 
 
 def newcomer(instance: int) -> bytes:

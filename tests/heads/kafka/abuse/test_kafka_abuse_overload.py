@@ -14,19 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.heads.kafka.raw_peers import (
-    NEVER,
-    PATIENCE_S,
-    Healthy,
-    Peer,
-    Process,
-    beside,
-    fetching,
-    produce,
-    production,
-    request,
-    until,
-)
+from tests.heads.kafka.raw_peers import NEVER, Healthy, Peer, fetching, produce, production, request
+from tests.heads.server_process import PATIENCE_S, Process, beside, until
 
 from mainstem.core.event import Event
 from mainstem.core.records import build
@@ -57,21 +46,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
             assert produce(peer, LARGE, batch).error_code == 0
     yield process
     process.close()
-
-
-@pytest.fixture
-def server(shared: Process) -> Iterator[Process]:
-    """The server, whose memory must not grow by more than is allowed."""
-    with shared.within_bounds():
-        yield shared
-
-
-@pytest.fixture
-def healthy(server: Process) -> Iterator[Healthy]:
-    client = Healthy(server.address)
-    yield client
-    client.check()
-    client.close()
 
 
 @contextlib.contextmanager

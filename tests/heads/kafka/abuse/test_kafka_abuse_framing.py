@@ -3,7 +3,6 @@
 import logging
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.heads.kafka.raw_peers import Healthy, Peer, request, served
@@ -20,16 +19,8 @@ LIMIT = 100 * 1024 * 1024
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    path: Path = tmp_path_factory.mktemp("abused")
-    with served(path) as found:
+    with served(tmp_path_factory.mktemp("abused")) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def healthy(address: str) -> Iterator[Healthy]:
-    client = Healthy(address)
-    yield client
-    client.close()
 
 
 def framed(*parts: bytes) -> bytes:

@@ -2,18 +2,10 @@
 
 import struct
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from tests.heads.kafka.raw_peers import (
-    Healthy,
-    Peer,
-    Process,
-    fetching,
-    produce,
-    production,
-    request,
-)
+from tests.heads.kafka.raw_peers import Healthy, Peer, fetching, produce, production, request
+from tests.heads.server_process import Process
 
 from mainstem.core import compression
 from mainstem.core.batch import HEADER_SIZE, seal
@@ -40,23 +32,8 @@ LIMIT = 1_048_588
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    path: Path = tmp_path_factory.mktemp("abused")
-    process = Process(path)
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="module")
-def healthy(server: Process) -> Iterator[Healthy]:
-    client = Healthy(server.address)
-    yield client
-    client.close()
-
-
-@pytest.fixture(scope="module")
-def peer(server: Process) -> Iterator[Peer]:
-    with Peer(server.address) as found:
+def peer(shared: Process) -> Iterator[Peer]:
+    with Peer(shared.address) as found:
         create(found, "plain")
         create(found, "compacted", ("cleanup.policy", "compact"))
         create(found, "deep", ("mainstem.validate", "deep"))

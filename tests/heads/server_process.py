@@ -1,0 +1,180 @@
+"""A server in a process of its own, peers of any protocol, and a healthy client beside them."""
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol, Self
+
+from tests.heads.admin.web import get
+
+PATIENCE_S = 60
+"""How long anything may take on a machine that others use too; nothing here waits this long."""
+GROWTH_MB = 64
+"""By how much the memory of a server may grow, whatever is done to it."""
+
+
+def connected(address: str, receive_buffer: int = 0) -> socket.socket:
+    """Return a socket connected to ``host:port``; ``receive_buffer``: bytes the kernel keeps."""
+    host, _, port = address.rpartition(":")
+    found = socket.socket()
+    if receive_buffer:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    found.settimeout(PATIENCE_S)
+    found.connect((host, int(port)))
+    return found
+
+
+class Checks(Protocol):
+    """A client that does nothing wrong, of any protocol."""
+
+    def check(self) -> None:
+        """Be served once; raises if that is not so."""
+
+
+@contextlib.contextmanager
+def beside(healthy: Checks) -> Iterator[None]:
+    """Let a healthy client be served again and again for as long as the block lasts."""
+    over = threading.Event()
+    failed: list[BaseException] = []
+    slowest = 0.0
+
+    def go_on() -> None:
+        nonlocal slowest
+        try:
+            while not over.is_set():
+                began = time.monotonic()
+                healthy.check()
+                slowest = max(slowest, time.monotonic() - began)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(2 * PATIENCE_S)
+    print(f"the slowest answer took {slowest * 1000:.0f} ms")  # noqa: T201 - for whoever asks with -s
+    for error in failed:
+        raise error
+
+
+def until(condition: Callable[[], bool], meanwhile: Callable[[], object]) -> None:
+    """Ask until it is so, and do something else meanwhile that takes its time."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        meanwhile()
+
+
+class Process:
+    """A server in a process of its own, so that its memory can be told from the attacker's."""
+
+    _CODE = """
+import json, resource, sys
+from mainstem.heads.transport import server as transport
+from pathlib import Path
+from mainstem.node.config import load_config
+from mainstem.node.server import serve
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+if sys.argv[3]:
+    from tests.heads.kafka.packet_loss import lose_a_fifth
+    bind = transport.bind
+    def lossy(*arguments):
+        listener = bind(*arguments)
+        lose_a_fifth(listener)
+        return listener
+    transport.bind = lossy
+free = "127.0.0.1:0"
+settings = json.loads(sys.argv[2])
+config = load_config(None, {}, settings).listening(kafka=free, admin=free)
+say = lambda it: print(json.dumps({k: str(v) for k, v in it.addresses.items()}), flush=True)
+serve(Path(sys.argv[1]), config, say)
+"""
+
+    def __init__(self, path: Path, *, loses_a_fifth: object = False, **settings: object) -> None:
+        named = {name.replace("__", "."): value for name, value in settings.items()}
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                self._CODE,
+                str(path),
+                json.dumps(named),
+                "yes" if loses_a_fifth else "",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.addresses: dict[str, str] = json.loads(self._process.stdout.readline())
+        """Where each head listens."""
+        self.address: str = self.addresses["kafka"]
+        self.admin: str = self.addresses["admin"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate(timeout=PATIENCE_S)
+
+    def metric(self, name: str) -> float:
+        """Return a number that it shows to whoever looks after it, 0 if it does not."""
+        shown = get(self.admin, "/metrics").text.splitlines()
+        lines = [line for line in shown if line.startswith(name)]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+    @contextlib.contextmanager
+    def within_bounds(self) -> Iterator[None]:
+        """See to it that its memory does not grow by more than is allowed."""
+        before = self.memory_mb()
+        self.forget_peak()
+        yield
+        grown = self.peak_mb() - before
+        print(f"memory grew by {grown:.1f} MB")  # noqa: T201 - a figure for whoever asks with -s
+        assert grown < GROWTH_MB
+
+    def memory_mb(self) -> float:
+        """Return what it holds now."""
+        return self._status("VmRSS")
+
+    def peak_mb(self) -> float:
+        """Return the most that it held since ``forget_peak``."""
+        return self._status("VmHWM")
+
+    def forget_peak(self) -> None:
+        Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
+
+    def cpu_s(self) -> float:
+        """Return the processor time that it used."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Wait for its end; return its exit code."""
+        self._process.communicate(timeout=PATIENCE_S)
+        return self._process.returncode
+
+    def close(self) -> None:
+        self.tell(signal.SIGTERM)
+        self.wait()
+
+    def _status(self, name: str) -> float:
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        line = next(each for each in status.splitlines() if each.startswith(name + ":"))
+        return int(line.split()[1]) / 1024
