@@ -237,6 +237,7 @@ QUEUES: Rules = {
     "create": both(ask(READ, TOPIC, "topic"), ask(CREATE, GROUP, "name")),
     "delete": ask(DELETE, GROUP, "name"),
     "seek": ask(ALTER, GROUP, "name"),
+    "purge": ask(ALTER, GROUP, "name"),
     "settings": ask(DESCRIBE, GROUP, "name"),
     "created_with": ask(DESCRIBE, GROUP, "name"),
     "show": ask(DESCRIBE, GROUP, "name"),

@@ -8,6 +8,12 @@ from mainstem.core.errors import UnreadableValue
 
 Headers = tuple[tuple[str, bytes | None], ...]
 NO_TIMESTAMP = -1
+NATIVE_HEADER = "mainstem-native"
+"""What a head keeps of a message as its protocol had it, for peers of the same protocol.
+
+Begins with the name of the head and a NUL. All of it that others can use stands in plain headers,
+too, so that they leave this one out.
+"""
 
 
 class Position(NamedTuple):

@@ -18,6 +18,7 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.dispatcher import Call, Dispatcher
 from mainstem.heads.listen import Address
 from mainstem.heads.parked import Over, Parked
+from mainstem.heads.settlements import Settlements
 
 if TYPE_CHECKING:
     from mainstem.broker.door import Door, HeldPublish
@@ -91,6 +92,8 @@ class HeadContext:
             clock=self._loop.time,
         )
         """Hands events of queues to whoever consumes them, in whatever head."""
+        self.settlements = Settlements(self.on_loop)
+        """Acknowledgements of all heads that nobody waits for."""
 
     def door(self, peer: Peer) -> "Door":
         """Return the broker as a peer sees it: what it may not do raises Denied.

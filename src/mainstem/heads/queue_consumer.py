@@ -12,6 +12,7 @@ from mainstem.broker.door import Delivery, Door, Outcome, Settled, Settlement
 from mainstem.core.errors import MainstemError
 from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Outbox
+from mainstem.heads.dispatcher import SessionCredit
 
 PORTION_EVENTS = 256
 PORTION_BYTES = 256 * 1024
@@ -37,23 +38,30 @@ class QueueConsumer:
         gone: Callable[[MainstemError], None],
         *,
         credit: int | None = None,
+        session: SessionCredit | None = None,
         priority: int = 0,
         auto_ack: bool = False,
+        locked: bool = True,
     ) -> None:
         """``queue``: its topic and its name. ``gone``: it is over, why.
 
-        ``credit``: how many events may be sent; None is no limit. ``auto_ack``: what is sent is
-        settled by that.
+        ``credit``: how many events may be sent; None is no limit. ``session``: what several
+        consumers may be sent together. ``auto_ack``: what is sent is settled by that. ``locked``:
+        what is not settled or renewed in time goes to another consumer.
         """
         self.queue = queue
         self.owner = owner
         self._queues = door.queues
         self._outbox = outbox
         self._send = send
+        self._gone = gone
         self._auto_ack = auto_ack
+        self._locked = locked
+        self._door = door
+        self._settlements = context.settlements
         self._waits_for_room = self._has_taken = False
         self._consumer = context.dispatcher.consume(
-            *queue, self._take, gone=gone, credit=credit, priority=priority
+            *queue, self._take, gone=gone, credit=credit, priority=priority, session=session
         )
         self.add_credit = self._consumer.add_credit
 
@@ -86,12 +94,14 @@ class QueueConsumer:
             self.owner,
             max_events=min(limit, PORTION_EVENTS),
             max_bytes=PORTION_BYTES,
+            locked=self._locked,
         )
         if not taken:
             return 0
         self._send(taken)
         if self._auto_ack:
-            self.settle([settlement(each) for each in taken])
+            said = [settlement(each) for each in taken]
+            self._settlements.add(self._door, self.queue, self.owner, said, self._gone)
         if self._outbox.is_full and not self._waits_for_room:
             self._waits_for_room = True
             self._consumer.pause()

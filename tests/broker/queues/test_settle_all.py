@@ -119,3 +119,21 @@ def test_events_published_together_go_to_the_partitions_given() -> None:
     )
 
     assert [desk.broker.bounds("levels", each).tail for each in range(3)] == [1, 0, 1]
+
+
+def test_purging_settles_what_is_not_out() -> None:
+    desk = Desk()
+    desk.publish(b"1", b"2", b"3", b"4")
+    out, back = desk.acquire(2)
+    desk.nack(back)
+
+    count, durable = desk.queues.purge("orders", "emails")
+
+    assert durable.wait(30)
+    assert count == 3
+    assert desk.values() == []
+    after = desk.restarted()
+    assert after.values() == [b"1"], "what was out comes again after a crash"
+    desk.ack(out)
+    desk.publish(b"5")
+    assert desk.values() == [b"5"]

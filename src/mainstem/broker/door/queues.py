@@ -66,6 +66,9 @@ class Queues(Protocol):
         Raises OffsetOutOfRange, UnknownPartition; nothing was moved then.
         """
 
+    def purge(self, topic: str, name: str) -> tuple[int, Durable]:
+        """Settle everything that is visible and not out; return how many events that were."""
+
     def settings(self, topic: str, name: str) -> QueueSettings | None:
         """Return how a queue behaves, None if there is no such queue."""
 

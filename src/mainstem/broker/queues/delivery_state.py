@@ -266,6 +266,10 @@ class Window:
             return iter(())
         return (offset for offset, entry in self.entries.items() if entry.owner == owner)
 
+    def waiting(self) -> list[int]:
+        """Return what is not settled and not out."""
+        return [offset for offset, entry in self.entries.items() if entry.owner is None]
+
     def _note(self, offset: int) -> None:
         if self._changed is not None:
             self._changed.add(offset)

@@ -230,6 +230,14 @@ class LiveQueue:
         self.windows[number] = Window(at, most, keyed=keyed, alarm=self._alarm)
         self.begin(number)
 
+    def skip(self, number: int, tail: int) -> None:
+        """Take everything before an offset for settled, except what is out."""
+        window = self.windows[number]
+        window.apply(dict.fromkeys(window.waiting()))
+        window.next = tail
+        window.written()
+        self.begin(number)
+
     def begin(self, number: int) -> None:
         """Read from where the window is, as it was moved."""
         self._readers[number].begin(self.windows[number].next)

@@ -14,6 +14,8 @@ whatever may have been out then is ``noted`` before it is handed out again.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.queues.dead_letters import CreateTopic
 from mainstem.broker.queues.delivery_state import Back
@@ -179,6 +181,24 @@ class Queues:
                 live.move(number, self.fold.window(live.key, number))
             self._settler.calls += live.take_waiting()
         return durable
+
+    def purge(self, topic: str, name: str) -> tuple[int, Durable]:
+        """Settle everything that is visible and not out; return how many events that were."""
+        with self._registry.turn():
+            live = self._registry.opened(topic, name)
+            count, changes = 0, list[QueueChange]()
+            tails: dict[int, int] = {}
+            for number, window in live.windows.items():
+                tails[number] = tail = max(window.next, live.keep_within(number).tail)
+                waiting = window.waiting()
+                count += len(waiting) + tail - window.next
+                after = msgspec.structs.replace(window.record(dict.fromkeys(waiting)), next=tail)
+                changes.append(QueueChange(WindowKey(name, live.key.topic_id, number), after))
+            durable = self._settler.write(changes)
+            for number, tail in tails.items():
+                live.skip(number, tail)
+            self._settler.calls += live.take_waiting()
+        return count, durable
 
     def check_offset(self, topic: str, partition: int, offset: int) -> None:
         """Refuse to go on from an offset; raises OffsetOutOfRange, UnknownPartition."""

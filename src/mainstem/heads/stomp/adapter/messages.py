@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from mainstem.core.event import Event
+from mainstem.core.event import NATIVE_HEADER, Event
 from mainstem.heads.stomp.session import Send
 
 KEY = "mainstem-key"
@@ -10,7 +10,16 @@ POSITION = "mainstem-position"
 
 _NOT_CARRIED = frozenset(("destination", "receipt", "transaction", "content-length", KEY))
 _OWN = frozenset(
-    ("subscription", "destination", "message-id", "ack", "redelivered", "content-length", POSITION)
+    (
+        "subscription",
+        "destination",
+        "message-id",
+        "ack",
+        "redelivered",
+        "content-length",
+        POSITION,
+        NATIVE_HEADER,
+    )
 )
 """Headers of MESSAGE that tell of the delivery: an event's own of the same name are left out."""
 

@@ -155,7 +155,7 @@ class Subscription:
         self.source.close()
 
     def _send_deliveries(self, deliveries: list[Delivery]) -> None:
-        batch = ((each.event, settlement(each), each.count > 1) for each in deliveries)
+        batch = ((each.event, settlement(each), each.redelivered) for each in deliveries)
         self._messages.send(self, batch)
 
     def _send_events(self, events: list[Event], *, again: bool = False) -> None:

@@ -1,0 +1,142 @@
+"""Messages as events, and events as messages.
+
+| message | event |
+|---|---|
+| body | value |
+| properties, and headers that are text, numbers or booleans | headers of the same names, as text |
+| exchange and routing key, if there is an exchange | ``amqp-exchange``, ``amqp-routing-key`` |
+| exchange, routing key, properties, all as they came | the header ``mainstem-native`` |
+
+AMQP consumers are given what stands in ``mainstem-native``; everybody else reads the other headers.
+An event of another protocol has no such header: its properties are made of its headers.
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+from mainstem.core.event import NATIVE_HEADER, NO_TIMESTAMP, Event, Headers
+from mainstem.heads.amqp091 import codec, fields
+from mainstem.heads.amqp091.messages import Publish
+from mainstem.heads.amqp091.properties import (
+    NO_PROPERTIES,
+    Properties,
+    decode_properties,
+    encode_properties,
+)
+
+HEADER_EXCHANGE = "amqp-exchange"
+HEADER_ROUTING_KEY = "amqp-routing-key"
+
+_NATIVE = b"amqp091\0"
+_CACHED_BYTES = 128
+_TEXTS = {
+    "content-type": "content_type",
+    "content-encoding": "content_encoding",
+    "correlation-id": "correlation_id",
+    "reply-to": "reply_to",
+    "expiration": "expiration",
+    "message-id": "message_id",
+    "type": "type",
+    "user-id": "user_id",
+    "app-id": "app_id",
+}
+"""Properties that are text, by the header in which others read them."""
+_NUMBERS = {"delivery-mode": "delivery_mode", "priority": "priority", "timestamp": "timestamp"}
+_SHORT_BYTES = fields.MAX_SHORT_BYTES
+
+
+class Content(msgspec.Struct, frozen=True, gc=False):
+    """What a consumer is given beside the body: both as they stand in frames."""
+
+    route: bytes
+    properties: bytes
+
+
+def event_of(message: Publish) -> Event:
+    """Return what a message publishes; AmqpError if its properties are malformed."""
+    return Event(message.body, None, headers_of(message.target.route, message.properties))
+
+
+def headers_of(route: bytes, properties: bytes) -> Headers:
+    """Return the headers of the event that a message becomes."""
+    if len(properties) <= _CACHED_BYTES:
+        return _cached_headers(route, properties)
+    return _headers(route, properties)
+
+
+def _headers(route: bytes, properties: bytes) -> Headers:
+    native = (NATIVE_HEADER, _NATIVE + route + properties)
+    found: dict[str, bytes] = {}
+    if route[0]:
+        end = 1 + route[0]
+        found[HEADER_EXCHANGE], found[HEADER_ROUTING_KEY] = route[1:end], route[end + 1 :]
+    if properties == NO_PROPERTIES:
+        return (*found.items(), native)
+    said = decode_properties(properties)
+    for name, field in (*_TEXTS.items(), *_NUMBERS.items()):
+        value = getattr(said, field)
+        if value is not None:
+            found[name] = str(value).encode()
+    for name, value in (said.headers or {}).items():
+        text = _text(value)
+        if text is not None:
+            found.setdefault(name, text)
+    return (*found.items(), native)
+
+
+_cached_headers = lru_cache(4096)(_headers)
+
+
+def _text(value: object) -> bytes | None:
+    """Return a value of a table as others read it, None if it is not for them."""
+    match value:
+        case str():
+            return value.encode()
+        case bool():
+            return b"true" if value else b"false"
+        case int() | float():
+            return str(value).encode()
+        case _:
+            return None
+
+
+def content_of(event: Event, queue: str) -> Content:
+    """Return an event as a message; ``queue`` is whose, if the event does not say its route."""
+    for name, value in event.headers:
+        if name == NATIVE_HEADER and value is not None and value.startswith(_NATIVE):
+            at = len(_NATIVE)
+            end = at + 1 + value[at]
+            end += 1 + value[end]
+            return Content(value[at:end], value[end:])
+    return Content(codec.route_of("", queue), encode_properties(_foreign_properties(event)))
+
+
+def _foreign_properties(event: Event) -> Properties:
+    """Return the properties of an event that another protocol has published."""
+    known: dict[str, object] = {}
+    table: dict[str, fields.Value] = {}
+    for name, value in event.headers:
+        text = _decoded(value or b"")
+        if isinstance(text, str) and name in _TEXTS and len(value or b"") <= _SHORT_BYTES:
+            known[_TEXTS[name]] = text
+        elif isinstance(text, str) and name in _NUMBERS and _fits(name, text):
+            known[_NUMBERS[name]] = int(text)
+        elif len(name.encode()) <= _SHORT_BYTES:
+            table[name] = text
+    if event.key is not None:
+        table["mainstem-key"] = _decoded(event.key)
+    if "timestamp" not in known and event.timestamp_ms != NO_TIMESTAMP:
+        known["timestamp"] = max(0, event.timestamp_ms // 1000)
+    return Properties(headers=table or None, **known)  # type: ignore[arg-type]
+
+
+def _decoded(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _fits(name: str, text: str) -> bool:
+    return text.isdecimal() and len(text) <= 18 and (name == "timestamp" or int(text) < 256)
