@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.kafka.processes import end
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -107,12 +108,7 @@ class ApacheKafka:
 
     def stop(self) -> None:
         """End it."""
-        self._process.terminate()
-        try:
-            self._process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, PATIENCE_S)
 
 
 def _free_port() -> int:

@@ -267,18 +267,18 @@ def main() -> None:
     parser.add_argument("--delay-seconds", type=float, default=20)
     given = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="mainstem-bench-"))
-    server = Mainstem(scratch / "served", "disk")
-    server.start()
+    system = Mainstem(scratch / "served", "disk")
+    system.start()
     conf = {"spark.jars": ",".join(map(str, JARS))} if JARS else {}
     spark = spark_session("local[2]", **conf)
     try:
-        bench = Bench(spark, server.address, scratch, given.rows)
+        bench = Bench(spark, system.server.address, scratch, given.rows)
         bench.fill()
         figures = bench.compare(given.rounds)
         delays = bench.delays(DELAY_ROUNDS, given.delay_seconds)
     finally:
         spark.stop()
-        server.stop()
+        system.stop()
         shutil.rmtree(scratch, ignore_errors=True)
     kept = msgspec.to_builtins({"figures": figures, "delays": delays})
     PAGE.with_suffix(".json").write_text(json.dumps(kept, indent=1) + "\n")

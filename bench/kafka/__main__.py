@@ -2,7 +2,7 @@
 
     python -m bench.kafka             measure, and write docs/benchmarks/kafka.md and kafka.svg
     python -m bench.kafka --quick     seconds, tiny numbers; prints, and writes nothing
-    python -m bench.kafka.beside      the same clients beside Apache Kafka, and NATS JetStream
+    python -m bench.kafka.peers       the same clients against Apache Kafka, and NATS JetStream
 
 Every system is a process (``systems.py``), and so is the load (``load.py``). To add a system, write
 its class there and give it its turn in ``measuring.py``.
@@ -20,6 +20,7 @@ from bench.kafka.chart import draw
 from bench.kafka.measuring import Bench, Figures, Process, ready_ms, started
 from bench.kafka.page import page
 from bench.kafka.plan import FULL, QUICK, Plan
+from bench.kafka.systems import usage
 
 from mainstem.cli.benchmarks.report import machine, write_section
 
@@ -35,7 +36,7 @@ def measure(directory: Path, plan: Plan) -> Figures:
         stack.callback(bench.taking.load.stop)
         for system in (bench.disk, bench.fsync, bench.sink, bench.synced_sink):
             stack.enter_context(started(system))
-        idle = bench.disk.usage.memory_mb
+        idle = usage(bench.disk).memory_mb
         for row in bench.produce():
             say(f"{row.what}: {row.cell.topic}, {row.cell.way.name}, {row.system}: {row.ratio:.2f}")
             figures.rows.append(row)
@@ -44,7 +45,7 @@ def measure(directory: Path, plan: Plan) -> Figures:
             figures.rows.append(row)
         say("latency")
         figures.delays += bench.delays()
-        loaded = bench.disk.usage.memory_mb
+        loaded = usage(bench.disk).memory_mb
         figures.processes.append(Process("mainstem", ready, idle, loaded))
     return figures
 

@@ -11,7 +11,7 @@ from statistics import median
 import msgspec
 from bench.kafka.plan import Cell, Plan
 from bench.kafka.processes import Job, Load
-from bench.kafka.systems import Mainstem, Sink, System
+from bench.kafka.systems import Mainstem, Sink, System, usage
 
 _ASK_FOR_VERSIONS = b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff"
 
@@ -93,7 +93,7 @@ class Taking:
         """Send at a steady rate to a new topic, and take how old events are when they come."""
         system.create(topic, 1)
         events = plan.rate * plan.seconds
-        job: Job = {"address": system.address, "topic": topic, "rate": plan.rate}
+        job: Job = {"address": system.server.address, "topic": topic, "rate": plan.rate}
         job |= {"size": plan.pace.size, "settings": plan.pace.settings}
         reader.begin(job | {"do": "tail", "events": events, "settings": {}})
         self.load.begin(job | {"do": "pace", "events": events})
@@ -106,17 +106,17 @@ class Taking:
         system.delete(topic)
 
     def _do(self, system: System, cell: Cell, job: Job, taken: Taken) -> None:
-        given = {"address": system.address, "topic": cell.topic, "size": cell.size}
+        given = {"address": system.server.address, "topic": cell.topic, "size": cell.size}
         counts = {"events": cell.events, "partitions": cell.partitions}
         self.load.begin(given | counts | job)
         self.load.line()
-        before = system.usage
+        before = usage(system)
         found = self.load.line()
         readers = job.get("readers", 1)
         assert isinstance(readers, int)
         taken.per_second.append(cell.events * readers / found["seconds"])
         taken.client_cpu_s.append(found["cpu_s"])
-        taken.broker_cpu_s.append(system.usage.cpu_s - before.cpu_s)
+        taken.broker_cpu_s.append(usage(system).cpu_s - before.cpu_s)
 
 
 class Bench:
@@ -206,7 +206,7 @@ def _ready_ms(directory: Path) -> float:
     system = Mainstem(directory / "start", "disk")
     began = time.perf_counter()
     with started(system):
-        host, _, port = system.address.partition(":")
+        host, _, port = system.server.address.partition(":")
         with socket.create_connection((host, int(port))) as peer:
             peer.sendall(_ASK_FOR_VERSIONS)
             if not peer.recv(4):

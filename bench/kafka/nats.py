@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 from bench.kafka.nats_client import NatsClient
-from bench.kafka.processes import Usage
 from bench.kafka.systems import Server
 
 COMMAND = Path(sys.executable).with_name("nats-server")
@@ -47,20 +46,10 @@ class Nats:
         said = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
         return said.split()[-1].removeprefix("v")
 
-    @property
-    def address(self) -> str:
-        """Where clients connect."""
-        return self.server.address
-
-    @property
-    def usage(self) -> Usage:
-        """What the process has taken so far."""
-        return Usage.of(self.server.pid)
-
     def start(self) -> None:
         """Start the process, and wait until it answers."""
         self.server.start()
-        NatsClient(self.address).close()
+        NatsClient(self.server.address).close()
 
     def stop(self) -> None:
         """End it."""
@@ -89,7 +78,7 @@ class Nats:
 
     def _ask(self, subject: str, question: object) -> dict[str, object]:
         # It hangs up on whoever leaves its pings unanswered for minutes.
-        client = NatsClient(self.address)
+        client = NatsClient(self.server.address)
         try:
             return client.ask(subject, question)
         finally:

@@ -6,17 +6,7 @@ A topic is a stream, and a partition a subject of it: its name and its number.
 import select
 import time
 
-from bench.kafka.jobs import (
-    PATIENCE_S,
-    STAMP,
-    Clock,
-    Job,
-    report,
-    report_ages,
-    serve,
-    stamped,
-    touched,
-)
+from bench.kafka import jobs
 from bench.kafka.nats_client import NatsClient
 
 WINDOW = 4000
@@ -28,10 +18,10 @@ PULLED = 1000
 class Pulling:
     """A consumer of a stream, and what it has had."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: jobs.Job) -> None:
         self.client = NatsClient(job["address"])
         self._source = self.client.consumer(job["topic"])
-        self.left = job["events"] + touched(job)
+        self.left = job["events"] + jobs.touched(job)
         self._unasked = self.left
 
     def pull(self) -> None:
@@ -49,32 +39,32 @@ class Pulling:
         self.pull()
 
 
-def produce(job: Job) -> None:
+def produce(job: jobs.Job) -> None:
     """Publish events as fast as the server takes them, and wait for the last answer."""
     client = _producer(job)
     subjects = [f"{job['topic']}.{each}" for each in range(job["partitions"])]
     commands = [client.command(each, bytes(job["size"])) for each in subjects]
     window = 1 if job["settings"].get("max.in.flight") == 1 else WINDOW
-    report(ready=1)
-    with Clock() as clock:
+    jobs.report(ready=1)
+    with jobs.Clock() as clock:
         client.publish(commands, job["events"], window)
-    report(seconds=clock.seconds, cpu_s=clock.cpu_s)
+    jobs.report(seconds=clock.seconds, cpu_s=clock.cpu_s)
     client.close()
 
 
-def consume(job: Job) -> None:
+def consume(job: jobs.Job) -> None:
     """Read all events of a topic, with as many consumers as asked for."""
     consumers = [Pulling(job) for _ in range(job.get("readers", 1))]
     waiting = {each.client.fileno(): each for each in consumers}
     poll = select.poll()
     for descriptor in waiting:
         poll.register(descriptor, select.POLLIN)
-    report(ready=1)
-    with Clock() as clock:
+    jobs.report(ready=1)
+    with jobs.Clock() as clock:
         for each in consumers:
             each.pull()
         while waiting:
-            ready = poll.poll(PATIENCE_S * 1000)
+            ready = poll.poll(jobs.PATIENCE_S * 1000)
             if not ready:
                 raise SystemExit(f"{sum(each.left for each in consumers)} of {job} did not come")
             for descriptor, _ in ready:
@@ -82,45 +72,47 @@ def consume(job: Job) -> None:
                 if waiting[descriptor].left <= 0:
                     poll.unregister(descriptor)
                     del waiting[descriptor]
-    report(seconds=clock.seconds, cpu_s=clock.cpu_s)
+    jobs.report(seconds=clock.seconds, cpu_s=clock.cpu_s)
     for each in consumers:
         each.client.close()
 
 
-def tail(job: Job) -> None:
+def tail(job: jobs.Job) -> None:
     """Wait at the tail of a topic, and take how old each event is when it comes."""
     client = NatsClient(job["address"])
     client.pull(client.consumer(job["topic"]), job["events"] + 1)
     client.receive()
-    report(ready=1)
+    jobs.report(ready=1)
     ages: list[int] = []
     while len(ages) < job["events"]:
         payload = client.receive()
-        ages.append(time.time_ns() - STAMP.unpack_from(payload)[0])
-    report_ages(ages)
+        ages.append(time.time_ns() - jobs.STAMP.unpack_from(payload)[0])
+    jobs.report_ages(ages)
     client.close()
 
 
-def pace(job: Job) -> None:
+def pace(job: jobs.Job) -> None:
     """Publish events at a steady rate, each with the time at which it was made."""
     client = _producer(job)
     answered = 0
-    for value in stamped(job):
+    for value in jobs.stamped(job):
         client.send(client.command(f"{job['topic']}.0", value))
         answered += client.answers(wait=False)
     while answered < job["events"]:
         answered += client.answers()
-    report(done=1)
+    jobs.report(done=1)
     client.close()
 
 
-def _producer(job: Job) -> NatsClient:
+def _producer(job: jobs.Job) -> NatsClient:
     """Return a client that is connected: events are sent first."""
     client = NatsClient(job["address"])
-    subjects = [f"{job['topic']}.{each}" for each in range(touched(job))]
-    client.publish([client.command(each, bytes(STAMP.size)) for each in subjects], len(subjects), 1)
+    subjects = [f"{job['topic']}.{each}" for each in range(jobs.touched(job))]
+    client.publish(
+        [client.command(each, bytes(jobs.STAMP.size)) for each in subjects], len(subjects), 1
+    )
     return client
 
 
 if __name__ == "__main__":
-    serve({"produce": produce, "consume": consume, "tail": tail, "pace": pace})
+    jobs.serve({"produce": produce, "consume": consume, "tail": tail, "pace": pace})

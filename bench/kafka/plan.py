@@ -87,23 +87,18 @@ PEERS_WAYS = (
     msgspec.structs.replace(SINGLE, share=0.4),
     ROUND_TRIPS,
 )
-PEERS = Plan(
-    rounds=3,
+PEERS = msgspec.structs.replace(
+    FULL,
     cells=_cells({100: 250_000, 1000: 80_000}, (1, 100), PEERS_WAYS),
-    fan_out=Cell(1000, DEFAULTS, 1, 10_000),
-    readers=50,
-    pace=Cell(100, Way("one by one", {"linger.ms": 0}), 1, 0),
-    rate=1000,
-    seconds=4,
     starts=3,
     warm_ups=2,
 )
-QUICK = Plan(
+QUICK = msgspec.structs.replace(
+    FULL,
     rounds=1,
     cells=_cells({1000: 1_000}, (3,)),
     fan_out=Cell(1000, DEFAULTS, 1, 500),
     readers=3,
-    pace=Cell(100, Way("one by one", {"linger.ms": 0}), 1, 0),
     rate=200,
     seconds=1,
     starts=1,

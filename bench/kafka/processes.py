@@ -32,6 +32,16 @@ class Usage(NamedTuple):
         return cls((int(fields[11]) + int(fields[12])) / _TICKS, memory_mb, highest_mb)
 
 
+def end(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Ask a process to end, and kill it if it does not."""
+    process.terminate()
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Load:
     """A process with clients (``load.py`` or ``nats_load.py``): does one job after the other."""
 

@@ -1,7 +1,7 @@
 """The systems under test: each a process with an address, which Kafka clients connect to.
 
 Another system is another class with the same methods (``nats.py`` has one that speaks no Kafka),
-and its turn in ``measuring.py`` or ``beside.py``.
+and its turn in ``measuring.py`` or ``peers.py``.
 """
 
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.apache_kafka import ApacheKafka
-from bench.kafka.processes import Usage
+from bench.kafka.processes import Usage, end
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
@@ -25,6 +25,13 @@ ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("mainstem")
 
 
+class Listening(Protocol):
+    """A process that clients connect to."""
+
+    address: str
+    pid: int
+
+
 class System(Protocol):
     """What is measured."""
 
@@ -33,12 +40,8 @@ class System(Protocol):
         """What the tables call it."""
 
     @property
-    def address(self) -> str:
-        """Where clients connect."""
-
-    @property
-    def usage(self) -> Usage:
-        """What the process has taken so far."""
+    def server(self) -> Listening:
+        """Its process, once it is started."""
 
     def start(self) -> None:
         """Start the process, and wait until it listens."""
@@ -51,6 +54,11 @@ class System(Protocol):
 
     def delete(self, topic: str) -> None:
         """Take it away again."""
+
+
+def usage(system: System) -> Usage:
+    """Return what the process of a system has taken so far."""
+    return Usage.of(system.server.pid)
 
 
 class Mainstem:
@@ -70,21 +78,11 @@ class Mainstem:
         self._shares = served_by is not None
         self.server: Server = served_by.server if served_by else _mainstem(directory, command)
 
-    @property
-    def address(self) -> str:
-        """Where clients connect."""
-        return self.server.address
-
-    @property
-    def usage(self) -> Usage:
-        """What the process has taken so far."""
-        return Usage.of(self.server.pid)
-
     def start(self) -> None:
         """Start the process, and wait until it listens."""
         if not self._shares:
             self.server.start()
-        self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
+        self._admin = AdminClient({"bootstrap.servers": self.server.address, "log_level": 2})
 
     def stop(self) -> None:
         """End it."""
@@ -145,19 +143,9 @@ class Kafka:
         if synced:
             self._settings["flush.messages"] = "1"
 
-    @property
-    def address(self) -> str:
-        """Where clients connect."""
-        return self.server.address
-
-    @property
-    def usage(self) -> Usage:
-        """What the process has taken so far."""
-        return Usage.of(self.server.pid)
-
     def start(self) -> None:
         """Connect to the server, which runs already."""
-        self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
+        self._admin = AdminClient({"bootstrap.servers": self.server.address, "log_level": 2})
 
     def stop(self) -> None:
         """Do nothing: the server is shared."""
@@ -212,16 +200,6 @@ class Sink:
             [sys.executable, "-m", "bench.kafka.sink", str(file), *given], file.with_suffix(".out")
         )
 
-    @property
-    def address(self) -> str:
-        """Where clients connect."""
-        return self.server.address
-
-    @property
-    def usage(self) -> Usage:
-        """What the process has taken so far."""
-        return Usage.of(self.server.pid)
-
     def start(self) -> None:
         """Start the process, and wait until it listens."""
         self.server.start()
@@ -270,9 +248,4 @@ class Server:
 
     def stop(self) -> None:
         """End it."""
-        self._process.terminate()
-        try:
-            self._process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, PATIENCE_S)

@@ -3,7 +3,7 @@
     python -m bench.kafka.versions BEFORE            BEFORE is a checkout with its own .venv
     python -m bench.kafka.versions BEFORE --quick    tiny numbers
 
-Prints, and writes nothing. The rows are those of ``beside.py``, and so is the way they are taken:
+Prints, and writes nothing. The rows are those of ``peers.py``, and so is the way they are taken:
 both servers run all the time and take turns, and who begins changes. Above 1.00 this version is
 quicker; beside the rate stands the server's CPU per event, which says more on a busy machine.
 """
@@ -20,12 +20,12 @@ from statistics import geometric_mean, median
 
 import msgspec
 from bench.kafka.__main__ import say
-from bench.kafka.beside import Beside, Side
-from bench.kafka.beside_page import OURS, Row
 from bench.kafka.measuring import Taking, loading, started
 from bench.kafka.page import table
+from bench.kafka.peers import Comparison, Side
+from bench.kafka.peers_page import OURS, Row
 from bench.kafka.plan import PEERS, QUICK_PEERS, Plan
-from bench.kafka.systems import COMMAND, Mainstem
+from bench.kafka.systems import COMMAND, Mainstem, usage
 
 BEFORE = "before"
 STARTS = 5
@@ -45,11 +45,11 @@ def measure(before: Path, directory: Path, plan: Plan, only: str) -> str:
                 stack.enter_context(started(system))
             disk.append(Side(name, server, *clients))
             synced.append(Side(name, fsync, *clients))
-        idle_mb = {side.name: side.system.usage.memory_mb for side in disk}
-        beside = Beside(disk, synced, plan, only)
-        beside.warm_up()
+        idle_mb = {side.name: usage(side.system).memory_mb for side in disk}
+        comparison = Comparison(disk, synced, plan, only)
+        comparison.warm_up()
         rows = []
-        for row in beside.rows():
+        for row in comparison.rows():
             say(f"{row.name}: {row.ratio(BEFORE):.2f}, CPU {_cpu_ratio(row):.2f}")
             rows.append(row)
     return f"{_rows(rows)}\n\n{_processes(ready, idle_mb)}"

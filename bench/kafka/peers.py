@@ -1,10 +1,10 @@
-"""Mainstem beside Apache Kafka and NATS JetStream, in one run.
+"""Compares mainstem with its peers, Apache Kafka and NATS JetStream, in one run.
 
-    python -m bench.kafka.beside            measure, and write docs/benchmarks/kafka.md
-    python -m bench.kafka.beside --quick    tiny numbers; prints, and writes nothing
-    python -m bench.kafka.beside --only "produce, synced: 1000 B"
+    python -m bench.kafka.peers            measure, and write docs/benchmarks/kafka.md
+    python -m bench.kafka.peers --quick    tiny numbers; prints, and writes nothing
+    python -m bench.kafka.peers --only "produce, synced: 1000 B"
                                             the rows whose names have this in them; writes nothing
-    python -m bench.kafka.beside --again    write page and chart from kafka-beside.json
+    python -m bench.kafka.peers --again    write page and chart from kafka-peers.json
 
 Apache Kafka is one node with its own controller, started as its own script would start it
 (``bench/apache_kafka.py``; its jars are in .cache/kafka once .ci/run has been there). NATS is two
@@ -30,13 +30,13 @@ import msgspec
 from bench.apache_kafka import ApacheKafka
 from bench.apache_kafka import missing as missing_kafka
 from bench.kafka.__main__ import DOCS, say
-from bench.kafka.beside_page import KAFKA, NATS, OURS, Row, Standing, Turn, draw, page
 from bench.kafka.measuring import Delay, Process, Taken, Taking, loading, ready_ms, started
 from bench.kafka.nats import Nats
 from bench.kafka.nats import missing as missing_nats
+from bench.kafka.peers_page import KAFKA, NATS, OURS, Row, Standing, Turn, draw, page
 from bench.kafka.plan import PEERS, QUICK_PEERS, ROUND_TRIPS, SINGLE, TURN_S, Cell, Plan
 from bench.kafka.processes import Load
-from bench.kafka.systems import Kafka, Mainstem, System
+from bench.kafka.systems import Kafka, Mainstem, System, usage
 
 from mainstem.cli.benchmarks.report import machine, write_section
 
@@ -62,7 +62,7 @@ class Side(NamedTuple):
     reader: Load
 
 
-class Beside:
+class Comparison:
     """The systems as they come, and those that sync before they answer."""
 
     def __init__(self, disk: Sequence[Side], synced: Sequence[Side], plan: Plan, only: str) -> None:
@@ -240,13 +240,13 @@ class Servers:
             Side(KAFKA, flushed, *clients),
             Side(NATS, nats_synced, *bare_clients),
         )
-        self._idle = {side.name: side.system.usage for side in self.disk}
+        self._idle = {side.name: usage(side.system) for side in self.disk}
 
     def processes(self) -> Iterator[Process]:
         """Yield what the processes themselves take."""
         for side in self.disk:
             idle_mb = self._idle[side.name].memory_mb
-            highest_mb = side.system.usage.highest_mb
+            highest_mb = usage(side.system).highest_mb
             yield Process(side.name, self.ready_ms[side.name], idle_mb, highest_mb)
 
 
@@ -266,21 +266,21 @@ def measure(directory: Path, plan: Plan, only: str, standing: Standing) -> None:
     with ExitStack() as stack:
         tell("starting")
         servers = Servers(directory, plan.starts, stack)
-        beside = Beside(servers.disk, servers.synced, plan, only)
+        comparison = Comparison(servers.disk, servers.synced, plan, only)
         tell("warming up")
-        beside.warm_up()
-        for row in beside.rows():
+        comparison.warm_up()
+        for row in comparison.rows():
             tell(row.summary)
             standing.rows.append(row)
         if only in "latency":
             tell("latency")
-            standing.delays += beside.delays()
+            standing.delays += comparison.delays()
         standing.processes += servers.processes()
     tell("done")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.kafka.beside")
+    parser = argparse.ArgumentParser(prog="python -m bench.kafka.peers")
     parser.add_argument("--dir", type=Path, default=Path(), help="where to make the logs")
     parser.add_argument("--quick", action="store_true", help="tiny numbers; writes nothing")
     parser.add_argument("--only", default="", help="a part of the names of rows; writes nothing")
@@ -288,16 +288,16 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="write what was measured last time")
     options = parser.parse_args()
     if options.again:
-        write(msgspec.json.decode((DOCS / "kafka-beside.json").read_bytes(), type=Standing))
+        write(msgspec.json.decode((DOCS / "kafka-peers.json").read_bytes(), type=Standing))
         return
     if reason := missing_kafka() or missing_nats():
         parser.error(reason)
     plan = QUICK_PEERS if options.quick else PEERS
     plan = msgspec.structs.replace(plan, rounds=options.rounds or plan.rounds)
-    command = " ".join(["python -m bench.kafka.beside", *sys.argv[1:]])
+    command = " ".join(["python -m bench.kafka.peers", *sys.argv[1:]])
     about = f"Command: `{command}`. Machine: {machine()}. Median of {plan.rounds} rounds."
     standing = Standing(about, ApacheKafka.version(), Nats.version())
-    directory = Path(tempfile.mkdtemp(prefix=".mainstem-beside-", dir=options.dir)).absolute()
+    directory = Path(tempfile.mkdtemp(prefix=".mainstem-peers-", dir=options.dir)).absolute()
     try:
         measure(directory, plan, options.only, standing)
     finally:
@@ -305,14 +305,14 @@ def main() -> None:
     print(page(standing))
     if not options.quick and not options.only:
         kept = msgspec.json.format(msgspec.json.encode(standing), indent=1)
-        (DOCS / "kafka-beside.json").write_bytes(kept + b"\n")
+        (DOCS / "kafka-peers.json").write_bytes(kept + b"\n")
         write(standing)
 
 
 def write(standing: Standing) -> None:
     """Write the section and the chart."""
-    write_section(DOCS / "kafka.md", "beside", page(standing))
-    (DOCS / "kafka-beside.svg").write_text(draw(standing))
+    write_section(DOCS / "kafka.md", "peers", page(standing))
+    (DOCS / "kafka-peers.svg").write_text(draw(standing))
 
 
 if __name__ == "__main__":

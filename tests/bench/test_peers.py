@@ -1,4 +1,4 @@
-"""Mainstem beside Apache Kafka and NATS: what is reported, and that it runs, in small."""
+"""The comparison with Apache Kafka and NATS: its page, and a small run of it."""
 
 import socket
 import subprocess
@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 
 import pytest
 from bench.apache_kafka import missing as missing_kafka
-from bench.kafka.beside_page import KAFKA, NATS, OURS, Row, Standing, Turn, draw, page
 from bench.kafka.measuring import Delay, Process, Taken, Taking, loading
 from bench.kafka.nats import Nats
 from bench.kafka.nats import missing as missing_nats
 from bench.kafka.nats_client import NatsClient
+from bench.kafka.peers_page import KAFKA, NATS, OURS, Row, Standing, Turn, draw, page
 from bench.kafka.plan import DEFAULTS, QUICK, ROUND_TRIPS, Cell, Way
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +137,7 @@ def test_events_of_nats_are_timed_from_one_process_to_another(nats: Nats) -> Non
 @pytest.mark.skipif(bool(missing_kafka()), reason=missing_kafka())
 @needs_nats
 def test_everything_is_measured_beside_apache_kafka_and_nats(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench.kafka.beside", "--quick", "--dir", str(tmp_path)]
+    command = [sys.executable, "-m", "bench.kafka.peers", "--quick", "--dir", str(tmp_path)]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

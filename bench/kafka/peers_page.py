@@ -1,4 +1,4 @@
-"""What was found beside Apache Kafka and NATS, as tables, as a list of what falls short, drawn."""
+"""The comparison with Apache Kafka and NATS as a page: tables, missed aims, a chart."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -139,7 +139,7 @@ def page(standing: Standing) -> str:
     )
     parts = [
         f"## Beside Apache Kafka and NATS\n\n{standing.about}\n\n{_notes(standing)}",
-        "![Rates as multiples of the others'](kafka-beside.svg)",
+        "![Rates as multiples of the others'](kafka-peers.svg)",
         f"### What falls short\n\n{_short(standing)}",
     ]
     for heading, rows in (
