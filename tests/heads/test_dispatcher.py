@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk
-from tests.heads.dispatching import Room
+from tests.heads.dispatcher_on_broker import Room
 
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.queues.records import Outcome

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk
-from tests.heads.dispatching import Room, Taker
+from tests.heads.dispatcher_on_broker import Room, Taker
 from tests.long_runs import LONG
 
 from mainstem.broker.queues.records import Order, Outcome

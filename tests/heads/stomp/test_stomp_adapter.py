@@ -1,7 +1,7 @@
 """STOMP on a broker in memory: what frames do to topics and queues, and what clients are told."""
 
 import pytest
-from tests.heads.stomp.talking import Client, World
+from tests.heads.stomp.stomp_client import Client, World
 
 from mainstem.broker.queues.records import QueueSettings
 from mainstem.core.errors import Failure

@@ -1,7 +1,7 @@
 """STOMP clients who may not log in, or may not do what they ask for, are told so."""
 
 import pytest
-from tests.heads.stomp.talking import Client, World
+from tests.heads.stomp.stomp_client import Client, World
 
 from mainstem.auth import (
     Action,
