@@ -349,6 +349,6 @@ class Worker:
         await self._client.ask_often(
             f"move {ends}",
             lambda b: b.transactions.commit_cursors(
-                name, speaker, "works", member, cursors, joins=self._newer
+                name, speaker, "works", member, cursors, adds_group=self._newer
             ),
         )

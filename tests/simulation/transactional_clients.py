@@ -96,7 +96,9 @@ class Transactor:
         name, who = self.client.name, self.who
         ended = await self.client.ask_often(
             "commit" if commits else "abort",
-            lambda broker: broker.transactions.end(name, who, committed=commits, bumps=self._newer),
+            lambda broker: broker.transactions.end(
+                name, who, committed=commits, bumps_epoch=self._newer
+            ),
         )
         if self._newer:
             self._become(ended.producer_id, ended.epoch)

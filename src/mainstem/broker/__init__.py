@@ -1,1 +1,1 @@
-"""What can be done with topics: publish, read, cursors, groups, overload."""
+"""The broker: topics, publishing, reading, groups and their cursors, queues, transactions."""

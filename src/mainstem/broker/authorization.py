@@ -1,9 +1,8 @@
-"""The door as one peer sees it: each operation asks for its right first, for all heads alike.
+"""Authorization: wraps the door so that every operation checks the peer's permission first.
 
-How this works: the tables below say which right each operation of each port needs. An operation
-that is in none of them cannot be called by peers at all, and a test compares the tables with the
-door's Protocols. While everything is allowed there is no guard: peers get the broker itself, and
-pay nothing.
+How this works: the tables below map each operation of each port to the permission it needs. Peers
+cannot call an operation that no table lists; a test compares the tables with the door's Protocols.
+While authorization is off, peers get the broker itself, unwrapped, at no cost.
 """
 
 import inspect
@@ -21,9 +20,9 @@ Check = Callable[[Action, ResourceKind, str], None]
 """Raises Denied or Unauthenticated."""
 Operation = Callable[..., object]
 Guard = Callable[[Operation, Check], Operation]
-"""Makes of an operation one that asks first."""
+"""Wraps an operation so that it checks the permission first."""
 Rules = Mapping[str, "Guard | Rules | None"]
-"""By operation; None if everybody may."""
+"""The guard of each operation; None if every peer may call it."""
 
 READ, WRITE, DESCRIBE = Action.READ, Action.WRITE, Action.DESCRIBE
 CREATE, ALTER, DELETE = Action.CREATE, Action.ALTER, Action.DELETE
@@ -33,7 +32,7 @@ _REFUSALS = (Denied, Unauthenticated)
 
 
 def guarded(door: "Door", auth: Auth, peer: Peer) -> "Door":
-    """Return the door as a peer sees it; the same one while everything is allowed."""
+    """Return the door with a peer's permissions checked; unwrapped while authorization is off."""
     if auth.allows_all:
         return door
     principal = peer.principal
@@ -41,12 +40,12 @@ def guarded(door: "Door", auth: Auth, peer: Peer) -> "Door":
     def check(action: Action, kind: ResourceKind, name: str) -> None:
         auth.authorize(principal, action, Resource(kind, name))
 
-    # It has whatever the tables have, which is what the Protocols have.
+    # The wrapper offers what the tables list, and a test checks that against the Protocols.
     return cast("Door", _Guarded(door, DOOR, check))
 
 
 class _Guarded:
-    """A port whose operations ask first."""
+    """A port whose operations check the permission first."""
 
     def __init__(self, port: object, rules: Rules, check: Check) -> None:
         self._port = port
@@ -60,13 +59,13 @@ class _Guarded:
         if rule is None:
             return found
         made = rule(found, self._check) if callable(rule) else _Guarded(found, rule, self._check)
-        # Found without this detour the next time.
+        # The next lookup finds it without calling __getattr__.
         self.__dict__[name] = made
         return made
 
 
 def ask(action: Action, kind: ResourceKind, argument: str) -> Guard:
-    """Ask for a right on what an argument names, or an attribute of it (``join.group``)."""
+    """Check a permission on the resource that an argument, or its attribute, names."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         value = _argument(operation, argument)
@@ -81,7 +80,7 @@ def ask(action: Action, kind: ResourceKind, argument: str) -> Guard:
 
 
 def answer(action: Action, kind: ResourceKind, argument: str) -> Guard:
-    """Ask so, too, but give the refusal to ``reply``, as the operation does with its errors."""
+    """Check as ``ask`` does, but pass the error to ``reply`` instead of raising it."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         value, reply = _argument(operation, argument), _argument(operation, "reply")
@@ -99,11 +98,11 @@ def answer(action: Action, kind: ResourceKind, argument: str) -> Guard:
 
 
 def both(*guards: Guard) -> Guard:
-    """Ask for several rights."""
+    """Check several permissions."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         for each in guards:
-            # What they wrap is called in the end; its signature tells where the arguments are.
+            # The next guard finds its argument by this signature.
             asking = each(operation, check)
             asking.__signature__ = inspect.signature(operation)  # type: ignore[attr-defined]
             operation = asking
@@ -113,7 +112,7 @@ def both(*guards: Guard) -> Guard:
 
 
 def cluster(action: Action) -> Guard:
-    """Ask for a right on the server itself."""
+    """Check a permission on the cluster."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         def asking(*args: object, **named: object) -> object:
@@ -126,7 +125,7 @@ def cluster(action: Action) -> Guard:
 
 
 def instead(empty: object, action: Action, kind: ResourceKind, argument: str) -> Guard:
-    """Answer as if there were no such thing, where an operation has no way to refuse."""
+    """Return ``empty`` without the permission, for operations that cannot refuse."""
 
     def guard(operation: Operation, check: Check) -> Operation:
         value = _argument(operation, argument)
@@ -141,7 +140,7 @@ def instead(empty: object, action: Action, kind: ResourceKind, argument: str) ->
 
 
 def listing(kind: ResourceKind, name: str = "") -> Guard:
-    """Leave out of a list what may not be described; ``name``: the attribute that names it."""
+    """Filter a list by the DESCRIBE permission; ``name``: the attribute with an item's name."""
     name_of: Callable[[object], object] = attrgetter(name) if name else str
 
     def guard(operation: Operation, check: Check) -> Operation:
@@ -156,7 +155,7 @@ def listing(kind: ResourceKind, name: str = "") -> Guard:
 
 
 def _topic_by_id(operation: Operation, check: Check) -> Operation:
-    """Hide topics: whoever has an id only learns nothing by it."""
+    """Return None for a topic that the peer may not describe, as for an unknown id."""
 
     def asking(topic_id: str) -> object:
         found = operation(topic_id)
@@ -208,7 +207,7 @@ def _add_partitions(operation: Operation, check: Check) -> Operation:
 def _argument(
     operation: Operation, argument: str
 ) -> Callable[[tuple[object, ...], Mapping[str, object]], object]:
-    """Return what finds an argument, or an attribute of it, in a call; None if it is not given."""
+    """Return a function that extracts an argument, or its attribute, from a call's arguments."""
     name, _, attribute = argument.partition(".")
     place = list(inspect.signature(operation).parameters).index(name)
     part: Callable[[object], object] = attrgetter(attribute) if attribute else _itself
@@ -251,7 +250,7 @@ QUEUES: Rules = {
     "settle_by_partition": _QUEUE_READER,
     "undelivered": _QUEUE_READER,
     "renew": _QUEUE_READER,
-    # What is out with an owner is given back, whoever it is.
+    # Returning one's own deliveries needs no permission.
     "leave": None,
     "watch": _QUEUE_READER,
     "wait_ms": _QUEUE_READER,
@@ -332,7 +331,7 @@ DOOR: Rules = {
     "publish_all": _publish_all,
     "append_batch": ask(WRITE, TOPIC, "topic"),
     "append_batches": ask(WRITE, TOPIC, "topic"),
-    # Following
+    # Reading
     "follow": ask(READ, TOPIC, "topic"),
     "read": ask(READ, TOPIC, "topic"),
     "bounds": ask(DESCRIBE, TOPIC, "topic"),
@@ -359,7 +358,7 @@ DOOR: Rules = {
     "consumers": CONSUMER_GROUPS,
     "share": SHARE_GROUPS,
     "group_configs": GROUP_CONFIGS,
-    # A head's own: it uses them itself, not on behalf of a peer.
+    # For heads themselves, not on behalf of a peer.
     "definitions": {"open": cluster(ALTER)},
     "duties": {"hold": cluster(ALTER)},
 }

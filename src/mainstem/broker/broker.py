@@ -1,9 +1,9 @@
-"""The one door to topics, cursors and groups: heads, connectors and the client see nothing below.
+"""The broker: implements the door that heads, connectors and the client use.
 
-How this works: a request is decided, appended and applied under one short lock (``state``), and
-never waits there: whoever answers it waits for ``durable`` afterwards. Reading, and publishing to
-topics without a backlog limit, take no lock here at all, as the log has its own. Callbacks are
-made without the lock.
+How this works: each request is decided, appended and applied under one short lock (``state``) that
+nobody holds while waiting; the caller waits for ``durable`` before it answers. Reading, and
+publishing to topics without a backlog limit, need only the log's own lock. Callbacks are called
+without the lock.
 """
 
 import uuid
@@ -52,11 +52,11 @@ from mainstem.log.port import Bounds, Durable, Log, PartitionId, Slice, TimedOff
 DEFAULTS = TopicSettings()
 LIMITS = Limits()
 _TRY_AGAIN_MS = 1000
-"""How long to wait for room for what was decided."""
+"""How long to wait for disk space before the next attempt at a decided change."""
 
 
 class Broker:
-    """What can be done with topics; synchronous and thread-safe."""
+    """The broker, as heads, connectors and the client use it; synchronous and thread-safe."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class Broker:
         resumes: bool = True,
         crashed: bool = False,
     ) -> None:
-        """``resumes``: members of Kafka's classic protocol can come back here after a restart.
+        """``resumes``: members of classic groups can reconnect here after a restart.
 
         ``crashed``: the process before this one ended without closing the log.
         """
         self.limits = limits
-        """What members, producers and transactions may do."""
+        """The limits of topics, groups, producers and transactions."""
         self._log = log
         self._now_ms = now_ms
         self._state = State(log, hand_over_ms, limits.topics)
@@ -163,17 +163,17 @@ class Broker:
         return self._state.topics.by_id(topic_id)
 
     def topics(self, pattern: str = "*", *, internal: bool = False) -> list[Topic]:
-        """Return the topics that a name or pattern means, by name."""
+        """Return the topics that match a name or pattern, sorted by name."""
         with self._state.lock:
             return self._state.topics.matching(pattern, internal=internal)
 
     def watch_topics(self, wake: Callback) -> Callback:
-        """Call ``wake`` once topics have changed; returns a function that takes the watch back."""
+        """Call ``wake`` once when topics have changed; returns a function to cancel the watch."""
         at = PartitionId(IDS[TOPICS], 0)
         return self._log.watch(at, self._log.bounds(at).tail, wake)
 
     def counters(self, topic: str) -> dict[str, int]:
-        """Return what overload did to a topic since the process started."""
+        """Return the topic's overload counters since the process started."""
         with self._state.lock:
             gate = self._state.gates.get(self._state.topics.get(topic).id)
             return dict(NO_COUNTERS if gate is None else gate.counters)
@@ -183,10 +183,10 @@ class Broker:
     def publish(
         self, topic: str, events: Sequence[Event], partition: int | None = None
     ) -> Published:
-        """Append events, all or nothing; held while the topic is full, if it says so.
+        """Append events, all or nothing; blocks while a topic with backpressure is full.
 
-        By key, by the partition given, or else in turn. Raises Overloaded, EventTooLarge,
-        InvalidEvent, StorageFull; nothing was appended then.
+        The partition is the one given, else the key's, else the next in turn. Raises Overloaded,
+        EventTooLarge, InvalidEvent or StorageFull; then nothing was appended.
         """
         opened = self._open(topic)
         batches = runs(opened.topic, events, partition, opened.turns, self._now_ms())
@@ -206,7 +206,7 @@ class Broker:
         partition: int | None = None,
         held: HeldPublish | None = None,
     ) -> Published | HeldPublish:
-        """Publish without waiting: if held, wait for ``room`` or ``until_ms`` and try again."""
+        """Publish without blocking; on HeldPublish wait for ``room`` or ``until_ms``, and retry."""
         opened = self._open(topic)
         batches = runs(opened.topic, events, partition, opened.turns, self._now_ms())
         return self._append_within_limit(opened, batches, held)
@@ -217,11 +217,11 @@ class Broker:
         settled: Sequence[QueueSettlements] = (),
         held: HeldPublish | None = None,
     ) -> PublishedAll | HeldPublish:
-        """Append events of several topics and settle deliveries, all or nothing; never waits.
+        """Append events to several topics and settle deliveries, all or nothing; never blocks.
 
-        If one of the topics is full and holds its producers, nothing is done: wait for ``room`` or
-        ``until_ms``, and try again with what was returned as ``held``. Raises what ``try_publish``
-        and ``queues.settle`` would refuse, also StaleDelivery; nothing was done then.
+        If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
+        for its ``room`` or ``until_ms``, and retry with it as ``held``. Raises the errors of
+        ``try_publish`` and ``queues.settle``, and StaleDelivery; then nothing was done.
         """
         return self._atomic.publish_all(entries, settled, held)
 
@@ -234,9 +234,10 @@ class Broker:
         *,
         joins: bool = False,
     ) -> Published | HeldPublish:
-        """Append a record batch as a producer built it, checked as the topic asks; never waits.
+        """Append a producer's record batch, checked as the topic's settings demand; never blocks.
 
-        ``joins``: a partition that its transaction has not touched yet is added by that.
+        ``joins``: adds the partition to the batch's transaction, if it is not in it yet
+        (KIP-890).
         """
         opened = self._open(topic)
         if not 0 <= partition < len(opened.topic.partitions):
@@ -254,9 +255,10 @@ class Broker:
     def append_batches(
         self, topic: str, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool = False
     ) -> list[AppendOutcome] | None:
-        """Append record batches to partitions, each as ``append_batch`` would, and tell of each.
+        """Append record batches to partitions, each as ``append_batch`` would; one outcome each.
 
-        None, and nothing is done, unless the topic takes every batch at once and as it is.
+        Returns None, and appends nothing, if the topic limits its backlog, checks each event, or
+        rewrites batches.
         """
         opened = self._open(topic)
         if not opened.takes_all:
@@ -266,7 +268,7 @@ class Broker:
     def admit(
         self, topic: str, partition: int, count: int, held: HeldPublish | None = None
     ) -> HeldPublish | None:
-        """Ask for room for events: None if there is, Held to wait for it, or Overloaded."""
+        """Check the backlog limit: None if events fit, HeldPublish to wait; raises Overloaded."""
         gate = self._open(topic).gate
         self._at(topic, partition)
         if gate is None:
@@ -282,7 +284,7 @@ class Broker:
             raise self._gone(topic, error) from None
 
     def bounds(self, topic: str, partition: int) -> Bounds:
-        """Return what a partition holds now."""
+        """Return the current offsets of a partition: start, tail and end."""
         try:
             return self._log.bounds(self._at(topic, partition))
         except UnknownPartition as error:
@@ -296,20 +298,20 @@ class Broker:
             raise self._gone(topic, error) from None
 
     def follow(self, topic: str, partition: int, offset: int, *, committed: bool = True) -> Feed:
-        """Return a feed of a partition's events from an offset on, which never waits.
+        """Return a feed of a partition's events from an offset on, which never blocks.
 
-        ``committed``: only events of transactions that have committed, and those outside of any.
+        ``committed``: leave out events of aborted and ongoing transactions (read_committed).
         """
         return Feed(self._state, self.transactions, topic, partition, offset, committed=committed)
 
     def time_at(self, topic: str, partition: int, offset: int) -> int | None:
-        """Return the time of the first event at or after an offset, None if there is none yet."""
+        """Return the timestamp of the first event at or after an offset, None if there is none."""
         return time_at(self, topic, partition, offset)
 
     def watch(self, topic: str, partition: int, offset: int, wake: Callback) -> Callback:
-        """Call ``wake`` once the tail is past ``offset``, or the topic is deleted.
+        """Call ``wake`` once, when the tail is past ``offset`` or the topic is deleted.
 
-        At once if it is already. Returns a function that takes the watch back.
+        If that is already so, the call comes at once. Returns a function to cancel the watch.
         """
         try:
             return self._log.watch(self._at(topic, partition), offset, wake)
@@ -321,15 +323,16 @@ class Broker:
         return self._cut(topic, partition, start=before)
 
     def truncate(self, topic: str, partition: int, end: int) -> Bounds:
-        """Delete the events at an offset and after; a new epoch begins."""
+        """Delete the events from an offset on; a new leader epoch begins."""
         return self._cut(topic, partition, end=end)
 
     # Groups and cursors
 
     def join(self, group: str, topics: Sequence[str], changed: Callback) -> Member:
-        """Join a group to read topics, by name or pattern; ``changed`` tells of new assignments.
+        """Join a group to read topics, given by name or pattern.
 
-        It is called from any thread, without a lock, and must not block.
+        ``changed`` is called when the assignment has changed: from any thread, without a lock; it
+        must not block.
         """
         now_ms = self._now_ms()
         with self._state.lock:
@@ -339,7 +342,7 @@ class Broker:
         return Member(self._state, self._now_ms, group, member)
 
     def fence(self, group: str, member: str) -> None:
-        """Take a member out of its group against its will: it cannot commit any more."""
+        """Remove a member from its group, so that it can no longer commit."""
         with self._state.lock:
             calls = self._state.groups.leave(group, member, self._now_ms())
         make(calls)
@@ -347,11 +350,11 @@ class Broker:
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = ""
     ) -> Durable:
-        """Move cursors of a group that has no members; members commit through their place."""
+        """Commit offsets for a group without members; members use ``Member.commit``."""
         return self._move(group, offsets, "committed to from outside", metadata)
 
     def seek(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
-        """Move cursors anywhere within their partitions; refused while the group is live."""
+        """Move cursors to offsets that the partitions hold; refused while the group has members."""
         for (topic, partition), offset in offsets.items():
             start, tail = self.bounds(topic, partition)[:2]
             if not start <= offset <= tail:
@@ -360,7 +363,7 @@ class Broker:
         return self._move(group, offsets, "moved")
 
     def put_back(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
-        """Move cursors to where events were lost from, whoever is a member of the group."""
+        """Move cursors back to where events were lost, even if the group has members."""
         return self._move(group, offsets)
 
     def cursor(self, group: str, topic: str, partition: int) -> Cursor | None:
@@ -377,9 +380,9 @@ class Broker:
             }
 
     def lag(self, group: str, topic: str | None = None) -> tuple[Lag, ...]:
-        """Return how far a group is behind wherever it has a cursor or reads; raises UnknownGroup.
+        """Return the lag in every partition that the group has committed to or is assigned.
 
-        With a topic: in all its partitions.
+        With a topic: in all partitions of that topic. Raises UnknownGroup.
         """
         with self._state.lock:
             self._check_known(group)
@@ -392,18 +395,18 @@ class Broker:
             return group_state(self._state, name, self._members(name))
 
     def groups(self) -> list[GroupState]:
-        """Return every group that is live or has cursors, by name."""
+        """Return every group that has members or cursors, sorted by name."""
         names = self.group_names()
         with self._state.lock:
             return [group_state(self._state, name, self._members(name)) for name in names]
 
     def group_names(self) -> list[str]:
-        """Return the names of the groups that are live or have cursors."""
+        """Return the names of the groups that have members or cursors."""
         with self._state.lock:
             return sorted(self._state.groups.live() | set(self._state.cursors.groups()))
 
     def delete_group(self, name: str) -> Durable:
-        """Forget a group's cursors; refused while it is live."""
+        """Delete a group's cursors; refused while it has members."""
         now_ms = self._now_ms()
         with self._state.lock:
             self._check_known(name)
@@ -417,7 +420,7 @@ class Broker:
         return durable
 
     def tick(self) -> None:
-        """Do what is due: fence silent members, abort transactions, expire locks and cursors."""
+        """Act on passed deadlines: silent members, transactions, queue locks, old cursors."""
         with self._state.lock:
             calls = self._state.groups.tick(self._now_ms())
         make(calls)
@@ -431,11 +434,11 @@ class Broker:
         self._catch_up()
 
     def when_due_earlier(self, call: Callback) -> None:
-        """Make a call whenever ``wait_ms`` may be less than it was; by any thread, under locks."""
+        """Call ``call`` whenever ``wait_ms`` may have shrunk: from any thread, under locks."""
         self._state.alarm.listener = call
 
     def wait_ms(self) -> int | None:
-        """Return how long ``tick`` may wait at most to be called again; None if for ever."""
+        """Return the time until ``tick`` is next due; None if nothing is due."""
         waits = [
             due_ms - clock()
             for due_ms, clock in (
@@ -455,12 +458,12 @@ class Broker:
         return max(0, min(waits)) if waits else None
 
     def _catch_up(self) -> None:
-        """Carry out what was decided and has found no room so far."""
+        """Retry decided changes that a full disk has delayed."""
         if self._state.is_behind:
             self._topic_changes.catch_up()
 
     def _members(self, group: str) -> dict[str, tuple[TopicPartition, ...]]:
-        """Return the members that groups of other kinds have, and what each owns."""
+        """Return the partitions of each member that speaks one of Kafka's group protocols."""
         return self.classic.members(group) | self.consumers.members(group)
 
     def _open(self, topic: str) -> OpenTopic:
@@ -535,7 +538,7 @@ class Broker:
         deed: str | None = None,
         metadata: str = "",
     ) -> Durable:
-        """Move cursors; what must not be done to a group with members says what it does."""
+        """Move cursors; ``deed``: refuse if the group has members, with this verb in the error."""
         now_ms = self._now_ms()
         with self._state.lock:
             if deed is not None:
@@ -552,7 +555,7 @@ class Broker:
         return durable
 
     def _gone(self, topic: str, error: UnknownPartition) -> UnknownTopic | UnknownPartition:
-        """Say that the topic was deleted meanwhile, where the log only knows ids."""
+        """Return UnknownTopic if the topic was deleted meanwhile; the log knows only topic ids."""
         return error if error.topic == topic else UnknownTopic(topic)
 
     def _check_known(self, group: str) -> None:

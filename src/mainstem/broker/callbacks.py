@@ -1,4 +1,4 @@
-"""Calls that are decided on under the broker's lock, and made without it: they may come back."""
+"""Callbacks: collected under the broker's lock, called without it, as they may call the broker."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,6 +6,6 @@ Callback = Callable[[], None]
 
 
 def make(calls: Iterable[Callback]) -> None:
-    """Make the calls; never under the lock."""
+    """Call all callbacks; never under the lock."""
     for call in calls:
         call()

@@ -1,9 +1,9 @@
-"""Things that are due at a time: set, moved and cleared cheaply, taken one by one when due.
+"""Deadlines by key: cheap to set, move and clear, taken one by one when due.
 
-A deadline that is moved later costs nothing: its old place in the heap stays, and is put right
-when its turn comes. Heartbeats move deadlines all the time, and hardly any ever comes due. Places
-that hold no more are left behind, too, until they are more than those that do: then the heap is
-built anew, which costs no more than what made them has.
+How this works: heartbeats move deadlines all the time, and hardly any ever comes due. So moving a
+deadline later only updates a dict; its heap entry is corrected when it reaches the top. Clearing
+also leaves the heap entry behind. When stale entries outnumber the valid ones, the heap is rebuilt,
+so the cost per operation stays constant on average.
 """
 
 import heapq
@@ -14,34 +14,34 @@ Key = TypeVar("Key", bound="tuple[Any, ...] | str | int")
 
 
 SPARE_PLACES = 64
-"""So many may be left behind in a heap however small."""
+"""Stale entries that even a small heap may hold."""
 MAX_AT_ONCE = 500
-"""How many things are done before others get their turn; each may be an append."""
+"""Deadlines handled per call, so that other work gets its turn; each may cost an append."""
 
 
 class Alarm:
-    """Called when something may be due earlier than everything before: somebody waits for that.
+    """Notifies a listener that the next deadline may be earlier than before.
 
-    Called under the broker's locks and from any thread, so who listens only takes note of it.
+    The listener is called from any thread, under the broker's locks, so it must only take note.
     """
 
     def __init__(self) -> None:
         self.listener: Callable[[], None] | None = None
 
     def __call__(self) -> None:
-        """Tell whoever waits for the next deadline that there may be an earlier one."""
+        """Notify the listener."""
         if self.listener is not None:
             self.listener()
 
 
 class Deadlines(Generic[Key]):
-    """When each of many things is due; keys must be comparable with one another."""
+    """The deadline of each of many keys; the keys must be comparable with one another."""
 
     def __init__(self, alarm: Alarm | None = None) -> None:
         self._alarm = alarm
         self._due: dict[Key, int] = {}
         self._queued: dict[Key, int] = {}
-        """The earliest place of each key in the heap."""
+        """The due time of each key's earliest heap entry."""
         self._heap: list[tuple[int, Key]] = []
 
     def __len__(self) -> int:
@@ -51,7 +51,7 @@ class Deadlines(Generic[Key]):
         return key in self._due
 
     def set(self, key: Key, due_ms: int) -> None:
-        """Let a thing be due at a time, instead of the time it had."""
+        """Set or move the deadline of a key."""
         self._due[key] = due_ms
         if due_ms < self._queued.get(key, due_ms + 1):
             self._queued[key] = due_ms
@@ -62,17 +62,17 @@ class Deadlines(Generic[Key]):
                 self._alarm()
 
     def clear(self, key: Key) -> None:
-        """Let a thing never be due."""
+        """Remove the deadline of a key."""
         self._due.pop(key, None)
         self._clean()
 
     def next(self) -> int | None:
-        """Return when something will be due first, None if nothing will."""
+        """Return the earliest deadline, None if there is none."""
         self._put_right()
         return self._heap[0][0] if self._heap else None
 
     def take(self, now_ms: int) -> Key | None:
-        """Take out the thing that has been due longest; None if nothing is due yet."""
+        """Remove and return the key that is longest overdue; None if none is due."""
         self._put_right()
         if not self._heap or self._heap[0][0] > now_ms:
             return None
@@ -82,9 +82,9 @@ class Deadlines(Generic[Key]):
         return key
 
     def due(self, now_ms: int) -> Iterator[Key]:
-        """Take out what is due, the longest first, but no more than may be done at once.
+        """Remove and return the keys that are due, longest overdue first, at most MAX_AT_ONCE.
 
-        What is left is due still, so that ``next`` is in the past: others get their turn between.
+        The rest stays due, so ``next`` is in the past then, and the caller soon calls again.
         """
         for _ in range(MAX_AT_ONCE):
             key = self.take(now_ms)
@@ -93,14 +93,14 @@ class Deadlines(Generic[Key]):
             yield key
 
     def _clean(self) -> None:
-        """Leave out the places that hold no more, if they are most of all."""
+        """Rebuild the heap if most of its entries are stale."""
         if len(self._heap) > 2 * len(self._due) + SPARE_PLACES:
             self._queued = dict(self._due)
             self._heap = [(due_ms, key) for key, due_ms in self._due.items()]
             heapq.heapify(self._heap)
 
     def _put_right(self) -> None:
-        """Bring a deadline that holds to the top of the heap."""
+        """Correct or drop stale entries until the top of the heap is valid."""
         while self._heap:
             place_ms, key = self._heap[0]
             due_ms = self._due.get(key)

@@ -1,9 +1,8 @@
 """Definitions: a head's own state (exchanges, bindings, endpoints, users), as a fold over a topic.
 
-How this works: a definition is a value of some bytes under a head's name, a kind and a key. A
-change of some definitions of a head is decided, appended to ``__mainstem_definitions`` in one
-append and applied, all under the broker's lock; the answer waits for ``durable``, the state does
-not. What the bytes mean only the head knows, and it writes its own version into them.
+How this works: a definition maps a head's name, a kind and a key to bytes, whose format and version
+are the head's own affair. Changes are decided, appended to ``__mainstem_definitions`` in one append
+and applied, all under the broker's lock; the answer waits for ``durable``, the state does not.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +20,7 @@ from mainstem.log.port import Durable
 MAX_VALUE_BYTES = 256 * 1024
 MAX_NAME_LENGTH = 1_000
 MAX_DEFINITIONS = 100_000
-"""Of one head."""
+"""The limit for one head."""
 
 Name = tuple[str, str]
 """Kind and key of a definition of one head."""
@@ -29,7 +28,7 @@ Changed = Callable[[str], None]
 
 
 class DefinitionKey(msgspec.Struct, frozen=True, array_like=True, tag="definition"):
-    """What compaction keeps the latest of: head, kind and key."""
+    """The record's key: head, kind and key."""
 
     head: str
     kind: str
@@ -37,7 +36,7 @@ class DefinitionKey(msgspec.Struct, frozen=True, array_like=True, tag="definitio
 
 
 class Definition(msgspec.Struct, frozen=True, tag_field="kind", tag="definition/1"):
-    """What is defined."""
+    """The record's value."""
 
     value: bytes
 
@@ -71,9 +70,9 @@ class DefinitionFold:
         return self._heads.get(head, {}).get(kind, {})
 
     def change(self, head: str, changes: Mapping[Name, bytes | None]) -> list[DefinitionChange]:
-        """Decide to set and, where there is None, delete definitions; what is so already is not.
+        """Decide to set definitions, or with None to delete them; skips those without a change.
 
-        Raises InvalidSetting, and nothing is decided then.
+        Raises InvalidSetting; then nothing is decided.
         """
         decided: list[DefinitionChange] = []
         added = 0
@@ -95,7 +94,7 @@ class DefinitionFold:
         return decided
 
     def apply(self, change: DefinitionChange) -> None:
-        """Make one change true; the only place where this state changes, live and on replay."""
+        """Apply one change; the only place that modifies this state, live and on replay."""
         head, kind, key = change.key.head, change.key.kind, change.key.key
         kinds = self._heads.setdefault(head, {})
         if change.value is not None:
@@ -151,7 +150,7 @@ class Definitions:
         return durable
 
     def watch(self, head: str, kind: str, changed: Changed) -> Callback:
-        """Call ``changed`` with every key of a kind that is changed; returns how to end that."""
+        """Call ``changed`` with each key of a kind that changes; returns a function to cancel."""
         with self._state.lock:
             self._next_watch += 1
             token = self._next_watch
@@ -165,7 +164,7 @@ class Definitions:
         return unwatch
 
     def _tell(self, keys: Iterable[DefinitionKey]) -> None:
-        """Tell those who watch; never under the lock, as they may ask for what is new."""
+        """Notify the watchers; never under the lock, as they may read the new value."""
         for each in keys:
             with self._state.lock:
                 watches = list(self._watches.get((each.head, each.kind), {}).values())
@@ -173,11 +172,11 @@ class Definitions:
                 changed(each.key)
 
     def _check_kept(self, error: MainstemError | None) -> None:
-        """Go back to what is durable, if the log has stopped."""
+        """Return to the durable state if a commit failed, which stops the log."""
         if error is None:
             return
         changed: list[DefinitionKey] = []
-        # If not even the journal can be read, nobody knows what is durable before the next start.
+        # If the journal cannot be read either, the durable state is unknown until the next start.
         with suppress(MainstemError), self._state.lock:
             kept = DefinitionFold()
             self._replay_into(kept)
@@ -205,22 +204,22 @@ class HeadDefinitions:
         return self._definitions.of(self.head, kind)
 
     def set(self, kind: str, key: str, value: bytes) -> Durable:
-        """Define something, or define it anew; raises InvalidSetting, StorageFull."""
+        """Set a definition, new or not; raises InvalidSetting, StorageFull."""
         return self.change({(kind, key): value})
 
     def delete(self, kind: str, key: str) -> Durable:
-        """Forget a definition, if it is there."""
+        """Delete a definition, if it exists."""
         return self.change({(kind, key): None})
 
     def change(self, changes: Mapping[Name, bytes | None]) -> Durable:
-        """Set and, where there is None, delete definitions by kind and key: all or nothing.
+        """Set definitions by kind and key, or with None delete them: all or nothing.
 
-        The next decision sees it at once; whoever is answered waits for ``durable``.
+        The change is visible at once; answer a peer only once it is ``durable``.
         """
         return self._definitions.change(self.head, changes)
 
     def watch(self, kind: str, changed: Changed) -> Callback:
-        """Call ``changed`` with every key of a kind that is changed, until the watch is taken back.
+        """Call ``changed`` with each key of a kind that changes; returns a function to cancel.
 
         Calls come from any thread, without a lock, and must not block.
         """

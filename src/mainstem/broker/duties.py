@@ -1,7 +1,7 @@
-"""Duties: work that is to be done by one of all nodes at a time, such as a connector.
+"""Duties: work that only one node does at a time, such as running a connector.
 
-There is one node, so a duty is held at once unless somebody else in it holds the same one. On a
-cluster it would come later, be lost when the node is cut off, and be fenced by whoever takes over.
+There is one node, so a duty is granted at once unless another part of the node holds it. On a
+cluster, granting would take time, and a node that is cut off would lose its duties and be fenced.
 """
 
 import threading
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Duty:
-    """A duty that is held, or waited for."""
+    """A duty that one caller holds or waits for."""
 
     def __init__(
         self, name: str, changed: Callable[[], None], release: Callable[["Duty"], None]
@@ -18,23 +18,23 @@ class Duty:
         self.changed = changed
         self._release = release
         self.is_held = False
-        """Whether the work is to be done here now."""
+        """Whether the caller holds the duty now, and so does its work."""
 
     def release(self) -> None:
-        """Stop holding it, or waiting for it; whoever waits longest has it next."""
+        """Stop holding or awaiting the duty; the longest waiter holds it next."""
         self._release(self)
 
 
 class Duties:
-    """Who holds what; thread-safe."""
+    """All duties, held or awaited; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Duty]] = {}
-        """By name, in order; the first one holds it."""
+        """Holder and waiters by duty, in order; the first one is the holder."""
 
     def hold(self, name: str, changed: Callable[[], None]) -> Duty:
-        """Ask for a duty; ``changed`` is called whenever ``is_held`` is different later.
+        """Ask for a duty; ``changed`` is called whenever ``is_held`` changes later.
 
         Calls come from any thread, without a lock, and must not block.
         """

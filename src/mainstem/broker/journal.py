@@ -1,8 +1,8 @@
-"""The internal topics: where the broker's own state is written down, and read back at the start.
+"""Journals: the internal topics that store the broker's state, and are replayed at start.
 
 A journal has one partition, is compacted, and survives a power cut. Its records are JSON with a
-kind and a version (``"kind":"cursor/1"``), so that an older program refuses what it does not know
-instead of guessing.
+kind and a version (``"kind":"cursor/1"``), so that an older program refuses records it does not
+know.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,16 +40,16 @@ IDS = {
     CLASSIC_GROUPS: f"{0x18:032x}",
     DEFINITIONS: f"{0x19:032x}",
 }
-"""Fixed, so that the state can be found before anything is known."""
+"""Topic ids of the journals; fixed, as they are needed before the topics are known."""
 SETTINGS = TopicSettings(durability=Durability.FSYNC, compact=True, segment_bytes=1024 * 1024)
 
 _READ_BYTES = 1024 * 1024
 _EVENTS_PER_BATCH = 1_000
 _BATCH_BYTES = 1024 * 1024
-"""A record takes less than a kilobyte as a rule; a member of a group may take a megabyte."""
+"""A record usually takes less than a kilobyte, but a group member may take a megabyte."""
 
 Written = Sequence[tuple[PartitionId, WritableBatch]]
-"""Changes as they are appended."""
+"""Encoded changes, ready to append."""
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Key_co = TypeVar("Key_co", covariant=True)
@@ -57,19 +57,19 @@ Value_co = TypeVar("Value_co", covariant=True)
 
 
 class Change(Protocol[Key_co, Value_co]):
-    """A record: what it is about, and what is true of it now; None if nothing any more."""
+    """A record of a journal: a key and its new value, None if deleted."""
 
     @property
     def key(self) -> Key_co:
-        """What the record is about; compaction keeps the latest of each."""
+        """The key; compaction keeps the latest record of each key."""
 
     @property
     def value(self) -> Value_co | None:
-        """What is true of it now."""
+        """The new value."""
 
 
 class Journal(Generic[Key, Value]):
-    """Changes of one kind of state, in the order in which they were decided."""
+    """The changes of one kind of state, in the order of their decisions."""
 
     def __init__(
         self, log: Log, topic: str, key: Callable[[bytes], Key], value: Callable[[bytes], Value]
@@ -85,15 +85,15 @@ class Journal(Generic[Key, Value]):
     def append(
         self, changes: Iterable[Change[Key, Value]], now_ms: int, beside: Written = ()
     ) -> Durable:
-        """Write changes, all or nothing, with batches of other journals beside them.
+        """Append changes together with the batches ``beside`` of other journals, all or nothing.
 
-        They are ordered on return and durable later.
+        On return they are ordered; they become durable later.
         """
         batches = (*beside, *self.batches(changes, now_ms))
         return self._log.append(batches).durable if batches else AT_ONCE
 
     def batches(self, changes: Iterable[Change[Key, Value]], now_ms: int) -> Written:
-        """Return changes as they are appended, so that other things can be appended with them."""
+        """Encode changes as batches, so that the caller can append them with other batches."""
         encode = self._encoder.encode
         written = [
             Event(None if change.value is None else encode(change.value), encode(change.key))
@@ -102,7 +102,7 @@ class Journal(Generic[Key, Value]):
         return [(self._partition, build(each, now_ms=now_ms)) for each in _parts(written)]
 
     def replay(self, apply: Callable[[Key, Value | None], None]) -> None:
-        """Apply everything that was ever written and is still kept, in order."""
+        """Apply all records that the journal still holds, in order."""
         offset, tail = self._log.bounds(self._partition)[:2]
         while offset < tail:
             read = self._log.read(self._partition, offset, _READ_BYTES)
@@ -130,7 +130,7 @@ class Journal(Generic[Key, Value]):
 
 
 def _parts(written: Sequence[Event]) -> Iterator[Sequence[Event]]:
-    """Divide records into batches of bounded size; one that is larger gets its own."""
+    """Split records into batches of bounded size; a larger record gets its own batch."""
     first, size = 0, 0
     for at, event in enumerate(written):
         event_bytes = len(event.value or b"")

@@ -1,4 +1,4 @@
-"""The limits of topics, groups, producers and transactions, all in one."""
+"""All limits of the broker in one value."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from mainstem.broker.transactions.completion import TransactionLimits
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What topics, members, producers and their transactions may do."""
+    """The limits of topics, groups, producers and transactions, and group defaults."""
 
     topics: TopicLimits = TopicLimits()
     groups: GroupLimits = GroupLimits()

@@ -1,15 +1,15 @@
-"""What the broker knows: topics and cursors as folds over their journals, groups, and one lock.
+"""The broker's state: topics and cursors as folds over their journals, groups, and one lock.
 
-Everything here is called under the lock. A change is appended to its journal and then applied,
-without waiting in between: the next decision sees it at once, and only answers wait for the disk.
+All methods are called under the lock. A change is appended to its journal and then applied, without
+waiting in between: the next decision sees it at once, and only answers wait for the disk.
 
-A full disk can refuse any step of a change of topics, and a restart must not find what was refused.
-So the record in the journal decides. What must be there whenever the record is, partitions and the
-stricter durability, is made before it, and does no harm without it. What may come later follows it,
-and is tried again (``catch_up``) until there is room.
+A full disk can refuse any step of a change to topics, and a refused change must not reappear after
+a restart. So the record in the journal decides. Partitions and a stricter durability must exist
+whenever the record does, so they are made before it; without the record they do no harm. All other
+steps follow the record, and are retried (``catch_up``) until there is disk space.
 
-A commit that fails is another matter: the log has stopped then, until it is opened again, and of
-its journals readers see what is durable. The topics ``go_back`` to that.
+A failed commit stops the log until it is reopened. The journals then hold only what is durable, and
+the topics ``go_back`` to that.
 """
 
 import threading
@@ -47,11 +47,11 @@ from mainstem.core.topic_settings import Durability
 from mainstem.log.port import Durable, Log, PartitionId
 
 REFUSALS = (StorageFull, StorageFailed, Closed)
-"""What a log says that takes nothing now; what was decided is then carried out later."""
+"""The errors of a log that cannot append now; decided changes are then completed later."""
 
 
 class OpenTopic:
-    """A topic with what the running broker keeps for it."""
+    """A topic with its in-memory state for publishing."""
 
     __slots__ = ("gate", "takes_all", "topic", "turns")
 
@@ -59,35 +59,35 @@ class OpenTopic:
         self.topic = topic
         self.turns = turns
         self.gate: Gate | None = None
-        """Set while the topic limits its backlog."""
+        """Set if the topic limits its backlog."""
         settings = topic.settings
         self.takes_all = settings.max_backlog is None and settings.verbatim and not settings.deep
-        """Whether every whole batch is taken, at once and as it is."""
+        """Whether batches are appended as they come: no backlog limit, deep check or rewrite."""
 
 
 class State:
-    """The folds, the journals they are read from, and the lock they are used under."""
+    """The folds, their journals, and the lock that protects them."""
 
     def __init__(self, log: Log, hand_over_ms: int, limits: TopicLimits = TOPIC_LIMITS) -> None:
         self.log = log
         self.lock = threading.Lock()
         self.alarm = Alarm()
-        """Called when ``tick`` may be needed earlier than before."""
+        """Called when ``tick`` may be due earlier than before."""
         self.topics = Topics(limits)
         self.cursors = Cursors()
         self.groups = Groups(self.topics, hand_over_ms)
         self.opened: dict[str, OpenTopic] = {}
         """The topics that can be published to, by name."""
         self.gates: dict[str, Gate] = {}
-        """The gates of topics that limit, or once limited, their backlog, by topic id."""
+        """The gates of topics that limit their backlog, or once did, by topic id."""
         self.before_cut: Callable[[PartitionId, int], None] = lambda *_: None
-        """Told before events before an offset are dropped."""
+        """Called before ``drop=oldest`` deletes the events before an offset."""
         self.deleted: dict[str, TopicGone] = {}
         """Topics that are durably deleted, while their partitions may still be in the log."""
         self._behind: dict[str, None] = {}
-        """Names of topics whose partitions may not be in the log as they say, in order."""
+        """Names of topics whose partitions in the log may not match their settings, in order."""
         self._strays: list[PartitionId] = []
-        """Partitions that were made for a change that was refused then."""
+        """Partitions that were made for a change that was then refused."""
         self._topic_journal = Journal[TopicKey, TopicValue](
             log,
             TOPICS,
@@ -102,7 +102,7 @@ class State:
         )
 
     def load(self, now_ms: int) -> None:
-        """Replay the journals, and finish what a crash left half done."""
+        """Replay the journals, and complete changes that a crash interrupted."""
         self._replay_into(self.topics)
         self._cursor_journal.replay(lambda key, value: self.cursors.apply(CursorChange(key, value)))
         for topic in self.topics:
@@ -122,7 +122,7 @@ class State:
         self._topic_journal.replay(lambda key, value: topics.apply(TopicChange(key, value)))
 
     def change_topics(self, changes: Sequence[TopicChange], now_ms: int) -> Durable:
-        """Write changes of topics down and make them true; if refused, nothing has changed."""
+        """Append and apply changes to topics; if that is refused, nothing has changed."""
         made: list[PartitionId] = []
         try:
             for change in changes:
@@ -139,7 +139,7 @@ class State:
         return durable
 
     def _make_ready(self, change: TopicChange, made: list[PartitionId]) -> None:
-        """Make what the log must have as soon as a change is decided; adds the new partitions."""
+        """Prepare the log for a change; adds new partitions to ``made``."""
         name, value = change.key.name, change.value
         if not isinstance(value, TopicSet):
             return
@@ -151,12 +151,12 @@ class State:
             self.log.ensure(made[-1], name, value.settings)
         becomes = value.settings.durability
         if was is not None and becomes is Durability.FSYNC is not was.settings.durability:
-            # Nothing that was published under the new settings may be less durable than they say.
+            # Events published under the new settings must have the new durability.
             for partition in old:
                 self.log.ensure(partition, name, was.settings.altered(durability=becomes))
 
     def catch_up(self) -> None:
-        """Let the log keep partitions as the topics say, as far as it has room for that now."""
+        """Bring the log's partitions in line with the topics, as far as disk space allows."""
         with suppress(*REFUSALS):
             self.log.delete([at for at in self._strays if not self._is_known(at)])
             self._strays.clear()
@@ -171,11 +171,11 @@ class State:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the log had no room yet for something that was decided."""
+        """Whether a decided change still waits for disk space."""
         return bool(self._behind or self._strays or self.deleted)
 
     def go_back(self) -> list[str]:
-        """Make the topics what is durable, as the log has stopped; return those that changed."""
+        """Return to the durable topics after a failed commit; return the names that changed."""
         kept = Topics()
         self._replay_into(kept)
         names = {topic.name for topics in (self.topics, kept) for topic in topics}
@@ -188,7 +188,7 @@ class State:
         return changed
 
     def forget_topic(self, name: str, now_ms: int) -> None:
-        """Take the partitions of a deleted topic out of the log, then forget the topic."""
+        """Delete the partitions of a deleted topic from the log, then free its name."""
         gone = self.deleted[name]
         self.log.delete([PartitionId(gone.id, number) for number in range(gone.partitions)])
         self.change_topics(self.topics.forget(name), now_ms)
@@ -204,18 +204,18 @@ class State:
             self.gates.pop(gone.topic.id, None)
 
     def change_cursors(self, changes: Sequence[CursorChange], now_ms: int) -> Durable:
-        """Write changes of cursors down and make them true."""
+        """Append and apply changes to cursors."""
         durable = self._cursor_journal.append(changes, now_ms)
         is_first = not self.cursors
         for change in changes:
             self.cursors.apply(change)
         if is_first and changes:
-            # From now on there are cursors that may expire.
+            # These are the first cursors, so expiry is due from now on.
             self.alarm()
         return durable
 
     def cursor_batches(self, changes: Sequence[CursorChange], now_ms: int) -> Written:
-        """Return changes of cursors as they are appended, to be appended with other things."""
+        """Encode changes to cursors as batches, to append them with other batches."""
         return self._cursor_journal.batches(changes, now_ms)
 
     def at(self, topic: str, number: int) -> PartitionId:
@@ -226,7 +226,7 @@ class State:
         return partitions[number]
 
     def make_room(self, partitions: Sequence[PartitionId]) -> list[Callback]:
-        """Return how to tell the producers held at these partitions to try again."""
+        """Return the callbacks that let held producers of these partitions try again."""
         calls: list[Callback] = []
         if self.gates:
             for topic_id in {partition.topic_id for partition in partitions}:
@@ -236,9 +236,9 @@ class State:
         return calls
 
     def _open(self, topic: Topic) -> None:
-        """Let producers find a topic as it is now."""
+        """Publish a topic's present settings to producers."""
         was = self.opened.get(topic.name)
-        # A new object each time: a publish under way must not see half of a change.
+        # A new object each time, so that a concurrent publish never sees half of a change.
         opened = OpenTopic(topic, Turns() if was is None else was.turns)
         gate = self.gates.get(topic.id)
         if gate is None and topic.settings.max_backlog is not None:
@@ -257,5 +257,5 @@ class State:
         return topic is not None and at.number < len(topic.partitions)
 
     def _stray_partitions(self) -> list[PartitionId]:
-        """Return partitions that have cursors, but no topic any more."""
+        """Return partitions that have cursors but whose topic is deleted."""
         return [at for at in self.cursors.partitions() if self.topics.by_id(at.topic_id) is None]

@@ -172,7 +172,7 @@ def test_under_the_newer_rules_writing_adds_the_partition() -> None:
     teller.write(b"b", partition=1, joins=True)
 
     assert bank.transactions.describe("tx").partitions == (("t", 0), ("t", 1))
-    ended = teller.end(committed=True, bumps=True)
+    ended = teller.end(committed=True, bumps_epoch=True)
     assert ended.epoch == 1
     assert bank.committed(0) == [b"a"]
     assert bank.committed(1) == [b"b"]
@@ -183,7 +183,7 @@ def test_under_the_newer_rules_what_comes_late_cannot_get_into_the_next_transact
     teller = bank.begin()
     before = teller.who
     teller.write(b"a", joins=True)
-    teller.end(committed=False, bumps=True)
+    teller.end(committed=False, bumps_epoch=True)
     late = build(
         [Event(b"late")],
         now_ms=0,
@@ -196,7 +196,7 @@ def test_under_the_newer_rules_what_comes_late_cannot_get_into_the_next_transact
 
     with pytest.raises(InvalidProducerEpoch):
         bank.broker.append_batch("t", 0, late, joins=True)
-    teller.end(committed=True, bumps=True)
+    teller.end(committed=True, bumps_epoch=True)
 
     assert bank.committed() == [b"b"]
 

@@ -28,12 +28,14 @@ def move(
     cursors: dict[TopicPartition, int],
     *,
     member: Membership = NOBODY,
-    joins: bool = False,
+    adds_group: bool = False,
     metadata: str = "",
 ) -> PartitionResults:
     found = {place: Cursor(offset, NOW_MS, metadata) for place, offset in cursors.items()}
     transactions = teller.bank.transactions
-    return transactions.commit_cursors(teller.name, teller.who, "g", member, found, joins=joins)
+    return transactions.commit_cursors(
+        teller.name, teller.who, "g", member, found, adds_group=adds_group
+    )
 
 
 def offsets(bank: Bank) -> dict[TopicPartition, int]:
@@ -66,9 +68,9 @@ def test_cursors_stay_where_they_are_when_it_aborts() -> None:
     bank = Bank()
     bank.broker.commit("g", {("t", 0): 1})
     teller = bank.begin()
-    move(teller, {("t", 0): 5}, joins=True)
+    move(teller, {("t", 0): 5}, adds_group=True)
 
-    teller.end(committed=False, bumps=True)
+    teller.end(committed=False, bumps_epoch=True)
 
     assert offsets(bank) == {("t", 0): 1}
     assert not bank.transactions.is_pending("g", "t", 0)
@@ -77,7 +79,7 @@ def test_cursors_stay_where_they_are_when_it_aborts() -> None:
 def test_pending_cursors_survive_a_restart() -> None:
     bank = Bank()
     teller = bank.begin()
-    move(teller, {("t", 0): 5}, joins=True)
+    move(teller, {("t", 0): 5}, adds_group=True)
 
     teller.bank = bank = bank.restarted()
 
@@ -105,7 +107,7 @@ def test_a_fenced_producer_moves_nothing() -> None:
     bank.begin()
 
     with pytest.raises(ProducerFenced):
-        move(teller, {("t", 0): 5}, joins=True)
+        move(teller, {("t", 0): 5}, adds_group=True)
     with pytest.raises(ProducerFenced):
         bank.transactions.add_group("tx", teller.who, "g")
 
@@ -114,9 +116,9 @@ def test_what_cannot_be_moved_does_not_hinder_the_rest() -> None:
     bank = Bank()
     teller = bank.begin()
 
-    refused = move(teller, {("x", 0): 1, ("t", 0): 1}, joins=True).refused
+    refused = move(teller, {("x", 0): 1, ("t", 0): 1}, adds_group=True).refused
     too_long = "x" * (MAX_METADATA_BYTES + 1)
-    refused |= move(teller, {("t", 1): 1}, joins=True, metadata=too_long).refused
+    refused |= move(teller, {("t", 1): 1}, adds_group=True, metadata=too_long).refused
 
     assert {place: type(error) for place, error in refused.items()} == {
         ("x", 0): UnknownTopic,
@@ -132,16 +134,16 @@ def test_a_member_that_is_no_longer_one_moves_nothing() -> None:
     first, second = room.stable(2)
     teller = bank.begin()
     member = Membership(first.member_id, first.generation)
-    move(teller, {("t", 0): 1}, member=member, joins=True)
+    move(teller, {("t", 0): 1}, member=member, adds_group=True)
 
     past = Membership(first.member_id, first.generation - 1)
     with pytest.raises(IllegalGeneration):
-        move(teller, {("t", 0): 2}, member=past, joins=True)
+        move(teller, {("t", 0): 2}, member=past, adds_group=True)
     room.leave(second)
-    move(teller, {("t", 0): 2}, member=member, joins=True)
+    move(teller, {("t", 0): 2}, member=member, adds_group=True)
     room.leave(first)
     with pytest.raises(UnknownMember):
-        move(teller, {("t", 0): 3}, member=member, joins=True)
+        move(teller, {("t", 0): 3}, member=member, adds_group=True)
 
     teller.end(committed=True)
     assert offsets(bank) == {("t", 0): 2}
@@ -152,7 +154,7 @@ def test_older_producers_cannot_say_for_which_member_they_speak() -> None:
     Room(bank.broker, bank.clock).stable(1)
     teller = bank.begin()
 
-    move(teller, {("t", 0): 1}, joins=True)
+    move(teller, {("t", 0): 1}, adds_group=True)
     teller.end(committed=True)
 
     assert offsets(bank) == {("t", 0): 1}
@@ -162,7 +164,7 @@ def test_a_topic_deleted_meanwhile_gets_no_cursor() -> None:
     bank = Bank()
     bank.broker.create_topic("u")
     teller = bank.begin()
-    move(teller, {("t", 0): 1, ("u", 0): 2}, joins=True)
+    move(teller, {("t", 0): 1, ("u", 0): 2}, adds_group=True)
 
     bank.broker.delete_topic("u")
     teller.end(committed=True)

@@ -207,18 +207,18 @@ def test_ending_twice_the_same_way_is_no_harm_under_the_newer_rules() -> None:
     teller = bank.begin()
     before = teller.who
     teller.write(b"a", joins=True)
-    ended = teller.end(committed=True, bumps=True)
+    ended = teller.end(committed=True, bumps_epoch=True)
 
-    again = bank.transactions.end("tx", before, committed=True, bumps=True)
+    again = bank.transactions.end("tx", before, committed=True, bumps_epoch=True)
 
     assert again[:2] == ended[:2]
     with pytest.raises(InvalidTransactionState):
-        bank.transactions.end("tx", before, committed=False, bumps=True)
+        bank.transactions.end("tx", before, committed=False, bumps_epoch=True)
     assert len(bank.markers()) == 1
 
     teller.write(b"b", joins=True)
     with pytest.raises(ProducerFenced):
-        bank.transactions.end("tx", before, committed=True, bumps=True)
+        bank.transactions.end("tx", before, committed=True, bumps_epoch=True)
 
 
 def test_nothing_can_be_ended_before_it_has_begun() -> None:
@@ -229,9 +229,9 @@ def test_nothing_can_be_ended_before_it_has_begun() -> None:
         with pytest.raises(InvalidTransactionState):
             teller.end(committed=committed)
     with pytest.raises(InvalidTransactionState):
-        teller.end(committed=True, bumps=True)
+        teller.end(committed=True, bumps_epoch=True)
 
-    assert teller.end(committed=False, bumps=True).epoch == 1
+    assert teller.end(committed=False, bumps_epoch=True).epoch == 1
 
 
 def test_under_the_newer_rules_used_up_epochs_lead_to_another_id() -> None:
@@ -242,15 +242,15 @@ def test_under_the_newer_rules_used_up_epochs_lead_to_another_id() -> None:
     before = teller.who
     teller.write(b"a", joins=True)
 
-    ended = teller.end(committed=True, bumps=True)
-    again = bank.transactions.end("tx", before, committed=True, bumps=True)
+    ended = teller.end(committed=True, bumps_epoch=True)
+    again = bank.transactions.end("tx", before, committed=True, bumps_epoch=True)
 
     assert ended[:2] == again[:2]
     assert ended.producer_id != before.producer_id
     assert ended.epoch == 0
     assert bank.markers() == [(before.producer_id, 2**15 - 1, True)]
     teller.write(b"b", joins=True)
-    teller.end(committed=True, bumps=True)
+    teller.end(committed=True, bumps_epoch=True)
     assert bank.committed() == [b"a", b"b"]
 
 

@@ -87,7 +87,7 @@ class World:
         teller = self.teller(name)
         if not self.open[name] and not self.moving[name]:
             return
-        teller.end(is_commit, bumps=self.newer[name])
+        teller.end(is_commit, bumps_epoch=self.newer[name])
         if is_commit:
             self.cursors |= self.moving[name]
         self.ended(name, is_commit)
@@ -108,7 +108,7 @@ class World:
             "g",
             Membership(),
             {("t", partition): Cursor(offset, 0)},
-            joins=self.newer[name],
+            adds_group=self.newer[name],
         )
         self.moving[name][partition] = offset
 
@@ -125,7 +125,7 @@ class World:
                 lambda z=zombie: z.write(b"zombie", partition=partition, joins=True),
                 lambda z=zombie: z.add(partition),
                 lambda z=zombie: z.end(committed=True),
-                lambda z=zombie: z.end(committed=True, bumps=True),
+                lambda z=zombie: z.end(committed=True, bumps_epoch=True),
                 lambda z=zombie: self.bank.begin(z.name, z.who),
             ):
                 try:

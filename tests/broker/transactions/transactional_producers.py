@@ -95,10 +95,12 @@ class Teller:
         self.sequences[partition] += len(values)
         return published.position.offset
 
-    def end(self, committed: bool, *, bumps: bool = False) -> ProducerSession:
+    def end(self, committed: bool, *, bumps_epoch: bool = False) -> ProducerSession:
         """Commit or abort."""
-        ended = self.bank.transactions.end(self.name, self.who, committed=committed, bumps=bumps)
-        if bumps:
+        ended = self.bank.transactions.end(
+            self.name, self.who, committed=committed, bumps_epoch=bumps_epoch
+        )
+        if bumps_epoch:
             self.who = ProducerIdAndEpoch(ended.producer_id, ended.epoch)
             self.sequences = [0, 0]
         return ended

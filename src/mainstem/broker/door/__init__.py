@@ -1,22 +1,22 @@
-"""The door: everything that heads, connectors, the client and admin may know of the broker.
+"""The door: the only interface of the broker that heads, connectors, the client and admin import.
 
-One small Protocol per port, each in its own module with the values that it speaks of:
+One small Protocol per port, each in its own module with its value types:
 
 | port | |
 |---|---|
 | ``topics`` | create, alter, delete, find |
-| ``publishing`` | events and record batches into topics, several at once, held while one is full |
-| ``following`` | events of a partition from an offset on |
+| ``publishing`` | append events and record batches, also to several topics at once; backpressure |
+| ``reading`` | events of a partition from an offset on |
 | ``queues`` | deliveries: events shared one by one, each settled once |
 | ``groups`` | consumers that own partitions, and cursors; ``kafka_groups`` for Kafka's own kinds |
-| ``transactions`` | transactions, idempotent producers, what readers of committed events see |
+| ``transactions`` | transactions, idempotent producers, read_committed |
 | ``definitions`` | a head's own state, by kind and key |
 | ``duties`` | work that one node does at a time |
 
-Errors are those of ``mainstem.core.errors``. Three rules let a Kafka cluster stand behind the same
-door. Offsets, ids and refusals are read only after ``durable``. Reading never blocks. Nothing
-assumes that this is the only node, except whoever holds a duty. ``Broker`` is the one
-implementation; mypy proves it where a node gives it to its heads.
+Errors are those of ``mainstem.core.errors``. Three rules allow an implementation on top of a Kafka
+cluster. Read offsets, ids and refusals only after ``durable``. Reading never blocks. Do not assume
+to be the only node, except while holding a duty. ``Broker`` is the one implementation so far; mypy
+checks that it fits where a node passes it to its heads.
 """
 
 from typing import Protocol
@@ -90,7 +90,7 @@ from mainstem.broker.door.queues import (
     Settlement,
     Unsettled,
 )
-from mainstem.broker.door.reading import Bounds, Feed, Following, Slice, TimedOffset
+from mainstem.broker.door.reading import Bounds, Feed, Reading, Slice, TimedOffset
 from mainstem.broker.door.topics import (
     MATCH_BUDGET,
     TOPIC_JOURNAL,
@@ -147,7 +147,6 @@ __all__ = [
     "Duties",
     "Duty",
     "Feed",
-    "Following",
     "GroupConfigs",
     "GroupDescription",
     "GroupState",
@@ -181,6 +180,7 @@ __all__ = [
     "QueueSettlements",
     "QueueState",
     "Queues",
+    "Reading",
     "Settled",
     "Settlement",
     "ShareGroupState",
@@ -207,8 +207,8 @@ __all__ = [
 ]
 
 
-class Door(Topics, Publishing, Following, Groups, Protocol):
-    """The broker as everybody above it sees it; synchronous and thread-safe."""
+class Door(Topics, Publishing, Reading, Groups, Protocol):
+    """The broker as the layers above it see it; synchronous and thread-safe."""
 
     @property
     def queues(self) -> Queues:
@@ -236,11 +236,11 @@ class Door(Topics, Publishing, Following, Groups, Protocol):
 
     @property
     def group_configs(self) -> GroupConfigs:
-        """What is set for groups."""
+        """Settings of groups."""
 
     @property
     def definitions(self) -> Definitions:
-        """What heads keep of their own."""
+        """State that heads store."""
 
     @property
     def duties(self) -> Duties:

@@ -10,10 +10,10 @@ __all__ = ["Definitions", "HeadDefinitions"]
 
 
 class HeadDefinitions(Protocol):
-    """The definitions of one head: values of bytes that only the head understands.
+    """The definitions of one head: bytes that only the head understands.
 
-    A change is seen by the next decision at once; whoever is answered waits for ``durable``. So a
-    head never awaits between reading definitions and changing them.
+    A change is visible at once; answer a peer only once it is ``durable``. A head must not await
+    between reading definitions and changing them, or it would decide on old state.
     """
 
     def get(self, kind: str, key: str) -> bytes | None:
@@ -23,16 +23,16 @@ class HeadDefinitions(Protocol):
         """Return all definitions of a kind, by key."""
 
     def set(self, kind: str, key: str, value: bytes) -> Durable:
-        """Define something, or define it anew; raises InvalidSetting, StorageFull."""
+        """Set a definition, new or not; raises InvalidSetting, StorageFull."""
 
     def delete(self, kind: str, key: str) -> Durable:
-        """Forget a definition, if it is there."""
+        """Delete a definition, if it exists."""
 
     def change(self, changes: Mapping[tuple[str, str], bytes | None]) -> Durable:
-        """Set and, where there is None, delete definitions by kind and key: all or nothing."""
+        """Set definitions by kind and key, or with None delete them: all or nothing."""
 
     def watch(self, kind: str, changed: Callable[[str], None]) -> Callback:
-        """Call ``changed`` with every key of a kind that is changed, until the watch is taken back.
+        """Call ``changed`` with each key of a kind that changes; returns a function to cancel.
 
         Calls come from any thread, without a lock, and must not block.
         """

@@ -1,4 +1,4 @@
-"""Duties: work that is done by one node at a time, such as a connector."""
+"""Duties: work that only one node does at a time, such as running a connector."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -7,21 +7,21 @@ __all__ = ["Duties", "Duty"]
 
 
 class Duty(Protocol):
-    """A duty that is held, or waited for."""
+    """A duty that one caller holds or waits for."""
 
     @property
     def is_held(self) -> bool:
-        """Whether the work is to be done here now."""
+        """Whether the caller holds the duty now, and so does its work."""
 
     def release(self) -> None:
-        """Stop holding it, or waiting for it; whoever waits longest has it next."""
+        """Stop holding or awaiting the duty; the longest waiter holds it next."""
 
 
 class Duties(Protocol):
-    """Hands out duties, each to one holder at a time; on a single node at once."""
+    """Grants duties, each to one holder at a time; a free duty is granted at once."""
 
     def hold(self, name: str, changed: Callable[[], None]) -> Duty:
-        """Ask for a duty; ``changed`` is called whenever ``is_held`` is different later.
+        """Ask for a duty; ``changed`` is called whenever ``is_held`` changes later.
 
         Calls come from any thread, without a lock, and must not block.
         """

@@ -23,11 +23,10 @@ __all__ = [
 
 
 class Member(Protocol):
-    """A place in a group: what to read, how far it was read, and giving it up.
+    """One member of a group, as the consuming program sees it; thread-safe.
 
-    Its program looks at ``assignment`` whenever it is told that it changed. It begins shares it
-    has not seen before at the group's cursor, and those under ``revoked`` it finishes, commits and
-    releases. Safe to use from several threads.
+    The program reads ``assignment`` whenever it is told of a change. It starts reading new
+    partitions at the group's cursor. It finishes, commits and releases those in ``revoked``.
     """
 
     @property
@@ -36,37 +35,38 @@ class Member(Protocol):
 
     @property
     def id(self) -> str:
-        """Its own name in the group."""
+        """The member's id."""
 
     def assignment(self) -> Assignment:
-        """Return what to read and what to give up; raises Fenced if it is no member any more."""
+        """Return the partitions to read and to give up; raises Fenced if no longer a member."""
 
     def commit(self, offsets: Mapping[AssignedPartition, int], metadata: str = "") -> Durable:
-        """Move the group's cursors in shares it has; Fenced, and nothing moved, if one is gone."""
+        """Commit offsets in owned partitions; Fenced, with nothing committed, if one was lost."""
 
-    def release(self, shares: Iterable[AssignedPartition]) -> None:
-        """Give up shares that it has stopped reading and has committed."""
+    def release(self, partitions: Iterable[AssignedPartition]) -> None:
+        """Give up partitions that the program has stopped reading and has committed."""
 
     def leave(self) -> None:
-        """Leave the group; what it owned goes to others at once, so commit before."""
+        """Leave the group; its partitions go to other members at once, so commit before."""
 
 
 class Groups(Protocol):
-    """Groups and their cursors; a cursor has moved for good once that is durable."""
+    """Groups and their cursors; a commit is final once it is durable."""
 
     def join(self, group: str, topics: Sequence[str], changed: Callback) -> Member:
-        """Join a group to read topics, by name or pattern; ``changed`` tells of new assignments.
+        """Join a group to read topics, given by name or pattern.
 
-        It is called from any thread, without a lock, and must not block.
+        ``changed`` is called when the assignment has changed: from any thread, without a lock; it
+        must not block.
         """
 
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = ""
     ) -> Durable:
-        """Move cursors of a group that has no members; members commit through their place."""
+        """Commit offsets for a group without members; members use ``Member.commit``."""
 
     def seek(self, group: str, offsets: Mapping[TopicPartition, int]) -> Durable:
-        """Move cursors anywhere within their partitions; refused while the group is live."""
+        """Move cursors to offsets that the partitions hold; refused while the group has members."""
 
     def cursor(self, group: str, topic: str, partition: int) -> Cursor | None:
         """Return a group's cursor in a partition, None if it has not committed there."""
@@ -75,19 +75,19 @@ class Groups(Protocol):
         """Return all cursors of a group."""
 
     def lag(self, group: str, topic: str | None = None) -> tuple[Lag, ...]:
-        """Return how far a group is behind wherever it has a cursor or reads; raises UnknownGroup.
+        """Return the lag in every partition that the group has committed to or is assigned.
 
-        With a topic: in all its partitions.
+        With a topic: in all partitions of that topic. Raises UnknownGroup.
         """
 
     def group(self, name: str) -> GroupState:
         """Return one group; raises UnknownGroup."""
 
     def groups(self) -> list[GroupState]:
-        """Return every group that is live or has cursors, by name."""
+        """Return every group that has members or cursors, sorted by name."""
 
     def group_names(self) -> list[str]:
-        """Return the names of the groups that are live or have cursors."""
+        """Return the names of the groups that have members or cursors."""
 
     def delete_group(self, name: str) -> Durable:
-        """Forget a group's cursors; refused while it is live."""
+        """Delete a group's cursors; refused while it has members."""

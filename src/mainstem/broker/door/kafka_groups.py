@@ -1,4 +1,4 @@
-"""Groups as Kafka's protocols know them: classic, consumer and share groups, and their configs."""
+"""Kafka's kinds of groups: classic, consumer and share groups, and group configs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -76,75 +76,75 @@ class ClassicGroups(Protocol):
         """Join the next generation of a group; ``reply`` gets Joined or the error."""
 
     def sync(self, sync: Sync, reply: SyncReply) -> None:
-        """Ask for an assignment, or bring them all; ``reply`` gets Synced or the error."""
+        """Ask for an assignment (the leader sends all); ``reply`` gets Synced or the error."""
 
     def heartbeat(
         self, group: str, member_id: str, generation: int, instance_id: str | None = None
     ) -> None:
-        """Show that a member is there; RebalanceInProgress tells it to join again."""
+        """Keep a member's session alive; RebalanceInProgress tells it to join again."""
 
     def leave(self, group: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
-        """Leave a group, several members at once; what is wrong with each, None if it is out."""
+        """Remove members from a group; return one result each: None, or why it was refused."""
 
     def commit(
         self, group: str, who: Membership, cursors: Mapping[TopicPartition, Cursor]
     ) -> PartitionResults:
-        """Move cursors of a group for one of its members, or for nobody while it is empty."""
+        """Commit offsets for a member, or without a member while the group is empty."""
 
     def delete_cursors(self, group: str, places: Iterable[TopicPartition]) -> PartitionResults:
-        """Forget some cursors of a group; whether its members still need them is not known here."""
+        """Delete some cursors of a group, without a check whether members still read there."""
 
     def names(self) -> list[str]:
-        """Return every group with members or cursors, or with members lately, of no other kind."""
+        """Return every classic group that has members, had some lately, or has cursors."""
 
     def describe(self, name: str) -> GroupDescription:
-        """Return a group; one that nobody knows is Dead."""
+        """Return a group; an unknown group is described as Dead."""
 
     def delete(self, name: str) -> Durable:
-        """Forget a group and its cursors, in one append; refused while it is live."""
+        """Delete a group and its cursors, in one append; refused while it has members."""
 
 
 class ConsumerGroups(Protocol):
     """Members that the broker assigns partitions to (ConsumerGroupHeartbeat, KIP-848)."""
 
     def use_protocol(self, protocol: ConsumerProtocol) -> None:
-        """Read and write with it what classic members say; without one none joins such a group."""
+        """Set the codec for classic members; without it no classic member can join."""
 
     def heartbeat(self, beat: Heartbeat) -> HeartbeatResponse:
-        """Hear a member, and tell it what to own; answer it when that is durable."""
+        """Handle a heartbeat; send the response, with the assignment, once it is durable."""
 
     def leave(
         self, name: str, member_id: str, instance_id: str | None, *, for_a_while: bool = False
     ) -> Durable:
-        """Let a member go; one that is static may keep its place for its session."""
+        """Remove a member; ``for_a_while``: keep a static member's place until its session ends."""
 
     def is_native_member(self, name: str, member_id: str) -> bool:
-        """Tell whether somebody is a member, and no classic member."""
+        """Tell whether this is a member that speaks the consumer protocol."""
 
     def check_fetch(self, name: str, member_id: str | None, epoch: int) -> None:
-        """Refuse to tell cursors to somebody who says it is a member, and is not any more."""
+        """Refuse an offset fetch with an unknown member id or an old member epoch."""
 
     def names(self) -> list[str]:
-        """Return every group that has members, or was left by the last one."""
+        """Return every group of this kind, also the empty ones that are still remembered."""
 
     def describe(self, name: str) -> ConsumerGroupDescription | None:
-        """Return a group, None if there is none of this kind."""
+        """Return a group, None if there is no group of this kind."""
 
     def reads(self, name: str) -> set[str]:
-        """Return the topics that members of a group read."""
+        """Return the topics that a group's members subscribe to."""
 
 
 class ShareGroups(Protocol):
     """Members that share events one by one (ShareGroupHeartbeat, KIP-932); see ``Queues``."""
 
     def heartbeat(self, beat: ShareHeartbeat) -> ShareHeartbeatResponse:
-        """Join a group, or stay in it; what is new to it begins as the group's settings say."""
+        """Join a group or stay in it; queues on topics that are new to the group are created."""
 
     def leave(self, group: str, member_id: str) -> None:
-        """Take a member out; what is out with it is not touched. Raises UnknownMember."""
+        """Remove a member, but not its unsettled deliveries; raises UnknownMember."""
 
     def settings(self, group: str) -> ShareSettings:
-        """Return how a group behaves."""
+        """Return the settings in force for a group."""
 
     def names(self) -> list[str]:
         """Return every share group that has members or queues."""
@@ -156,40 +156,40 @@ class ShareGroups(Protocol):
         """Return a group; raises UnknownGroup."""
 
     def positions(self, name: str) -> list[QueueState]:
-        """Return how far a group has got in each of its topics; raises UnknownGroup."""
+        """Return the group's progress in each of its topics; raises UnknownGroup."""
 
     def check_movable(self, name: str) -> None:
-        """Refuse a group that ``seek`` refuses, whatever the topic."""
+        """Raise the error that ``seek`` would raise for this group on any topic."""
 
     def seek(
         self, name: str, topic: str, offsets: Mapping[int, int]
     ) -> tuple[Durable, dict[int, MainstemError]]:
-        """Let a group without members go on from elsewhere in a topic; it may be new, both may.
+        """Move a group without members to other offsets of a topic; creates what does not exist.
 
-        Returns also the partitions that were not moved, and why.
+        Also returns the partitions that were refused, each with its error.
         """
 
     def forget(self, name: str, topics: Iterable[str]) -> tuple[Durable, dict[str, MainstemError]]:
-        """Forget how far a group without members has got in some topics, in one append.
+        """Delete the offsets of a group without members in some topics, in one append.
 
-        Returns also the topics that nothing was known of, and why.
+        Also returns the topics that were refused, each with its error.
         """
 
     def delete(self, name: str) -> Durable:
-        """Forget a group without members altogether, in one append."""
+        """Delete a group without members, in one append."""
 
 
 class GroupConfigs(Protocol):
     """Settings of groups by name, as IncrementalAlterConfigs sets them."""
 
     def names(self) -> list[str]:
-        """Return the groups that have settings of their own."""
+        """Return the groups that have settings of their own, not only defaults."""
 
     def text(self, group: str, name: str) -> str:
-        """Return what a setting is for a group; needs no lock."""
+        """Return the value of a group's setting; needs no lock."""
 
     def shown(self, group: str) -> list[tuple[str, str, bool]]:
-        """Return name, value and whether it is the default, of every setting of a group."""
+        """Return every setting of a group: name, value, and whether that is the default."""
 
     def alter(
         self,
@@ -199,4 +199,7 @@ class GroupConfigs(Protocol):
         fresh: bool = False,
         validate_only: bool = False,
     ) -> Durable:
-        """Set some settings of a group, all or nothing, or only see whether that could be done."""
+        """Change settings of a group, all or nothing.
+
+        ``fresh``: all other settings go back to their defaults. ``validate_only``: only check.
+        """

@@ -1,4 +1,4 @@
-"""Publishing: events or record batches into topics, at once or held while a topic is full."""
+"""Publishing: appending events or record batches to topics, with backpressure."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -24,18 +24,18 @@ __all__ = [
 
 
 class Publishing(Protocol):
-    """Appends events; where they stand is read only once they are durable.
+    """Appends events; read the offsets only after ``durable``.
 
-    Whoever waits for ``durable`` gets an error there, too. Only ``publish`` ever waits by itself.
+    ``durable`` may also raise the error of a failed append. Only ``publish`` ever blocks.
     """
 
     def publish(
         self, topic: str, events: Sequence[Event], partition: int | None = None
     ) -> Published:
-        """Append events, all or nothing; held while the topic is full, if it says so.
+        """Append events, all or nothing; blocks while a topic with backpressure is full.
 
-        By key, by the partition given, or else in turn. Raises Overloaded, EventTooLarge,
-        InvalidEvent, StorageFull; nothing was appended then.
+        The partition is the one given, else the key's, else the next in turn. Raises Overloaded,
+        EventTooLarge, InvalidEvent or StorageFull; then nothing was appended.
         """
 
     def try_publish(
@@ -45,7 +45,7 @@ class Publishing(Protocol):
         partition: int | None = None,
         held: HeldPublish | None = None,
     ) -> Published | HeldPublish:
-        """Publish without waiting: if held, wait for ``room`` or ``until_ms`` and try again."""
+        """Publish without blocking; on HeldPublish wait for ``room`` or ``until_ms``, and retry."""
 
     def publish_all(
         self,
@@ -53,11 +53,11 @@ class Publishing(Protocol):
         settled: Sequence[QueueSettlements] = (),
         held: HeldPublish | None = None,
     ) -> PublishedAll | HeldPublish:
-        """Append events of several topics and settle deliveries, all or nothing; never waits.
+        """Append events to several topics and settle deliveries, all or nothing; never blocks.
 
-        If one of the topics is full and holds its producers, nothing is done: wait for ``room`` or
-        ``until_ms``, and try again with what was returned as ``held``. Raises what ``try_publish``
-        and ``queues.settle`` would refuse, also StaleDelivery; nothing was done then.
+        If a topic with backpressure is full, nothing is done and a HeldPublish is returned: wait
+        for its ``room`` or ``until_ms``, and retry with it as ``held``. Raises the errors of
+        ``try_publish`` and ``queues.settle``, and StaleDelivery; then nothing was done.
         """
 
     def append_batch(
@@ -69,15 +69,17 @@ class Publishing(Protocol):
         *,
         joins: bool = False,
     ) -> Published | HeldPublish:
-        """Append a record batch as a producer built it, checked as the topic asks; never waits.
+        """Append a producer's record batch, checked as the topic's settings demand; never blocks.
 
-        ``joins``: a partition that its transaction has not touched yet is added by that.
+        ``joins``: adds the partition to the batch's transaction, if it is not in it yet
+        (KIP-890).
         """
 
     def append_batches(
         self, topic: str, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool = False
     ) -> list[AppendOutcome] | None:
-        """Append record batches to partitions, each as ``append_batch`` would, and tell of each.
+        """Append record batches to partitions, each as ``append_batch`` would; one outcome each.
 
-        None, and nothing is done, unless the topic takes every batch at once and as it is.
+        Returns None, and appends nothing, if the topic limits its backlog, checks each event, or
+        rewrites batches.
         """

@@ -40,9 +40,9 @@ __all__ = [
 
 
 class Queues(Protocol):
-    """Hands out deliveries and settles them; none of it blocks.
+    """Hands out deliveries and settles them; no method blocks.
 
-    A settlement is done, and what was refused of it is read, only once it is durable.
+    A settlement takes effect, and its refusals may be read, only once it is durable.
     """
 
     def create(
@@ -52,42 +52,42 @@ class Queues(Protocol):
         settings: QueueSettings = DEFAULTS,
         starts: Mapping[int, int] | None = None,
     ) -> Durable:
-        """Create a queue, or give one that is there other settings.
+        """Create a queue, or change the settings of an existing one.
 
-        ``starts``: the offset to begin with in each partition, the earliest where there is none.
+        ``starts``: the first offset in each partition; the earliest one where absent.
         """
 
     def delete(self, topic: str, name: str) -> Durable:
-        """Forget a queue; what was out cannot be settled any more."""
+        """Delete a queue; its unsettled deliveries can no longer be settled."""
 
     def seek(self, topic: str, name: str, offsets: Mapping[int, int]) -> Durable:
-        """Go on from other offsets, forward or back; what is out there cannot be settled any more.
+        """Move a queue forward or back; its unsettled deliveries there can no longer be settled.
 
-        Raises OffsetOutOfRange, UnknownPartition; nothing was moved then.
+        Raises OffsetOutOfRange or UnknownPartition; then nothing was moved.
         """
 
     def purge(self, topic: str, name: str) -> tuple[int, Durable]:
         """Settle everything that is visible and not out; return how many events that were."""
 
     def settings(self, topic: str, name: str) -> QueueSettings | None:
-        """Return how a queue behaves, None if there is no such queue."""
+        """Return the settings in force for a queue, None if there is no such queue."""
 
     def created_with(self, topic: str, name: str) -> QueueSettings | None:
-        """Return a queue's own settings, None if there is no such queue."""
+        """Return the settings a queue was created with, None if there is no such queue."""
 
     def show(self, topic: str, name: str) -> QueueState:
-        """Return how a queue stands; raises UnknownQueue."""
+        """Return the state of a queue; raises UnknownQueue."""
 
     def every(self, name: str | None = None) -> list[QueueState]:
-        """Return every queue, or those of one name, by topic and name."""
+        """Return every queue, or those of one name, sorted by topic and name."""
 
     def names(self) -> set[str]:
-        """Return the names that queues have, on whatever topic."""
+        """Return the names of all queues, on all topics."""
 
     def peek(
         self, topic: str, name: str, limit: int, after: Position | None = None
     ) -> list[Unsettled]:
-        """Return the first events that are not settled, or those after one; give none out."""
+        """Return the first unsettled events, or those after a position, without delivering any."""
 
     def acquire(
         self,
@@ -101,13 +101,13 @@ class Queues(Protocol):
         noted: bool = False,
         locked: bool = True,
     ) -> list[Delivery]:
-        """Hand events to an owner, none if there are none now; at least one whatever its size.
+        """Deliver events to an owner, none if there are none now; at least one whatever its size.
 
-        ``credit``: how many may be out with this owner at most, these included.
-        ``noted``: what may have been out when the last broker ended counts as delivered even if
-        this one ends before it is settled.
-        ``locked``: they go to another owner if they are not settled in ``lock_ms``; else they stay
-        with this one until it settles them or leaves.
+        ``credit``: how many deliveries this owner may hold unsettled, these included.
+        ``noted``: for events that may have been delivered before a restart, write the delivery
+        count down at once, so that it survives another restart.
+        ``locked``: deliver them to another owner if they are not settled within ``lock_ms``; else
+        this owner keeps them until it settles them or leaves.
         """
 
     def acquire_batches(
@@ -123,19 +123,19 @@ class Queues(Protocol):
         least: bool = True,
         single: bool = False,
     ) -> list[AcquiredBatches]:
-        """Hand events of some partitions to an owner as they are stored; see ``acquire``.
+        """Deliver events of some partitions as stored record batches; see ``acquire``.
 
-        ``whole``: a record batch that is begun is handed out whole, also over ``max_events``.
-        ``least``: the first batch is handed out whatever its size; all others are in ``max_bytes``.
-        ``single``: only of one partition, the first that has any.
+        ``whole``: deliver record batches whole, even beyond ``max_events``.
+        ``least``: deliver the first batch whatever its size; ``max_bytes`` limits the others.
+        ``single``: deliver from one partition only, the first that has events.
         """
 
     def settle(
         self, topic: str, name: str, owner: str, settlements: Sequence[Settlement]
     ) -> Settled:
-        """Settle deliveries of an owner, in one append; those that are not its own are refused.
+        """Settle deliveries of an owner, in one append; refuses those that it does not hold.
 
-        Raises StorageFull with nothing changed.
+        Raises StorageFull; then nothing was settled.
         """
 
     def settle_all(
@@ -143,44 +143,44 @@ class Queues(Protocol):
     ) -> list[Settled]:
         """Settle deliveries of several queues and owners in one append; see ``settle``.
 
-        What is said of a queue that is gone is refused. ``lazy``: nobody waits for it, so that it
-        survives kill -9 on return, and a power cut a little later.
+        Settlements of a deleted queue are refused. ``lazy``: do not sync: on return it survives
+        kill -9, and a power cut only a little later.
         """
 
     def settle_by_partition(
         self, topic: str, name: str, owner: str, settlements: Mapping[int, Sequence[Settlement]]
     ) -> Settled:
-        """Settle deliveries of an owner, in one append, in each partition all or none.
+        """Settle deliveries of an owner, in one append; all or none of each partition.
 
-        ``refused`` has the partitions of which nothing was settled.
+        ``refused`` lists the partitions in which nothing was settled.
         """
 
     def undelivered(
         self, topic: str, name: str, lasts: Mapping[int, int]
     ) -> dict[int, MainstemError]:
-        """Return the partitions of which an offset was never delivered, or that are not there."""
+        """Return an error for each partition that is unknown or never delivered that offset."""
 
     def renew(
         self, topic: str, name: str, owner: str, deliveries: Iterable[Settlement]
     ) -> dict[int, MainstemError]:
-        """Let an owner keep deliveries for another ``lock_ms`` from now; return what was refused.
+        """Extend the locks of deliveries to ``lock_ms`` from now; return the refused ones.
 
-        Nothing is written: only partition, offset and lease of the settlements are looked at.
+        Writes nothing. Uses only partition, offset and lease of each settlement.
         """
 
     def leave(self, topic: str, name: str, owner: str, *, failed: bool = False) -> Durable:
-        """Take back everything that is out with an owner; ``failed``: it counts as delivered."""
+        """Release all deliveries of an owner; ``failed``: they count as delivery attempts."""
 
     def watch(
         self, topic: str, name: str, wake: Callback, partitions: Collection[int] | None = None
     ) -> Callback:
-        """Call ``wake`` once there may be something to acquire that was not there before.
+        """Call ``wake`` when there may be new events to acquire; returns a function to cancel.
 
-        Acquire before, or else the ends of the partitions are not known, and once more after, as
-        something may have happened in between. Calls come from any thread, perhaps more than one,
-        and while the lock is held: ``wake`` leaves a note and calls nothing here. What time brings
-        does not wake: see ``wait_ms``. Returns what takes the watch back.
+        Call ``acquire`` once before, so that the ends of the partitions are known, and once after,
+        as events may have come in between. Calls come from any thread, perhaps repeatedly, under
+        the lock: ``wake`` must only take note. Expired locks and delays do not wake; see
+        ``wait_ms``.
         """
 
     def wait_ms(self, topic: str, name: str) -> int | None:
-        """Return when time will bring something to a queue, None if never."""
+        """Return the time until a lock or delay of a queue expires, None if there is none."""

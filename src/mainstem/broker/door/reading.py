@@ -1,4 +1,4 @@
-"""Following: the events of a partition from an offset on; reading never blocks."""
+"""Reading: the events of a partition from an offset on, without blocking."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -8,7 +8,7 @@ from mainstem.broker.reading.feed import MAX_BYTES, MAX_EVENTS
 from mainstem.core.event import Event
 from mainstem.log.port import Bounds, Slice, TimedOffset
 
-__all__ = ["Bounds", "Feed", "Following", "Slice", "TimedOffset"]
+__all__ = ["Bounds", "Feed", "Reading", "Slice", "TimedOffset"]
 
 
 class Feed(Protocol):
@@ -16,59 +16,59 @@ class Feed(Protocol):
 
     @property
     def offset(self) -> int:
-        """The next one to be taken; everything before was taken, or was not to be seen."""
+        """The offset of the next event; all visible events before it were taken."""
 
     def take(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> list[Event]:
         """Return the next events, none if there are none now; the first one whatever its size.
 
-        Bytes are those of keys and values. Raises OffsetOutOfRange if the log no longer has what
-        stands at ``offset``: retention was faster, or its end was taken back. The feed stays where
-        it is until ``seek`` moves it: to ``error.start`` to go on with the first event kept. Raises
-        UnknownTopic once the topic is deleted, also if another one has its name now.
+        ``max_bytes`` counts keys and values. Raises OffsetOutOfRange if the log no longer holds
+        ``offset``, because of retention or truncation. Then the feed stays where it is until
+        ``seek`` moves it; ``error.start`` is the first event still kept. Raises UnknownTopic once
+        the topic is deleted, even if another topic has its name by now.
         """
 
     def chunk(self, max_bytes: int = MAX_BYTES, end: int | None = None) -> Iterator[Event] | None:
         """Return the next events as an iterator that decodes them, None if there are none now.
 
-        ``offset`` moves with every record batch that is through, and stops at ``end``.
+        ``offset`` advances after every record batch that was read to its end, up to ``end``.
         """
 
     def seek(self, offset: int) -> None:
-        """Go on from another offset."""
+        """Continue from another offset."""
 
     def watch(self, wake: Callback) -> Callback:
-        """Call ``wake`` once there may be more to take, or the topic is deleted.
+        """Call ``wake`` once, when there may be more to take or the topic is deleted.
 
-        At once if that is so already. It is called from any thread, and must not block. Returns a
-        function that takes the watch back.
+        If that is already so, the call comes at once. It comes from any thread, and must not block.
+        Returns a function to cancel the watch.
         """
 
 
-class Following(Protocol):
-    """Reads partitions; at the tail there is nothing yet, and a watch tells when to come again."""
+class Reading(Protocol):
+    """Reads partitions; at the tail reads return nothing, and a watch tells when to retry."""
 
     def read(self, topic: str, partition: int, offset: int, max_bytes: int) -> Slice:
         """Return whole record batches from the one that holds ``offset`` on."""
 
     def bounds(self, topic: str, partition: int) -> Bounds:
-        """Return what a partition holds now."""
+        """Return the current offsets of a partition: start, tail and end."""
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> TimedOffset | None:
         """Return the first visible event at or after a time, None if there is none."""
 
     def follow(self, topic: str, partition: int, offset: int, *, committed: bool = True) -> Feed:
-        """Return a feed of a partition's events from an offset on, which never waits.
+        """Return a feed of a partition's events from an offset on, which never blocks.
 
-        ``committed``: only events of transactions that have committed, and those outside of any.
+        ``committed``: leave out events of aborted and ongoing transactions (read_committed).
         """
 
     def time_at(self, topic: str, partition: int, offset: int) -> int | None:
-        """Return the time of the first event at or after an offset, None if there is none yet."""
+        """Return the timestamp of the first event at or after an offset, None if there is none."""
 
     def watch(self, topic: str, partition: int, offset: int, wake: Callback) -> Callback:
-        """Call ``wake`` once the tail is past ``offset``, or the topic is deleted.
+        """Call ``wake`` once, when the tail is past ``offset`` or the topic is deleted.
 
-        At once if it is already. Returns a function that takes the watch back.
+        If that is already so, the call comes at once. Returns a function to cancel the watch.
         """
 
     def trim(self, topic: str, partition: int, before: int) -> Bounds:

@@ -1,4 +1,4 @@
-"""Topics: created, altered, deleted, found by name or id."""
+"""Topics: create, alter, delete, find by name or id."""
 
 from typing import Protocol
 
@@ -17,11 +17,11 @@ DEFAULTS = TopicSettings()
 
 
 class Topics(Protocol):
-    """What can be done with topics; a change is certain once it is durable."""
+    """Creates, alters, deletes and finds topics; a change is final once it is durable."""
 
     @property
     def limits(self) -> Limits:
-        """What members, producers and transactions may do."""
+        """The limits of topics, groups, producers and transactions."""
 
     def create_topic(self, name: str, settings: TopicSettings = DEFAULTS) -> TopicDone:
         """Create a topic; raises TopicExists, InvalidName, InvalidSetting, StorageFull."""
@@ -39,10 +39,10 @@ class Topics(Protocol):
         """Return a topic by its id, None if there is none."""
 
     def topics(self, pattern: str = "*", *, internal: bool = False) -> list[Topic]:
-        """Return the topics that a name or pattern means, by name."""
+        """Return the topics that match a name or pattern, sorted by name."""
 
     def watch_topics(self, wake: Callback) -> Callback:
-        """Call ``wake`` once topics have changed; returns a function that takes the watch back."""
+        """Call ``wake`` once when topics have changed; returns a function to cancel the watch."""
 
     def counters(self, topic: str) -> dict[str, int]:
-        """Return what overload did to a topic since the process started."""
+        """Return the topic's overload counters since the process started."""

@@ -1,4 +1,4 @@
-"""Transactions and idempotent producers, and what readers of committed events see."""
+"""Transactions, idempotent producers, and read_committed."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -28,33 +28,33 @@ __all__ = [
 
 
 class Producers(Protocol):
-    """Producers that number their batches, so that one that comes twice is appended once."""
+    """Idempotent producers: a batch that is sent twice is appended once."""
 
     def new_id(self) -> NewProducer:
-        """Return an id that was never given out; takes the lock."""
+        """Return a producer id that was never used before; takes the lock."""
 
     def describe(self, topic: str, number: int) -> list[ProducerState]:
         """Return the producers of a partition; takes the lock."""
 
 
 class Transactions(Protocol):
-    """Events and cursors that become visible together, or never; answered once durable."""
+    """Transactions over events and cursors; answer a producer only once the result is durable."""
 
     def begin(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
     ) -> ProducerSession:
-        """Take over a transactional id: whoever had it is fenced, and its transaction aborted.
+        """Take over a transactional id: fence its producer so far, and abort its transaction.
 
-        ``expected``: who the producer was, if it only wants to go on after an error.
+        ``expected``: the producer's own id and epoch, if it only recovers from an error (KIP-360).
         """
 
     def add_partitions(
         self, transactional_id: str, who: ProducerIdAndEpoch, places: Iterable[TopicPartition]
     ) -> PartitionResults:
-        """Let a transaction touch partitions; if one is refused, none is added."""
+        """Add partitions to a transaction; if one is refused, none is added."""
 
     def add_group(self, transactional_id: str, who: ProducerIdAndEpoch, group: str) -> Durable:
-        """Let a transaction move cursors of a group."""
+        """Add a group to a transaction, which may then commit offsets for it."""
 
     def commit_cursors(
         self,
@@ -64,11 +64,11 @@ class Transactions(Protocol):
         member: Membership,
         cursors: Mapping[TopicPartition, Cursor],
         *,
-        joins: bool = False,
+        adds_group: bool = False,
     ) -> PartitionResults:
-        """Move cursors of a group when the transaction commits, and not if it does not.
+        """Commit a group's offsets if and when the transaction commits.
 
-        ``joins``: under the newer rules the group need not have been added before.
+        ``adds_group``: adds the group to the transaction, if it is not in it yet (KIP-890).
         """
 
     def end(
@@ -77,27 +77,27 @@ class Transactions(Protocol):
         who: ProducerIdAndEpoch,
         *,
         committed: bool,
-        bumps: bool = False,
+        bumps_epoch: bool = False,
     ) -> ProducerSession:
-        """Commit or abort; under the newer rules (``bumps``) the producer gets another epoch."""
+        """Commit or abort; with ``bumps_epoch`` the producer gets a new epoch (KIP-890)."""
 
     def stable(self, topic: str, partition: int, tail: int | None = None) -> int:
-        """Return the first offset that readers of committed events cannot see yet.
+        """Return the last stable offset: read_committed consumers see only what is before it.
 
-        ``tail``: where the partition ended for the others, if the caller has just looked.
+        ``tail``: the partition's tail (high watermark), if the caller has just read it.
         """
 
     def read_committed(self, topic: str, partition: int, offset: int, max_bytes: int) -> Committed:
-        """Return whole record batches before the stable offset, and what is aborted in them."""
+        """Return whole record batches before the last stable offset, with aborted transactions."""
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
-        """Tell whether an ongoing transaction is going to move a cursor."""
+        """Tell whether an ongoing transaction holds an uncommitted offset for a group."""
 
     def started_at(self, topic: str, partition: int) -> dict[int, int]:
-        """Return where the ongoing transaction of each producer begins in a partition."""
+        """Return by producer id the first offset of its ongoing transaction in a partition."""
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         """Return a transactional id; raises UnknownTransaction."""
 
     def every(self) -> list[TransactionDescription]:
-        """Return every transactional id, described."""
+        """Return the description of every transactional id."""

@@ -1,8 +1,8 @@
-"""How partitions are shared among members, by the names under which consumers ask for it.
+"""Assignors for consumer groups, by the names that consumers ask for.
 
-``uniform`` gives everybody about as many, and moves as few as it can. ``range`` gives everybody a
-run of neighbouring partitions of each topic, the same run in topics with as many partitions: who
-joins topics by key finds both sides with one member.
+``uniform`` gives each member about the same number of partitions and moves as few as possible.
+``range`` gives each member a contiguous range of each topic. Topics with the same number of
+partitions are divided in the same way, so one member gets both sides of a join by key.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +11,15 @@ from mainstem.broker.groups.sticky_assignor import assign
 from mainstem.log.port import PartitionId
 
 Topics = Mapping[str, Sequence[PartitionId]]
-"""The partitions of each topic that somebody reads."""
+"""The partitions of each topic that has a subscriber."""
 Reads = Mapping[str, frozenset[str]]
-"""The topics that each member reads; the order of members is theirs to be served in."""
+"""The topics that each member subscribes to; members are served in this order."""
 Targets = Mapping[PartitionId, str]
-"""Who should own each partition."""
+"""The member that should own each partition."""
 
 
 def in_ranges(topics: Topics, reads: Reads, current: Targets) -> dict[PartitionId, str]:
-    """Give every member a run of each topic, in the order of members; who had what is no matter."""
+    """Give every member a range of each topic, in the order of members; ignores ``current``."""
     del current
     found: dict[PartitionId, str] = {}
     for name, partitions in topics.items():
@@ -39,10 +39,10 @@ ASSIGNORS: dict[str, Callable[[Topics, Reads, Targets], dict[PartitionId, str]]]
     "uniform": assign,
     "range": in_ranges,
 }
-"""Every assignor by its name; the first is taken unless members ask for another."""
+"""Every assignor by name; the first one is the default."""
 DEFAULT = "uniform"
 
 
 def preferred(asked: Mapping[str, int]) -> str:
-    """Return the assignor that most members ask for."""
+    """Return the assignor with the most votes; ``asked`` counts them by name."""
     return max(sorted(asked), key=lambda name: asked[name]) if asked else DEFAULT

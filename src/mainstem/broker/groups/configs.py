@@ -1,9 +1,8 @@
 """Settings of single groups: a fold over the topic ``__mainstem_group_configs``.
 
-A group has settings whether or not it has members, or ever had any: they hold for whoever joins
-under its name. ``KNOWN`` is every setting there is, the numbers as ``GroupDefaults`` declares them;
-whoever adds a kind of group adds its names. Values are kept as texts, in one of the ways in which
-they can be given.
+A group can have settings before it has members; they apply to all members that join under its name.
+``KNOWN`` lists every setting: numbers come from ``GroupDefaults``, the rest is declared here.
+Values are stored as strings, in normalized form.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,7 @@ from mainstem.log.port import Durable
 
 DEFAULTS = GroupDefaults()
 MAX_GROUPS = 100_000
-"""How many groups may have settings of their own."""
+"""The number of groups that may have settings of their own."""
 
 _MAX_DIGITS = 20
 
@@ -31,21 +30,21 @@ Read = Callable[[str], str]
 
 
 class GroupSetting(msgspec.Struct, frozen=True):
-    """One setting of a group: what it means, what it is if nobody says, and what it may be."""
+    """One setting of a group: its meaning, its default, and how a value is checked."""
 
     about: str
     default: str
     read: Read
-    """Returns a text as it is kept; raises ValueError, with a reason, if it may not be."""
+    """Returns the normalized value; raises ValueError, with a reason, if it is not allowed."""
     kind: type[bool | int | str] = int
 
 
 def whole(least: int, most: int) -> Read:
-    """Return what reads whole numbers within bounds."""
+    """Return a reader of whole numbers within bounds."""
 
     def read(text: str) -> str:
         text = text.strip()
-        # int() also takes underscores, and digits of every script.
+        # int() would also accept underscores and non-ASCII digits.
         is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
         if not is_number or not least <= int(text) <= most:
             raise ValueError(f"it must be a whole number, {least} to {most}")
@@ -55,7 +54,7 @@ def whole(least: int, most: int) -> Read:
 
 
 def one_of(*words: str) -> Read:
-    """Return what reads a choice of words."""
+    """Return a reader that accepts one of some words."""
 
     def read(text: str) -> str:
         if text not in words:
@@ -66,12 +65,12 @@ def one_of(*words: str) -> Read:
 
 
 def or_never(read: Read) -> Read:
-    """Return what also reads 0, where that means that there is no limit."""
+    """Return a reader that also accepts 0, which means no limit."""
     return lambda text: "0" if text.strip() == "0" else read(text)
 
 
 def switch(text: str) -> str:
-    """Read whether something is so."""
+    """Read true or false."""
     return one_of("true", "false")(text.strip().lower())
 
 
@@ -80,7 +79,7 @@ CONSUMER_HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 
 
 def _numbers() -> dict[str, GroupSetting]:
-    """Return the settings that are numbers, as their defaults are declared."""
+    """Return the numeric settings, as declared in ``GroupDefaults``."""
     found = {}
     for field in msgspec.structs.fields(GroupDefaults):
         (meta,) = field.type.__metadata__
@@ -92,14 +91,14 @@ def _numbers() -> dict[str, GroupSetting]:
 
 _NUMBERS = _numbers()
 KNOWN: dict[str, GroupSetting] = _NUMBERS | {
-    # Unlike Kafka: a queue that was made in Python can try for ever, and so it can be set to.
+    # Unlike Kafka, 0 is allowed: queues created in Python can retry without limit, too.
     "share.delivery.count.limit": msgspec.structs.replace(
         _NUMBERS["share.delivery.count.limit"],
-        about="After how many deliveries an event becomes a dead letter; 0 tries for ever.",
+        about="Number of deliveries after which an event becomes a dead letter; 0: no limit.",
         read=or_never(_NUMBERS["share.delivery.count.limit"].read),
     ),
     "share.auto.offset.reset": GroupSetting(
-        "Where a share group begins in a topic that is new to it.",
+        "Where a share group starts in a topic that is new to it.",
         "latest",
         read_start,
         str,
@@ -111,14 +110,14 @@ KNOWN: dict[str, GroupSetting] = _NUMBERS | {
         str,
     ),
     "mainstem.share.acquire.mode": GroupSetting(
-        "Whether the number of events that members ask for is a strict limit, also where they do "
-        "not say so.",
+        "Whether the number of events in a ShareFetch is a strict limit (record_limit), also for "
+        "clients that cannot ask for that.",
         "batch_optimized",
         one_of("batch_optimized", "record_limit"),
         str,
     ),
     "share.renew.acknowledge.enable": GroupSetting(
-        "Whether members may keep an event for longer.",
+        "Whether members may renew the lock of an event.",
         "true",
         switch,
         bool,
@@ -134,13 +133,13 @@ LONGER_THAN: list[tuple[str, str]] = [
 
 
 class GroupConfigKey(msgspec.Struct, frozen=True, array_like=True, tag="group-config"):
-    """What compaction keeps the latest of: the group's name."""
+    """The record's key: the group's name."""
 
     group: str
 
 
 class GroupConfig(msgspec.Struct, frozen=True, tag_field="kind", tag="group-config/1"):
-    """The settings that were set for a group; all others are as by default."""
+    """The settings of a group that differ from the defaults."""
 
     settings: dict[str, str]
 
@@ -153,12 +152,12 @@ class GroupConfigChange(NamedTuple):
 
 
 class GroupConfigFold:
-    """The settings of all groups that have any."""
+    """The settings of all groups that have settings of their own."""
 
     def __init__(self, defaults: GroupDefaults = DEFAULTS) -> None:
         self._groups: dict[str, Mapping[str, str]] = {}
         self.defaults = {name: known.default for name, known in KNOWN.items()}
-        """What every setting is for a group that has none of its own."""
+        """The default of every setting."""
         for name, number in msgspec.structs.asdict(defaults).items():
             self.defaults[name.replace("_", ".")] = str(number)
         _check_pairs(self.defaults, "groups")
@@ -174,27 +173,27 @@ class GroupConfigFold:
         return iter(sorted(self._groups))
 
     def of(self, group: str) -> Mapping[str, str]:
-        """Return what was set for a group."""
+        """Return a group's own settings."""
         return self._groups.get(group, {})
 
     def all_of(self, group: str) -> Mapping[str, str]:
-        """Return what every setting is for a group."""
+        """Return all settings of a group, with defaults."""
         return {**self.defaults, **self.of(group)}
 
     def text(self, group: str, name: str) -> str:
-        """Return what a setting is for a group."""
+        """Return the value of a group's setting."""
         return self.of(group).get(name, self.defaults[name])
 
     def alter(
         self, group: str, changes: Mapping[str, str | None], *, fresh: bool = False
     ) -> list[GroupConfigChange]:
-        """Decide to set some settings, None for the default; ``fresh``: all others by default."""
+        """Decide to change settings; None, and with ``fresh`` all others, means the default."""
         check_group(group)
         was = self.of(group)
         settings = {} if fresh else dict(was)
         for name, text in changes.items():
             if text is None:
-                # As with Kafka, also what never was a setting: then it is not set afterwards.
+                # Like Kafka, this does not refuse unknown names.
                 settings.pop(name, None)
                 continue
             try:
@@ -210,7 +209,7 @@ class GroupConfigFold:
         return [GroupConfigChange(GroupConfigKey(group), value)]
 
     def apply(self, change: GroupConfigChange) -> None:
-        """Make one change true; the only place where this state changes, live and on replay."""
+        """Apply one change; the only place that modifies this state, live and on replay."""
         if change.value is None:
             self._groups.pop(change.key.group, None)
         else:
@@ -235,23 +234,23 @@ class GroupConfigs:
         )
         self._replay_into(self.fold)
         self.changed: Callable[[str], None] = lambda _: None
-        """Called without the lock when a group has other settings."""
+        """Called without the lock when a group's settings have changed."""
 
     def names(self) -> list[str]:
-        """Return the groups that have settings of their own."""
+        """Return the groups that have settings of their own, not only defaults."""
         with self._state.lock:
             return list(self.fold)
 
     def text(self, group: str, name: str) -> str:
-        """Return what a setting is for a group; needs no lock."""
+        """Return the value of a group's setting; needs no lock."""
         return self.fold.text(group, name)
 
     def number(self, group: str, name: str) -> int:
-        """Return what a setting is for a group, if it is a number; needs no lock."""
+        """Return the value of a group's numeric setting; needs no lock."""
         return int(self.fold.text(group, name))
 
     def shown(self, group: str) -> list[tuple[str, str, bool]]:
-        """Return name, value and whether it is the default, of every setting of a group."""
+        """Return every setting of a group: name, value, and whether that is the default."""
         check_group(group)
         own = self.fold.of(group)
         return [(name, self.fold.text(group, name), name not in own) for name in KNOWN]
@@ -264,7 +263,10 @@ class GroupConfigs:
         fresh: bool = False,
         validate_only: bool = False,
     ) -> Durable:
-        """Set some settings of a group, all or nothing, or only see whether that could be done."""
+        """Change settings of a group, all or nothing.
+
+        ``fresh``: all other settings go back to their defaults. ``validate_only``: only check.
+        """
         now_ms = self._now_ms()
         with self._state.lock:
             decided = self.fold.alter(group, changes, fresh=fresh)
@@ -279,11 +281,11 @@ class GroupConfigs:
         return durable
 
     def _check_kept(self, error: MainstemError | None) -> None:
-        """Go back to what is durable, if the log has stopped."""
+        """Return to the durable state if a commit failed, which stops the log."""
         if error is None:
             return
         changed: list[str] = []
-        # If not even the journal can be read, nobody knows what is durable before the next start.
+        # If the journal cannot be read either, the durable state is unknown until the next start.
         with suppress(MainstemError), self._state.lock:
             kept = GroupConfigFold(self._defaults)
             self._replay_into(kept)

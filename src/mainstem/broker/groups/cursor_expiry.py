@@ -1,10 +1,10 @@
-"""Expiry of cursors: groups without members lose them after a while (offsets.retention.minutes).
+"""Expiry of cursors of groups without members (Kafka's offsets.retention.minutes).
 
 How this works: a cursor expires when, for the retention time, it was not committed and its group
-had no members. When a group last had members is not written down, but noted with every check for
-those that have or had members since the check before; after a restart the journals know the members
-of stable groups. So cursors may stay for one check longer, and never go too early. A check looks at
-some thousand cursors at a time and comes back for the rest, so that nobody waits long for the lock.
+had no members. The time when a group last had members is not stored: each check notes it in memory
+for the groups that had members since the check before. After a restart the journals know the
+members of stable groups. So a cursor may live one check too long, but never expires too early. Each
+tick checks a bounded number of cursors, so that it does not hold the lock for long.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ _CURSORS_AT_ONCE = 10_000
 
 
 class CursorExpiry:
-    """Forgets the cursors of groups that nobody uses any more; synchronous and thread-safe."""
+    """Deletes the cursors of unused groups; synchronous and thread-safe."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class CursorExpiry:
         monotonic_ms: Callable[[], int],
         is_pending: Callable[[str, PartitionId], bool],
     ) -> None:
-        """``is_pending``: whether an ongoing transaction is going to move a group's cursor."""
+        """``is_pending``: whether an ongoing transaction holds an offset for a group's cursor."""
         self._state = state
         self._retention_ms = retention_ms
         self._now_ms = now_ms
@@ -39,7 +39,7 @@ class CursorExpiry:
         self._is_pending = is_pending
         self._last_live_ms: dict[str, int] = {}
         self._unchecked: list[str] = []
-        """Groups that the check under way has yet to look at."""
+        """Groups that the running check has yet to look at."""
         self._next_check_ms = monotonic_ms() + self._interval_ms
 
     @property
@@ -47,7 +47,7 @@ class CursorExpiry:
         return min(CHECK_INTERVAL_MS, self._retention_ms)
 
     def tick(self) -> None:
-        """Check a part of the cursors, if it is time for that."""
+        """Check some of the cursors, if a check is due."""
         if self._monotonic_ms() < self._next_check_ms:
             return
         now_ms = self._now_ms()
@@ -64,7 +64,7 @@ class CursorExpiry:
         make(calls)
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` should be called, on the monotonic clock; None without cursors."""
+        """Return when ``tick`` is next due, on the monotonic clock; None without cursors."""
         with self._state.lock:
             return self._next_check_ms if self._state.cursors else None
 
@@ -78,7 +78,7 @@ class CursorExpiry:
         }
 
     def _next_groups(self, before_ms: int) -> list[str]:
-        """Take groups out of the check under way, up to a number of cursors."""
+        """Take the next groups of the running check, up to a number of cursors."""
         groups: list[str] = []
         count = 0
         while self._unchecked and count < _CURSORS_AT_ONCE:
@@ -89,7 +89,7 @@ class CursorExpiry:
         return groups
 
     def _forget(self, changes: list[CursorChange], now_ms: int) -> Iterable[Callable[[], None]]:
-        # A log that takes nothing now is asked again with the next check.
+        # If the log refuses the append now, the next check tries again.
         with suppress(*REFUSALS):
             self._state.change_cursors(changes, now_ms)
             return self._state.make_room([_place(each)[1] for each in changes])

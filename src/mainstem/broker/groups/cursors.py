@@ -1,7 +1,7 @@
-"""How far each group has got: a fold over the topic ``__mainstem_cursors``.
+"""Cursors, the committed offsets of every group: a fold over the topic ``__mainstem_cursors``.
 
-Cursors do not know who is a member of a group: whoever keeps the membership (``groups`` for
-consumers in this process) decides who may commit, and all kinds of groups share these cursors.
+All kinds of groups share these cursors. Each kind's coordinator keeps the members and decides who
+may commit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,11 @@ Inner = TypeVar("Inner")
 
 MAX_METADATA_BYTES = 4096
 MAX_CURSORS = 1_000_000
-"""Of all groups together."""
+"""The limit for all groups together."""
 
 
 class CursorKey(msgspec.Struct, frozen=True, array_like=True, tag="cursor"):
-    """What compaction keeps the latest of: a group's place in a partition."""
+    """The record's key: group and partition."""
 
     group: str
     topic_id: str
@@ -30,7 +30,7 @@ class CursorKey(msgspec.Struct, frozen=True, array_like=True, tag="cursor"):
 
 
 class Cursor(msgspec.Struct, frozen=True, tag_field="kind", tag="cursor/1", omit_defaults=True):
-    """The next offset a group will read in a partition, and what it noted beside it."""
+    """The next offset a group will read in a partition, with the consumer's metadata."""
 
     offset: int
     committed_ms: int
@@ -40,9 +40,9 @@ class Cursor(msgspec.Struct, frozen=True, tag_field="kind", tag="cursor/1", omit
 
     @property
     def is_unset(self) -> bool:
-        """Whether it is no offset: Kafka's clients commit -1 and -2 to give a position up.
+        """Whether it holds no offset: Kafka clients commit -1 or -2 to drop a position.
 
-        It is kept and told as it was committed. To all else the group has not committed there.
+        It is stored and returned as committed, but otherwise treated as no commit.
         """
         return self.offset < 0
 
@@ -81,26 +81,26 @@ class Cursors:
         return sorted(self._groups)
 
     def of(self, group: str) -> Mapping[PartitionId, Cursor]:
-        """Return the cursors of a group, also those that are unset; none if there are none."""
+        """Return all cursors of a group, also unset ones."""
         return self._groups.get(group, {})
 
     def at(self, group: str, partition: PartitionId) -> Cursor | None:
-        """Return a group's cursor in a partition, if it has one that says an offset."""
+        """Return a group's cursor in a partition; None if there is none or it is unset."""
         cursor = self._groups.get(group, {}).get(partition)
         return None if cursor is None or cursor.is_unset else cursor
 
     def partitions(self) -> list[PartitionId]:
-        """Return every partition in which some group has a cursor."""
+        """Return every partition that has a cursor."""
         return list(self._readers)
 
     def readers(self, partition: PartitionId) -> Mapping[str, Cursor]:
-        """Return the cursors of all groups in a partition, also those that are unset."""
+        """Return the cursors of all groups in a partition, also unset ones."""
         return self._readers.get(partition, {})
 
     def commit(
         self, group: str, cursors: Mapping[PartitionId, Cursor], *, may_unset: bool = False
     ) -> list[CursorChange]:
-        """Decide to move cursors, forward or back: who may do that was decided before."""
+        """Decide to move cursors, forward or back; the caller has checked the permission."""
         check_group(group)
         for partition, cursor in cursors.items():
             if cursor.is_unset and not may_unset:
@@ -118,7 +118,7 @@ class Cursors:
     def remove(
         self, group: str, partitions: Iterable[PartitionId] | None = None
     ) -> list[CursorChange]:
-        """Decide to forget some cursors of a group, or all of them."""
+        """Decide to delete some cursors of a group, or all of them."""
         known = self._groups.get(group)
         if known is None:
             raise UnknownGroup(group)
@@ -126,7 +126,7 @@ class Cursors:
         return [CursorChange(_key(group, at), None) for at in chosen]
 
     def forget(self, partitions: Iterable[PartitionId]) -> list[CursorChange]:
-        """Decide to forget all cursors in partitions that are gone."""
+        """Decide to delete all cursors in deleted partitions."""
         return [
             CursorChange(_key(group, at), None)
             for at in partitions
@@ -134,7 +134,7 @@ class Cursors:
         ]
 
     def expire(self, before_ms: int, groups: Iterable[str]) -> list[CursorChange]:
-        """Decide to forget cursors of groups that were last committed before a time."""
+        """Decide to delete cursors of groups that were last committed before a time."""
         return [
             CursorChange(_key(group, at), None)
             for group in groups
@@ -143,7 +143,7 @@ class Cursors:
         ]
 
     def apply(self, change: CursorChange) -> None:
-        """Make one change true; the only place where this state changes, live and on replay."""
+        """Apply one change; the only place that modifies this state, live and on replay."""
         group, topic_id, number = change.key.group, change.key.topic_id, change.key.partition
         partition = PartitionId(topic_id, number)
         if change.value is not None:

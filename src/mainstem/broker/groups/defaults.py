@@ -1,4 +1,4 @@
-"""What groups of the newer protocols are set to unless something was set for the group itself."""
+"""Default settings of consumer groups and share groups."""
 
 from typing import Annotated
 
@@ -7,15 +7,15 @@ from msgspec import Meta
 
 
 class GroupDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The numbers that a group can be set to, by its setting's name with ``_`` for every dot."""
+    """Defaults of the numeric group settings; field names have ``_`` instead of dots."""
 
     consumer_session_timeout_ms: Annotated[
         int,
         Meta(
             ge=1_000,
             le=1_800_000,
-            description="How long a member of a consumer group may be silent before it is taken "
-            "out.",
+            description="Time without a heartbeat after which a member of a consumer group is "
+            "removed.",
         ),
     ] = 45_000
     consumer_heartbeat_interval_ms: Annotated[
@@ -23,8 +23,7 @@ class GroupDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Meta(
             ge=100,
             le=600_000,
-            description="How often members of a consumer group show themselves, and hear of what "
-            "has changed.",
+            description="Time between heartbeats of a member of a consumer group.",
         ),
     ] = 1_000
     share_session_timeout_ms: Annotated[
@@ -32,7 +31,8 @@ class GroupDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Meta(
             ge=1_000,
             le=1_800_000,
-            description="How long a member of a share group may be silent before it is taken out.",
+            description="Time without a heartbeat after which a member of a share group is "
+            "removed.",
         ),
     ] = 45_000
     share_heartbeat_interval_ms: Annotated[
@@ -40,8 +40,7 @@ class GroupDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Meta(
             ge=100,
             le=600_000,
-            description="How often members of a share group show themselves, and hear of what has "
-            "changed.",
+            description="Time between heartbeats of a member of a share group.",
         ),
     ] = 5_000
     share_record_lock_duration_ms: Annotated[
@@ -49,14 +48,16 @@ class GroupDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Meta(
             ge=1_000,
             le=3_600_000,
-            description="How long a member of a share group may hold an event before it goes to "
-            "another.",
+            description="Time for which an event is locked for a member of a share group before "
+            "it is delivered again.",
         ),
     ] = 30_000
     share_delivery_count_limit: Annotated[
         int,
         Meta(
-            ge=2, le=1_000, description="After how many deliveries an event becomes a dead letter."
+            ge=2,
+            le=1_000,
+            description="Number of deliveries after which an event becomes a dead letter.",
         ),
     ] = 5
     share_partition_max_record_locks: Annotated[
@@ -64,7 +65,7 @@ class GroupDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Meta(
             ge=100,
             le=100_000,
-            description="How many events of a partition may be unsettled before no more are handed "
-            "out.",
+            description="Number of unsettled events of a partition beyond which no more are "
+            "delivered.",
         ),
     ] = 2_000

@@ -1,4 +1,4 @@
-"""How far groups are behind: in each partition, and as a whole."""
+"""Lag of groups, by partition and in total."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -10,7 +10,7 @@ from mainstem.log.port import PartitionId
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """How far a group is behind in one partition."""
+    """The lag of a group in one partition."""
 
     group: str
     topic: str
@@ -20,34 +20,34 @@ class Lag(msgspec.Struct, frozen=True):
     start: int
     tail: int
     lag: int
-    """Events not yet read; from the start if there is no cursor."""
+    """Events not yet read; counted from the start if there is no cursor."""
     missed: int = 0
-    """Events that were deleted before the group had committed them."""
+    """Events that were deleted before the group committed them."""
     member: str | None = None
-    """Who owns the partition now."""
+    """The member that owns the partition now."""
 
 
 class GroupState(msgspec.Struct, frozen=True):
-    """A group: its live members, what they own, and how far it has got."""
+    """A group: its members, their partitions, and its lag."""
 
     name: str
     state: Literal["empty", "live"]
     members: dict[str, tuple[tuple[str, int], ...]]
-    """Member id to the partitions (topic, number) it owns."""
+    """The partitions (topic, number) of each member, by member id."""
     lags: tuple[Lag, ...]
 
 
 Owned = Mapping[str, Iterable[tuple[str, int]]]
-"""Members, and what each owns."""
+"""The partitions of each member, by member id."""
 NOBODY: Owned = {}
 
 
 def lag(
     state: State, group: str, topic: str | None = None, others: Owned = NOBODY
 ) -> tuple[Lag, ...]:
-    """Return how far a group is behind in one topic, or wherever it has a cursor or reads.
+    """Return the lag in all partitions of a topic, or in all that are committed or assigned.
 
-    ``others``: members of another kind.
+    ``others``: members that speak one of Kafka's group protocols.
     """
     owners = state.groups.owners(group) | {
         known.partitions[number]: member
@@ -64,9 +64,9 @@ def lag(
 
 
 def group_state(state: State, group: str, others: Owned = NOBODY) -> GroupState:
-    """Return a group: its members, what they own, and how far it has got.
+    """Return a group: its members, their partitions, and its lag.
 
-    ``others``: members of another kind.
+    ``others``: members that speak one of Kafka's group protocols.
     """
     members = (*state.groups.members(group), *others)
     owned: dict[str, list[tuple[str, int]]] = {member: [] for member in members}

@@ -1,4 +1,4 @@
-"""What classic groups may do: how long members may be silent, how many they may be, how large."""
+"""Limits of groups: session timeouts, number of members, memory."""
 
 from typing import Annotated
 
@@ -10,13 +10,14 @@ from mainstem.core.errors import GroupFull, InvalidSessionTimeout, InvalidSettin
 
 
 class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What classic groups may do; every limit with its default."""
+    """Limits of groups, with their defaults."""
 
     initial_delay_ms: Annotated[
         int,
         Meta(
             ge=0,
-            description="Milliseconds that the first members of an empty group wait for more.",
+            description="Milliseconds that the first rebalance of an empty classic group waits for "
+            "more members, as Kafka's group.initial.rebalance.delay.ms.",
         ),
     ] = 0
     min_session_timeout_ms: Annotated[
@@ -26,7 +27,7 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         int, Meta(ge=1, description="Milliseconds: the longest session timeout of a member.")
     ] = 1_800_000
     first_join_timeout_ms: int = 300_000
-    """How long a member's first join may wait: it cannot show before that it is still there."""
+    """How long a member's first join may wait: until it is answered it sends no heartbeats."""
     max_members: Annotated[int, Meta(ge=1, description="Members of one group.")] = 10_000
     max_members_of_all: Annotated[
         int,
@@ -50,7 +51,7 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = 64 * 1024 * 1024
     max_protocols: int = 100
-    """How many protocols a member may bring: each is looked for among those of all others."""
+    """Protocols that a member may offer: each is compared with those of all other members."""
     cursor_retention_ms: Annotated[
         int,
         Meta(
@@ -63,7 +64,7 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How long an empty group without cursors is remembered."""
 
     def check_join(self, join: Join, held_bytes: int) -> None:
-        """Refuse a join that is over a limit whatever its group."""
+        """Raise if a join exceeds a limit that does not depend on its group."""
         least, most = self.min_session_timeout_ms, self.max_session_timeout_ms
         if not least <= join.session_timeout_ms <= most:
             raise InvalidSessionTimeout(join.session_timeout_ms, least, most)
@@ -84,19 +85,19 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise GroupFull(join.group, f"{self.max_bytes} bytes for all groups")
 
     def check_newcomer(self, group: ClassicGroup, members_of_all: int) -> None:
-        """Refuse a member that nobody knows yet if there are too many."""
+        """Raise GroupFull if there is no room for a new member."""
         if len(group.pending) >= self.max_members:
             raise GroupFull(group.name, f"{self.max_members} members about to join")
         if members_of_all >= self.max_members_of_all:
             raise GroupFull(group.name, f"{self.max_members_of_all} members in all groups")
 
     def is_full(self, group: ClassicGroup, member_id: str) -> bool:
-        """Tell whether a group has no place for a member in its next generation."""
+        """Tell whether a group has no room for a member in its next generation."""
         places = group.joining if group.phase is Phase.PREPARING else group.members
         return len(places) >= self.max_members and member_id not in places
 
     def check_assignments(self, group: ClassicGroup, sync: Sync, held_bytes: int) -> None:
-        """Refuse assignments that are too large to be held."""
+        """Raise GroupFull if the assignments would take too much memory."""
         known = group.members
         size = sum(len(data) for member, data in sync.assignments.items() if member in known)
         if held_bytes + size > self.max_bytes:

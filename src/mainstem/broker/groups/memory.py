@@ -1,15 +1,15 @@
-"""How much the texts take that members make the broker hold: more than they have characters."""
+"""Estimated memory used by group members' strings."""
 
 from collections.abc import Iterable
 
 TEXT_BYTES = 64
-"""What a text takes however short it is, and its place among others."""
+"""The overhead of a string, with its slot in a container."""
 _CHARACTER_BYTES = 4
-"""What each character takes if not all of them are ASCII, at most."""
+"""The most that a character takes in a string that is not all ASCII."""
 
 
 def texts_bytes(texts: Iterable[str | None]) -> int:
-    """Return how many bytes of memory texts take, about; what is empty takes none."""
+    """Return the estimated memory of strings; empty ones count 0."""
     return sum(
         TEXT_BYTES + len(text) * (1 if text.isascii() else _CHARACTER_BYTES)
         for text in texts

@@ -1,12 +1,11 @@
-"""Who of a group should own which partition: evenly, and moving as few as possible.
+"""The sticky assignor: distributes partitions evenly, and moves as few as possible.
 
-How this works: partitions that the same members may own are alike, and form a class; members that
-all read the same topics make a single one. Whoever has a partition keeps it at first. Partitions
-without an owner go to the member with the fewest. Then, class by class, partitions move from the
-member with the most to the one with the fewest until these differ by one at most, and no move that
-is not needed for that is made. Members who read different topics come as near to even as single
-moves can bring them, in rounds through all classes: a move in one class may call for another in
-the next.
+How this works: partitions that the same members may own form a class; if all members subscribe to
+the same topics, there is one class. Owners keep their partitions at first. Partitions without an
+owner go to the member with the fewest. Then, class by class, partitions move from the member with
+the most to the one with the fewest until they differ by one at most, with no needless move. If
+subscriptions differ, this repeats over all classes until no single move helps, as a move in one
+class may allow another in the next; the result is as even as single moves can make it.
 """
 
 import heapq
@@ -24,9 +23,8 @@ def assign(
 ) -> dict[PartitionId, str]:
     """Return the member that should own each partition.
 
-    ``topics`` gives the partitions of each topic, ``members`` the topics each member reads, in
-    the order in which they joined, ``current`` who owns what now. Topics that nobody reads are
-    left out.
+    ``topics``: the partitions of each topic. ``members``: the topics that each member subscribes
+    to, in join order. ``current``: the present owners. Topics without subscribers are left out.
     """
     classes = _classes(topics, members)
     rank = {member: number for number, member in enumerate(members)}
@@ -52,7 +50,7 @@ def assign(
 def _classes(
     topics: Mapping[str, Sequence[PartitionId]], members: Mapping[str, frozenset[str]]
 ) -> dict[Readers, list[PartitionId]]:
-    """Group the partitions by who may own them, in the order of topic names and numbers."""
+    """Group partitions by the members that may own them, ordered by topic name and number."""
     readers_of: dict[str, list[str]] = {}
     for member, names in members.items():
         for name in names:
@@ -72,7 +70,7 @@ def _place(
     loads: dict[str, int],
     rank: Mapping[str, int],
 ) -> None:
-    """Give every partition that has no owner to the reader with the fewest."""
+    """Give every partition without an owner to the member with the fewest partitions."""
     free = [partition for partition in partitions if partition not in owners]
     if not free:
         return
@@ -92,9 +90,9 @@ def _level(
     loads: dict[str, int],
     rank: Mapping[str, int],
 ) -> bool:
-    """Move partitions from the fullest reader to the emptiest; tell whether any moved.
+    """Move partitions from the member with the most to the one with the fewest; True if any moved.
 
-    What a member had before its load changed stays in both heaps, and is passed over at its turn.
+    Heap entries with an outdated load stay in the heaps, and are skipped when they come up.
     """
     held: dict[str, list[PartitionId]] = {}
     for partition in partitions:

@@ -1,14 +1,14 @@
-"""Idempotent producers: their ids, and what each has written to which partition.
+"""Idempotent producers: their ids, and their latest sequence numbers in each partition.
 
-How this works: ids are given out from blocks; a block is written down before its first id is used,
-so none is ever given twice. What producers have written is a fold over the headers of each
-partition (``sequences``), read back when a partition first needs it after a restart. So that this
-never means reading a whole log, a snapshot of the fold is written down now and then, and only the
-headers after it are read. A partition without a snapshot has no producers: the first one's is
-written together with its first batch, in one append, and so are those of the partitions beside it.
+How this works: producer ids come from blocks; a block is stored before its first id is used, so no
+id is ever used twice. The sequence numbers of a partition are a fold over its batch headers
+(``sequences``), read back when they are first needed after a restart. To avoid reading the whole
+log, a snapshot of the fold is stored from time to time, and only the headers after it are read. A
+partition without a snapshot has no producers: its first snapshot is stored in the same append as
+the first producer's first batch, together with those of neighbouring partitions.
 
-All of it is in ``__mainstem_producers``. Topics in memory write nothing down, as nothing is left of
-them after a restart.
+All of this is stored in ``__mainstem_producers``. In-memory topics store nothing, as they are empty
+after a restart.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,60 +29,60 @@ from mainstem.log.port import Durable, PartitionId
 
 LOOK_MS = 2_000
 _LOOKED_AT = 500
-"""Every so often, so many partitions are looked at."""
+"""Partitions that one tick checks for expired producers and due snapshots."""
 _READ_BYTES = 1024 * 1024
 _BEGUN_TOGETHER = 256
-"""So many partitions of a topic at most get their first snapshots at once."""
+"""Neighbouring partitions of a topic that get their first snapshots in one append."""
 
 
 class ProducerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much is remembered of producers, and how it is written down."""
+    """Limits of idempotent producers, and when their snapshots are stored."""
 
     id_block: int = 1_000
-    """Ids that are reserved at a time."""
+    """Producer ids that are reserved at a time."""
     expire_ms: Annotated[
         int,
-        Meta(ge=1, description="Milliseconds until a silent idempotent producer is forgotten."),
+        Meta(ge=1, description="Milliseconds until an inactive idempotent producer is forgotten."),
     ] = 86_400_000
     max_producers: Annotated[
         int,
         Meta(
             ge=1,
             description="Idempotent producers that are remembered, counted in every partition "
-            "they write to; beyond, those silent for longest are forgotten.",
+            "they write to; beyond that, the longest inactive ones are forgotten.",
         ),
     ] = 100_000
     snapshot_batches: int = 4_096
     snapshot_bytes: int = 64 * 1024 * 1024
     snapshot_events: int = 100_000
-    """After so many batches of producers, bytes or events a partition gets a new snapshot."""
+    """A partition gets a new snapshot after this many batches, bytes or events."""
     snapshot_ms: int = 60_000
-    """At the latest so long after a producer wrote: well before retention takes that away."""
+    """The longest time from a producer's batch to a snapshot; well below any retention time."""
 
 
 DEFAULTS = ProducerLimits()
 
 
 class SequencesKey(msgspec.Struct, frozen=True, array_like=True, tag="sequences"):
-    """What compaction keeps the latest of: a partition's snapshot."""
+    """The record's key: a partition's snapshot."""
 
     topic_id: str
     partition: int
 
 
 class IdsKey(msgspec.Struct, frozen=True, array_like=True, tag="producer-ids"):
-    """What compaction keeps the latest of: how many ids have been reserved."""
+    """The record's key: the reserved producer ids."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, tag_field="kind", tag="sequences/1"):
-    """What producers had written to a partition before an offset."""
+    """The producers of a partition and their sequence numbers, up to an offset."""
 
     offset: int
     producers: tuple[ProducerRecord, ...] = ()
 
 
 class Reserved(msgspec.Struct, frozen=True, tag_field="kind", tag="producer-ids/1"):
-    """Ids below this may have been given out."""
+    """Ids below this may be in use."""
 
     end: int
 
@@ -95,21 +95,21 @@ class ProducersChange(NamedTuple):
 
 
 class NewProducer(NamedTuple):
-    """An id that nobody has had before, and when that is certain."""
+    """A new producer id, and when its reservation is durable."""
 
     producer_id: int
     durable: Durable
 
 
 class _Growth:
-    """How much a partition has grown since its snapshot."""
+    """The growth of a partition since its snapshot."""
 
     __slots__ = ("batches", "since_ms", "size_bytes")
 
     def __init__(self, size_bytes: int, since_ms: int) -> None:
         self.batches = 0
         self.since_ms = since_ms
-        """When the first of them was written, or the snapshot if there are none."""
+        """When the first batch after the snapshot was written; without one, the snapshot's time."""
         self.size_bytes = size_bytes
         """The size of the partition at the snapshot."""
 
@@ -151,7 +151,7 @@ class Producers:
             self._put_right()
 
     def apply(self, change: ProducersChange) -> None:
-        """Make one change true, live and on replay."""
+        """Apply one change, live and on replay."""
         key, value = change
         if isinstance(key, SequencesKey):
             partition = PartitionId(key.topic_id, key.partition)
@@ -165,12 +165,12 @@ class Producers:
     # Ids
 
     def new_id(self) -> NewProducer:
-        """Return an id that was never given out; takes the lock."""
+        """Return a producer id that was never used before; takes the lock."""
         with self._state.lock:
             return self.next_id()
 
     def next_id(self) -> NewProducer:
-        """Return an id that was never given out."""
+        """Return a producer id that was never used before."""
         if self._next_id == self.reserved:
             self._reserved_durably = self._write(
                 [ProducersChange(IdsKey(), Reserved(self.reserved + self._limits.id_block))]
@@ -178,10 +178,10 @@ class Producers:
         self._next_id += 1
         return NewProducer(self._next_id - 1, self._reserved_durably)
 
-    # What they write
+    # Batches
 
     def at(self, topic: Topic, number: int) -> Sequences:
-        """Return what producers have written to a partition, read back if it is not known yet."""
+        """Return the producers of a partition; reads them back from the log if necessary."""
         partition = topic.partitions[number]
         found = self._loaded.get(partition)
         if found is None:
@@ -191,10 +191,10 @@ class Producers:
         return found
 
     def begin(self, topic: Topic, number: int) -> list[ProducersChange]:
-        """Decide what must be written down together with a batch: the first snapshots, if any.
+        """Return the first snapshots to store in the same append as a batch, if they are missing.
 
-        Those of the partitions beside it, too: its producer will write there next, and one commit
-        is enough for all of them.
+        Includes neighbouring partitions: the producer will likely write there next, and so one
+        commit is enough for all.
         """
         partition = topic.partitions[number]
         if partition in self.snapshots or topic.settings.durability is Durability.MEMORY:
@@ -205,17 +205,17 @@ class Producers:
         for each in range(first, last):
             beside = topic.partitions[each]
             if beside not in self.snapshots:
-                # Nobody has written there, so that this reads nothing, now or later.
+                # No producer has written there, so this reads nothing, now or later.
                 self.at(topic, each)
                 changes.append(_snapshot(beside, self._log.bounds(beside).end))
         return changes
 
     def batches(self, changes: Sequence[ProducersChange], now_ms: int) -> Written:
-        """Return changes as they are appended, so that other things can be appended with them."""
+        """Encode changes as batches, so that the caller can append them with other batches."""
         return self._journal.batches(changes, now_ms)
 
     def begun(self, changes: Iterable[ProducersChange]) -> None:
-        """Make changes true that were appended together with a batch."""
+        """Apply changes that were appended together with a batch."""
         for change in changes:
             self.apply(change)
             if isinstance(change.key, SequencesKey):
@@ -225,7 +225,7 @@ class Producers:
     def appended(
         self, written: Sequence[tuple[PartitionId, BatchHeader, int]], durable: Durable
     ) -> None:
-        """Take note of batches that were appended at once, each with its offset."""
+        """Update the sequence numbers for batches of one append, each with its offset."""
         now_ms = self._monotonic_ms()
         grown: set[PartitionId] = set()
         for partition, header, offset in written:
@@ -240,7 +240,7 @@ class Producers:
             growth.batches += 1
             if growth.batches >= self._limits.snapshot_batches:
                 grown.add(partition)
-        # Only when all are known, as a snapshot tells of everything up to the partition's end.
+        # Only after all batches are applied, as a snapshot covers the partition up to its end.
         for partition in sorted(grown):
             self._look_at(partition)
         for _ in written:
@@ -249,7 +249,7 @@ class Producers:
             self._shrink()
 
     def marked(self, partition: PartitionId, header: BatchHeader, offset: int) -> None:
-        """Take note of a transaction's marker."""
+        """Update the sequence numbers for a transaction marker."""
         sequences = self._loaded.get(partition)
         if sequences is not None:
             sequences.apply(header, offset, self._monotonic_ms())
@@ -262,28 +262,28 @@ class Producers:
             return self.at(found, number).states(self._monotonic_ms())
 
     def forget(self, partitions: Iterable[PartitionId]) -> None:
-        """Forget the producers of partitions that are gone."""
+        """Forget the producers of deleted partitions."""
         gone = list(partitions)
         for partition in gone:
             self._unload(partition)
         self._write([_none(partition) for partition in gone if partition in self.snapshots])
 
     def keep(self, topic: str, number: int) -> None:
-        """Write down what producers wrote, before events are trimmed; takes the lock."""
+        """Store a snapshot before events are trimmed; takes the lock."""
         with self._state.lock:
             partition = self._state.at(topic, number)
             if partition in self.snapshots:
                 self._renew(partition, self.at(self._state.topics.get(topic), number), ())
 
     def _keep_before(self, partition: PartitionId, start: int) -> None:
-        """Write down what is known only from events that are about to be dropped."""
+        """Store a snapshot if events after the last one are about to be dropped."""
         snapshot = self.snapshots.get(partition)
         topic = self._state.topics.by_id(partition.topic_id)
         if topic is not None and snapshot is not None and snapshot.offset < start:
             self._renew(partition, self.at(topic, partition.number), ())
 
     def cut(self, partition: PartitionId) -> None:
-        """Forget the producers of a partition whose end was taken back."""
+        """Forget the producers of a truncated partition."""
         self._unload(partition)
         if partition in self.snapshots:
             self._write([_snapshot(partition, self._log.bounds(partition).end)])
@@ -291,18 +291,18 @@ class Producers:
     # Time
 
     def tick(self) -> None:
-        """Look after some partitions: forget silent producers, renew snapshots; takes the lock."""
+        """Expire producers and renew snapshots, in some of the partitions; takes the lock."""
         with self._state.lock:
             if self._monotonic_ms() - self._looked_ms < LOOK_MS:
                 return
             self._looked_ms = self._monotonic_ms()
             for partition in list(self._growth)[:_LOOKED_AT]:
-                # Those looked at go to the end, so that each has its turn.
+                # Checked partitions go to the end, so that each has its turn.
                 self._growth[partition] = self._growth.pop(partition)
                 self._look_at(partition)
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` should be called, on the monotonic clock; None if never."""
+        """Return when ``tick`` is next due, on the monotonic clock; None if never."""
         return self._looked_ms + LOOK_MS if self._growth else None
 
     def _look_at(self, partition: PartitionId) -> None:
@@ -334,7 +334,7 @@ class Producers:
         self._renew(partition, sequences, silent)
 
     def _renew(self, partition: PartitionId, sequences: Sequences, silent: Iterable[int]) -> None:
-        """Write a new snapshot, without the producers that are to be forgotten."""
+        """Store a new snapshot, without the expired producers."""
         gone = frozenset(silent)
         bounds = self._log.bounds(partition)
         kept = tuple(ProducerRecord(*each) for each in sequences.records() if each[0] not in gone)
@@ -342,7 +342,7 @@ class Producers:
         try:
             self._write([change])
         except MainstemError:
-            # Nothing is lost: the snapshot before this one holds, and this is tried again.
+            # The previous snapshot stays valid, and the next check tries again.
             return
         self._count -= len(gone)
         sequences.forget(gone)
@@ -351,7 +351,7 @@ class Producers:
             self._growth[partition] = self._no_growth(partition)
 
     def _grows(self, partition: PartitionId) -> _Growth:
-        """Begin to count what is written to a partition; ``tick`` looks at it."""
+        """Start counting a partition's growth, which ``tick`` checks."""
         if not self._growth:
             self._state.alarm()
         growth = self._growth[partition] = self._no_growth(partition)
@@ -396,7 +396,7 @@ class Producers:
         self._growth.pop(partition, None)
 
     def _put_right(self) -> None:
-        """Drop what does not fit the log any more: topics that are gone, ends taken back."""
+        """Drop snapshots of deleted topics, and reset those of truncated partitions."""
         changes: list[ProducersChange] = []
         for partition, snapshot in self.snapshots.items():
             topic = self._state.topics.by_id(partition.topic_id)
@@ -410,7 +410,7 @@ class Producers:
         try:
             self._write(changes)
         except StorageFull:
-            # A full disk must not keep the log from being opened: the next start finds them again.
+            # A full disk must not prevent the start; the next start tries again.
             for change in changes:
                 self.apply(change)
 

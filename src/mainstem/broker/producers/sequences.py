@@ -1,13 +1,12 @@
-"""What idempotent producers have written to one partition: a fold over its batch headers.
+"""Sequence numbers of idempotent producers in one partition: a fold over its batch headers.
 
-How this works: every batch of such a producer carries its id, its epoch and the sequence number of
-its first event. Of each producer the last five batches are remembered, as a producer has at most
-five under way. One that comes again is recognised and not appended again. One that does not follow
-the last is refused, because a batch before it is missing. Numbers begin at 0 with each epoch, and
-again after 2^31 - 1. A producer that is not known here, because it is new or has been silent for
-long, may begin with any number, as in Kafka since 2.5: what it wrote before may be gone.
+How this works: every batch of such a producer carries its producer id, epoch and first sequence
+number. The last five batches of each producer are remembered, as it has at most five in flight. A
+repeated batch is recognised and not appended again. A gap is refused, because a batch is missing.
+Sequence numbers start at 0 in each epoch, and wrap after 2^31 - 1. An unknown producer (new, or
+expired) may start with any number, as in Kafka since 2.5: its earlier batches may be gone.
 
-The same ``apply`` runs live and over the headers in the log, so replay gives what live gave.
+The same ``apply`` runs live and over the headers in the log, so replay gives the same state.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +24,7 @@ _MASK = 2**31 - 1
 
 
 class Span(NamedTuple):
-    """A batch that was appended: its sequence numbers, and where its first event stands."""
+    """An appended batch: its sequence numbers and base offset."""
 
     first: int
     last: int
@@ -33,7 +32,7 @@ class Span(NamedTuple):
 
 
 class ProducerRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A producer as it is written down."""
+    """A producer as a snapshot stores it."""
 
     producer_id: int
     epoch: int
@@ -46,14 +45,14 @@ class _Producer:
     def __init__(self, epoch: int, spans: tuple[Span, ...], heard_ms: int) -> None:
         self.epoch = epoch
         self.spans = spans
-        """The latest batches of this epoch, the last one last."""
+        """The latest batches of this epoch, in order."""
         self.heard_ms = heard_ms
         self.durable: Durable = AT_ONCE
-        """When the last of them is durable."""
+        """When the last of these batches is durable."""
 
 
 class ProducerState(msgspec.Struct, frozen=True):
-    """A producer in a partition, as an administrator sees it."""
+    """The description of a producer in a partition, for administrators."""
 
     producer_id: int
     epoch: int
@@ -63,7 +62,7 @@ class ProducerState(msgspec.Struct, frozen=True):
 
 
 def follows(header: BatchHeader, before: BatchHeader) -> bool:
-    """Tell whether a batch is its producer's next one: what holds for the one before, holds."""
+    """Tell whether a batch directly follows another of its producer, so its checks hold too."""
     return (
         header.base_sequence == (before.base_sequence + before.last_offset_delta + 1) & _MASK
         and header.producer_id == before.producer_id
@@ -73,11 +72,11 @@ def follows(header: BatchHeader, before: BatchHeader) -> bool:
 
 
 class Sequences:
-    """The producers of one partition, those silent for longest first."""
+    """The producers of one partition, the longest inactive first."""
 
     def __init__(self, place: str, records: Iterable[ProducerRecord] = (), now_ms: int = 0) -> None:
         self._place = place
-        """How messages name the partition."""
+        """The partition's name in error messages."""
         self._producers: dict[int, _Producer] = {
             record.producer_id: _Producer(record.epoch, record.spans, now_ms) for record in records
         }
@@ -93,12 +92,12 @@ class Sequences:
         return len(self._producers)
 
     def records(self) -> Iterator[tuple[int, int, tuple[Span, ...]]]:
-        """Return id, epoch and latest batches of every producer."""
+        """Return the id, epoch and latest batches of every producer."""
         for producer_id, producer in self._producers.items():
             yield producer_id, producer.epoch, producer.spans
 
     def states(self, now_ms: int) -> list[ProducerState]:
-        """Return every producer as an administrator sees it."""
+        """Return the description of every producer."""
         return [
             ProducerState(
                 producer_id,
@@ -110,7 +109,7 @@ class Sequences:
         ]
 
     def decide(self, header: BatchHeader) -> tuple[int, Durable] | None:
-        """Accept a batch (None), or tell where it stands already, and when that is durable.
+        """Check a batch: None if it is new; for a duplicate its offset, and when that is durable.
 
         Raises InvalidProducerEpoch, OutOfOrderSequence.
         """
@@ -133,13 +132,13 @@ class Sequences:
     def apply(
         self, header: BatchHeader, offset: int, now_ms: int, durable: Durable = AT_ONCE
     ) -> bool:
-        """Take note of a batch in the log, live and on replay; the only place that changes this.
+        """Apply one batch of the log; the only place that modifies this state, live and on replay.
 
-        Tells whether its producer was not known before.
+        Returns whether its producer is new here.
         """
         producer = self._producers.pop(header.producer_id, None)
         if header.is_control:
-            # Whoever has written nothing here has nothing that could be repeated.
+            # A producer without batches here has nothing that could be repeated.
             if producer is not None:
                 if header.producer_epoch > producer.epoch:
                     producer.epoch, producer.spans = header.producer_epoch, ()
@@ -157,7 +156,7 @@ class Sequences:
         return is_new
 
     def silent_since(self, before_ms: int) -> list[int]:
-        """Return the producers that have written nothing since a time."""
+        """Return the producers that have been inactive since a time."""
         return [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -165,7 +164,7 @@ class Sequences:
         ]
 
     def longest_silent(self, count: int) -> list[int]:
-        """Return so many producers, those that have been silent for longest."""
+        """Return the ``count`` producers that have been inactive for longest."""
         return list(self._producers)[:count]
 
     def forget(self, producer_ids: Iterable[int]) -> None:

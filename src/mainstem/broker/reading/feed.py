@@ -1,9 +1,9 @@
-"""Following one partition: the next events from an offset on, without waiting for any.
+"""A feed: reads the events of one partition from an offset on, without blocking.
 
-How this works: a feed reads a stretch of the log, whole record batches as they are stored, and
-decodes their events one by one. Readers of committed events see nothing of a transaction before it
-has committed, and nothing at all if it aborts; events that compaction took out are passed over. So
-offsets have gaps, and only ``offset`` tells where a feed stands.
+How this works: a feed reads a chunk of the log, whole record batches as stored, and decodes their
+events one by one. With read_committed it returns events of a transaction only after the commit, and
+skips aborted ones. Compaction removes events, too. So offsets have gaps, and only ``offset`` tells
+the position of a feed.
 """
 
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ from mainstem.core.records import events
 MAX_EVENTS = 1_000
 MAX_BYTES = 1024 * 1024
 _READ_BYTES = 64 * 1024
-"""How much is read at once; a record batch that is larger is read whole."""
-_MAX_STRETCHES = 16
-"""How many stretches without a single event are passed over before others have their turn."""
+"""The size of a chunk; a larger record batch is read whole."""
+_MAX_CHUNKS = 16
+"""Chunks without a visible event that one call skips before it returns."""
 _NOTHING: Iterator[Event] = iter(())
 
 
 class Feed:
-    """The events of one partition in order; for one thread at a time, never waits."""
+    """The events of one partition in order; for one thread at a time, never blocks."""
 
     __slots__ = (
         "_at",
@@ -57,25 +57,25 @@ class Feed:
         self._committed = committed
         self._events = _NOTHING
         self._seen = offset
-        """The tail when there was nothing more to read."""
+        """The tail at the last read that found nothing; ``watch`` waits for more than that."""
         self.topic = topic
         self.partition = partition
         self.offset = offset
-        """The next one to be taken; everything before was taken, or was not to be seen."""
+        """The offset of the next event; all visible events before it were taken."""
 
     def take(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> list[Event]:
         """Return the next events, none if there are none now; the first one whatever its size.
 
-        Bytes are those of keys and values. Raises OffsetOutOfRange if the log no longer has what
-        stands at ``offset``: retention was faster, or its end was taken back. The feed stays where
-        it is until ``seek`` moves it: to ``error.start`` to go on with the first event kept. Raises
-        UnknownTopic once the topic is deleted, also if another one has its name now.
+        ``max_bytes`` counts keys and values. Raises OffsetOutOfRange if the log no longer holds
+        ``offset``, because of retention or truncation. Then the feed stays where it is until
+        ``seek`` moves it; ``error.start`` is the first event still kept. Raises UnknownTopic once
+        the topic is deleted, even if another topic has its name by now.
         """
         taken: list[Event] = []
         try:
             self._take_into(taken, max_events, max_bytes)
         except MainstemError:
-            # What was taken is given; the next call meets the error again.
+            # Return the events taken so far; the next call raises the error again.
             self._events = _NOTHING
             if not taken:
                 raise
@@ -84,10 +84,10 @@ class Feed:
     def chunk(self, max_bytes: int = MAX_BYTES, end: int | None = None) -> Iterator[Event] | None:
         """Return the next events as an iterator that decodes them, None if there are none now.
 
-        ``offset`` moves with every record batch that is through, and stops at ``end``.
+        ``offset`` advances after every record batch that was read to its end, up to ``end``.
         """
         if self._state.topics.get(self.topic).id != self._at.topic_id:
-            # Another topic of the same name: its offsets are not those of this one.
+            # The topic was deleted and created again, so the offsets mean something else.
             raise UnknownTopic(self.topic)
         if end is not None and self.offset >= end:
             return None
@@ -99,20 +99,20 @@ class Feed:
         if found.data.length:
             self._seen = self.offset
             return self._decoded(found, end)
-        # What is there belongs to a transaction that is still going on: its end is appended.
+        # Events up to the tail belong to an ongoing transaction, whose marker moves the tail.
         self._seen = max(tail, self.offset)
         return None
 
     def seek(self, offset: int) -> None:
-        """Go on from another offset."""
+        """Continue from another offset."""
         self._events = _NOTHING
         self._seen = self.offset = offset
 
     def watch(self, wake: Callback) -> Callback:
-        """Call ``wake`` once there may be more to take, or the topic is deleted.
+        """Call ``wake`` once, when there may be more to take or the topic is deleted.
 
-        At once if that is so already. It is called from any thread, and must not block. Returns a
-        function that takes the watch back.
+        If that is already so, the call comes at once. It comes from any thread, and must not block.
+        Returns a function to cancel the watch.
         """
         try:
             return self._state.log.watch(self._at, self._seen, wake)
@@ -120,7 +120,7 @@ class Feed:
             raise UnknownTopic(self.topic) from None
 
     def _take_into(self, taken: list[Event], max_events: int, room: int) -> None:
-        stretches = 0
+        chunks = 0
         while len(taken) < max_events and room > 0:
             event = next(self._events, None)
             if event is not None:
@@ -128,13 +128,13 @@ class Feed:
                 room -= len(event.value or b"") + len(event.key or b"")
                 taken.append(event)
                 continue
-            # An empty answer does not mean the tail: whoever watches then is woken at once.
-            found = self.chunk(_READ_BYTES) if stretches < _MAX_STRETCHES else None
+            # An empty result need not mean the tail; a watch then wakes at once.
+            found = self.chunk(_READ_BYTES) if chunks < _MAX_CHUNKS else None
             if found is None:
                 self._events = _NOTHING
                 return
             self._events = found
-            stretches += 1
+            chunks += 1
 
     def _read(self, max_bytes: int) -> Committed:
         if self._committed:

@@ -1,4 +1,4 @@
-"""How old an event is that a group has not read yet."""
+"""The timestamp of the event at an offset, for lag in seconds."""
 
 from typing import TYPE_CHECKING
 
@@ -23,5 +23,5 @@ def time_at(broker: "Broker", topic: str, partition: int, offset: int) -> int | 
         batch = next(batches(data.tobytes()))
         for event in events(batch, from_offset=offset):
             return event.timestamp_ms
-        # Nothing but a marker of a transaction, or what compaction left of a batch.
+        # Only a transaction marker, or a batch that compaction has emptied.
         offset = read_header(batch).last_offset + 1

@@ -1,1 +1,1 @@
-"""Topics: created, altered, deleted, and matched by regular expressions."""
+"""Topics: create, alter, delete, and match by regular expressions."""

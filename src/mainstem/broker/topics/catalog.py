@@ -1,12 +1,12 @@
-"""Which topics there are, with which settings: a fold over the topic ``__mainstem_topics``.
+"""The catalog of topics and their settings: a fold over the topic ``__mainstem_topics``.
 
-A request is decided into changes, or refused; the changes are appended; then they are applied.
-After a restart the same ``apply`` runs over the same changes, so memory and disk cannot disagree.
+A request is decided into changes, or refused; the changes are appended, then applied. After a
+restart the same ``apply`` runs over the same changes, so memory and disk cannot disagree.
 
-A deletion takes two changes: ``TopicGone`` hides the topic and says what is to be deleted from the
-log, and a change without a value, once that has been done, lets the name be forgotten. A crash in
-between leaves the first, and ``going`` tells the broker what to finish. Until then the name is
-taken: whoever sees the deletion answered finds it free, unless the disk has no room to finish it.
+A deletion takes two changes. ``TopicGone`` hides the topic and names the partitions to delete from
+the log. When they are deleted, a change without a value frees the name. After a crash in between,
+``going`` tells the broker which deletions to complete. The name stays taken until then; when the
+deletion is answered it is free again, unless a full disk delays that.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from mainstem.log.port import PartitionId
 
 
 class TopicLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many topics there may be."""
+    """Limits on the number of topics and partitions."""
 
     max_topics: Annotated[int, Meta(ge=1, description="Topics; more are refused.")] = 100_000
     max_partitions: Annotated[
@@ -36,7 +36,7 @@ DEFAULTS = TopicLimits()
 
 
 class TopicKey(msgspec.Struct, frozen=True, array_like=True, tag="topic"):
-    """What compaction keeps the latest of: the topic's name."""
+    """The record's key: the topic's name."""
 
     name: str
 
@@ -50,7 +50,7 @@ class TopicSet(msgspec.Struct, frozen=True, tag_field="kind", tag="topic/1"):
 
 
 class TopicGone(msgspec.Struct, frozen=True, tag_field="kind", tag="topic-gone/1"):
-    """The topic was deleted; its partitions may still have to be taken out of the log."""
+    """The topic was deleted; its partitions may still be in the log."""
 
     id: str
     partitions: int
@@ -90,7 +90,7 @@ class Topics:
         self._by_id: dict[str, Topic] = {}
         self._partitions = 0
         self.going: dict[str, TopicGone] = {}
-        """Names whose partitions may still be in the log."""
+        """Deleted topics whose partitions may still be in the log, by name."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topics):
@@ -111,26 +111,26 @@ class Topics:
         return len(self._by_name)
 
     def get(self, name: str) -> Topic:
-        """Return a topic by its name."""
+        """Return a topic by its name; raises UnknownTopic."""
         try:
             return self._by_name[name]
         except KeyError:
             raise UnknownTopic(name) from None
 
     def find(self, name: str) -> Topic | None:
-        """Return a topic by its name, if there is one."""
+        """Return a topic by its name, None if there is none."""
         return self._by_name.get(name)
 
     def by_id(self, topic_id: str) -> Topic | None:
-        """Return a topic by its id, if there is one."""
+        """Return a topic by its id, None if there is none."""
         return self._by_id.get(topic_id)
 
     def matching(self, pattern: str, *, internal: bool = False) -> list[Topic]:
-        """Return the topics whose names match, by name; internal ones only if asked for."""
+        """Return the topics whose names match, sorted; internal ones only if asked for."""
         if not is_pattern(pattern):
             found = self._by_name.get(pattern)
             return [found] if found is not None else []
-        # Most names fail the plain beginning already, which is a hundred times quicker to see.
+        # Most names already fail the literal prefix, which is a hundred times faster to check.
         prefix = pattern.replace("?", "*").partition("*")[0]
         names = sorted(
             name
@@ -156,7 +156,7 @@ class Topics:
         return [TopicChange(TopicKey(name), TopicSet(topic_id, settings, now_ms))]
 
     def alter(self, name: str, settings: TopicSettings) -> list[TopicChange]:
-        """Decide to give a topic other settings; what would lose or strand events is refused."""
+        """Decide to change a topic's settings; refuses changes that would lose events."""
         topic = self._own(name)
         settings = settings.altered()
         was = topic.settings
@@ -182,11 +182,11 @@ class Topics:
         return [TopicChange(TopicKey(name), TopicGone(topic.id, len(topic.partitions)))]
 
     def forget(self, name: str) -> list[TopicChange]:
-        """Decide to forget a deleted topic, once the log no longer holds its partitions."""
+        """Decide to free the name of a deleted topic, once its partitions are gone."""
         return [TopicChange(TopicKey(name), None)] if name in self.going else []
 
     def apply(self, change: TopicChange) -> None:
-        """Make one change true; the only place where this state changes, live and on replay."""
+        """Apply one change; the only place that modifies this state, live and on replay."""
         name, value = change.key.name, change.value
         if isinstance(value, TopicSet):
             self._drop(name)

@@ -1,10 +1,10 @@
-"""Regular expressions that choose among topics: matched in time that no expression can blow up.
+"""Regular expressions over topic names, compiled to a DFA, so that matching time is linear.
 
-How this works: an expression is read into a graph whose nodes each take one character or none
-(``topic_regex_syntax``). All ways through the graph are followed at once, for all names that could
-be: what can have been taken last is a state, and a table has the state that follows each with each
-kind of character. Then a name costs a look into the table for each of its characters, whatever the
-expression. An expression whose table is too large, or too much work to make, is refused.
+How this works: the parser makes a graph (an NFA) whose nodes each consume one character or none
+(``regex_parser``). The subset construction turns it into a table: each state is a set of nodes, and
+each entry gives the next state for a class of characters. Matching then costs one table lookup per
+character of the name, whatever the expression. Expressions whose table would be too large, or too
+much work to build, are refused.
 """
 
 from array import array
@@ -14,17 +14,17 @@ from mainstem.broker.topics.regex_parser import END, START, Parser
 from mainstem.core.errors import InvalidExpression
 
 MAX_WORK = 300_000
-"""Nodes that may be looked at to make a table: about a fifth of a second."""
+"""Nodes that may be visited to build a table: about a fifth of a second."""
 MAX_TABLE = 100_000
-"""Places of one table; each takes two bytes."""
+"""Entries of one table; each takes two bytes."""
 MATCH_BUDGET = 10_000_000
-"""How many characters one pass over all names may look at: about a second."""
+"""Characters that one pass over all topic names may examine: about a second."""
 _NOWHERE, _BEGIN = 0, 1
-"""The state that nothing leads out of, and the one before the first character."""
+"""The dead state, and the state before the first character."""
 
 
 class TopicRegex:
-    """An expression that can be asked whether it means a topic; the whole name must match."""
+    """A compiled regular expression; it must match the whole name of a topic."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -33,11 +33,11 @@ class TopicRegex:
 
     @property
     def size(self) -> int:
-        """How many places its table has."""
+        """The number of entries of its table."""
         return len(self._table)
 
     def matches(self, name: str) -> bool:
-        """Tell whether the expression means the whole name."""
+        """Tell whether the expression matches the whole name."""
         table, width, kind_of = self._table, self._width, self._kinds.get
         state = _BEGIN
         for character in name:
@@ -47,13 +47,13 @@ class TopicRegex:
         return state in self._ends
 
     def among(self, names: Iterable[str], budget: int | None = None) -> list[str]:
-        """Return the names that match; InvalidExpression if they are longer than a budget."""
+        """Return the names that match; raises InvalidExpression if they exceed the budget."""
         found, looked_at = [], 0
         for name in names:
             looked_at += len(name)
             if budget is not None and looked_at > budget:
                 raise InvalidExpression(
-                    self.text, "there are too many names to find those that it means"
+                    self.text, "there are too many topics to match it against all names"
                 )
             if self.matches(name):
                 found.append(name)
@@ -61,10 +61,10 @@ class TopicRegex:
 
 
 class _Tabulation:
-    """Makes the table of a graph.
+    """Builds the table of a graph by the subset construction.
 
-    A leaf is a node that takes a character. A state is the set of leaves one of which may have
-    taken the character before, and what can follow these is the same however they were reached.
+    A leaf is a node that consumes a character. A state is the set of leaves that may have consumed
+    the last character; it determines what can follow.
     """
 
     def __init__(self, parser: Parser) -> None:
@@ -84,16 +84,16 @@ class _Tabulation:
             for node, edge in enumerate(self._edges)
             if isinstance(edge, frozenset)
         }
-        """The kinds of characters that each leaf takes."""
+        """The character classes that each leaf consumes."""
         self._follow: dict[int, tuple[frozenset[int], bool]] = {}
 
     def make(self) -> tuple[dict[str, int], "array[int]", frozenset[int]]:
-        """Return the kinds of characters, the table, and the states in which a name may end."""
+        """Return the character classes, the table, and the accepting states."""
         width = self._width
         table = array("H", bytes(2 * width))
         first = frozenset[int]()
         numbers = {first: _BEGIN}
-        """The states, in the order in which they were found; the first one has taken nothing."""
+        """The number of each state, in the order of discovery; the first has consumed nothing."""
         ends: set[int] = set()
         for state in (left := [first]):
             ahead, may_end = self._ahead(state)
@@ -117,7 +117,7 @@ class _Tabulation:
         return self._kinds, table, frozenset(ends)
 
     def _kinds_of_characters(self) -> dict[str, int]:
-        """Give characters the same number if no leaf tells them apart."""
+        """Give each character a number, the same one if no leaf distinguishes them."""
         edges = {edge for edge in self._edges if isinstance(edge, frozenset)}
         takers: dict[str, list[int]] = {}
         for number, edge in enumerate(edges):
@@ -130,7 +130,7 @@ class _Tabulation:
         }
 
     def _ahead(self, state: frozenset[int]) -> tuple[Iterable[int], bool]:
-        """Return the leaves that can take the next character, and whether none has to."""
+        """Return the leaves that can consume the next character, and whether the name may end."""
         if not state:
             return self._following((self._whole.first,), START)
         ahead: set[int] = set()
@@ -143,7 +143,7 @@ class _Tabulation:
         return ahead, may_end
 
     def _state(self, leaves: set[int]) -> frozenset[int]:
-        """Return a state; if one leaf takes whatever comes, the others make no difference."""
+        """Return a state; a leaf that loops on every character makes the others irrelevant."""
         for leaf in leaves:
             if len(self._kinds_of[leaf]) == self._width - 1:
                 following, may_end = self._after(leaf)
@@ -159,13 +159,13 @@ class _Tabulation:
     def _following(
         self, nodes: Iterable[int], end: str | None = None
     ) -> tuple[frozenset[int], bool]:
-        """Return the leaves that can be reached from nodes, and whether the name may end there."""
+        """Return the leaves reachable from nodes, and whether the name may end there."""
         reached = self._closure(nodes, end)
         leaves = frozenset(node for node in reached if node in self._kinds_of)
         return leaves, self._whole.last in self._closure(reached, END)
 
     def _closure(self, nodes: Iterable[int], end: str | None) -> set[int]:
-        """Return all nodes that can be reached without taking a character."""
+        """Return all nodes reachable without consuming a character."""
         found = set(nodes)
         left = list(found)
         while left:
@@ -184,4 +184,4 @@ class _Tabulation:
             raise self._too_complex()
 
     def _too_complex(self) -> InvalidExpression:
-        return self._parser.refusal("it can go on in too many ways; make it simpler")
+        return self._parser.refusal("it is too complex; make it simpler")

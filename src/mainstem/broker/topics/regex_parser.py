@@ -1,7 +1,7 @@
-r"""How regular expressions over topics are written: read into a graph, or refused by name.
+r"""The parser of regular expressions over topic names: makes a graph, or refuses with a reason.
 
-The syntax is the part of RE2's that says something about a whole name made of letters, digits,
-``.``, ``_`` and ``-``; nothing is ever guessed. Each node of the graph takes one character or none.
+The syntax is the subset of RE2 that makes sense for a whole topic name (letters, digits, ``.``,
+``_`` and ``-``); all else is refused. Each node of the graph consumes one character or none.
 
     a  .  [a-z_]  [^0-9]  \d \w \s \D \W \S  \.     characters
     (x)  (?:x)  (?P<name>x)  x|y                    groups, and one or the other
@@ -15,7 +15,7 @@ from mainstem.core.errors import InvalidExpression
 
 MAX_LENGTH = 1_000
 MAX_NODES = 5_000
-"""Of one graph; a counted repetition copies what it repeats."""
+"""The limit for one graph; a counted repetition copies its operand."""
 MAX_REPEAT = 1_000
 MAX_DEPTH = 100
 
@@ -34,7 +34,8 @@ _CLASSES = {
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 START, END = "start", "end"
 Edge = frozenset[str] | str | None
-"""What a node takes: one of some characters, nothing at an end of the name, or nothing at all."""
+"""What a node consumes: one of some characters; or nothing, only at an end of the name (a str), or
+anywhere (None)."""
 
 
 class Piece(NamedTuple):
@@ -45,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class Parser:
-    """Reads one expression into a graph."""
+    """Parses one expression into a graph."""
 
     def __init__(self, text: str) -> None:
         self.edges: list[Edge] = []
@@ -99,7 +100,7 @@ class Parser:
         return self._times(part, bounds, begin, end)
 
     def _bounds(self) -> tuple[int, int | None] | None:
-        """Return how often what stands before is repeated, None if nothing says so."""
+        """Read a quantifier: the least and most repetitions; None if there is none."""
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._take(sign):
                 self._lazy()
@@ -109,7 +110,7 @@ class Parser:
             return None
         least, comma, most = self._text[self._at + 1 : close].partition(",")
         if not _is_number(least) or (most and not _is_number(most)):
-            # Braces that do not count stand for themselves.
+            # Braces that are no quantifier are literal.
             return None
         self._at = close + 1
         self._lazy()
@@ -120,13 +121,13 @@ class Parser:
         return low, high
 
     def _lazy(self) -> None:
-        """Pass over a sign that only says in which order ways are tried."""
+        """Skip the mark of a lazy quantifier, which does not change what matches."""
         self._take("?")
         if self._text[self._at : self._at + 1] == "+":
-            raise self.refusal("repetitions that do not give back (x*+) are not understood")
+            raise self.refusal("possessive quantifiers (x*+) are not supported")
 
     def _times(self, part: Piece, bounds: tuple[int, int | None], begin: int, end: int) -> Piece:
-        """Repeat a part, by reading its text again for every copy that is needed."""
+        """Repeat a part, by parsing its text again for every copy."""
         least, most = bounds
         first = last = self._node(None)
         if most == 0:
@@ -164,7 +165,7 @@ class Parser:
         if sign == "\\":
             return self._leaf(self._escape())
         if sign in "*+?":
-            raise self.refusal(f"there is nothing before a {sign} that it could repeat")
+            raise self.refusal(f"there is nothing before {sign} to repeat")
         edges: dict[str, Edge] = {".": _ASCII - {"\n"}, "^": START, "$": END}
         return self._leaf(edges.get(sign, frozenset(sign)))
 
@@ -173,10 +174,10 @@ class Parser:
             if self._take("P<") or self._take("<"):
                 name, closed, _ = self._text[self._at :].partition(">")
                 if not closed or not name.isidentifier():
-                    raise self.refusal("looking ahead or behind is not understood")
+                    raise self.refusal("lookahead and lookbehind are not supported")
                 self._at += len(name) + 1
             elif not self._take(":"):
-                raise self.refusal("flags, and looking ahead or behind, are not understood")
+                raise self.refusal("flags, lookahead and lookbehind are not supported")
         inner = self._choice()
         if not self._take(")"):
             raise self.refusal("there is a ( without a )")
@@ -199,7 +200,7 @@ class Parser:
         if sign in _CONTROLS:
             return frozenset(_CONTROLS[sign])
         if sign.isalnum():
-            raise self.refusal(f"\\{sign} is not understood")
+            raise self.refusal(f"\\{sign} is not supported")
         return frozenset(sign)
 
     def _class(self) -> frozenset[str]:
@@ -231,7 +232,7 @@ class Parser:
         if self._at >= len(self._text):
             raise self.refusal("there is a [ without a ]")
         if self._text.startswith(("[:", "[.", "[="), self._at):
-            raise self.refusal("named classes such as [:alpha:] are not understood")
+            raise self.refusal("named classes such as [:alpha:] are not supported")
         sign = self._text[self._at]
         self._at += 1
         if sign != "\\":

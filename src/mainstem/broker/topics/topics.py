@@ -1,11 +1,11 @@
-"""Creating, altering and deleting topics, and what follows from it for everybody else.
+"""Creating, altering and deleting topics, with the effects on groups, producers and transactions.
 
-How this works: a change is decided, appended and applied under the lock; refused, it has changed
-nothing (see ``state``). The next decision sees it at once, though it is not durable yet. If its
-commit fails, the log has stopped for good, and everything that was not durable is taken back.
+How this works: a change is decided, appended and applied under the lock; if it is refused, nothing
+has changed (see ``state``). The next decision sees it at once, before it is durable. A failed
+commit stops the log for good; then all changes that are not durable are undone.
 
-A deletion hides the topic at once, and takes what it held away only when it is durable: until then
-it could be taken back. What finds no room on a full disk is tried again until it does.
+A deletion hides the topic at once, but deletes its data only when the deletion is durable: until
+then it could be undone. Steps that fail on a full disk are retried until there is space.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from mainstem.log.port import Durable, PartitionId
 
 
 class TopicDone(NamedTuple):
-    """A topic as it is after a change, and when that change is durable."""
+    """A topic after a change, and when that change is durable."""
 
     topic: Topic
     durable: Durable
@@ -49,7 +49,7 @@ class TopicChanges:
         self._now_ms = now_ms
         self._new_id = new_id
         self.changed: Callable[[str], None] = lambda _: None
-        """Told the id of a topic that was altered, or is durably gone; called without the lock."""
+        """Called with the id of an altered or durably deleted topic, without the lock."""
 
     def create(self, name: str, settings: TopicSettings) -> TopicDone:
         """Create a topic; raises TopicExists, InvalidName, InvalidSetting, StorageFull."""
@@ -100,7 +100,7 @@ class TopicChanges:
         return durable
 
     def catch_up(self) -> None:
-        """Carry out what was decided, and what the log has had no room for so far."""
+        """Complete decided changes that still wait for disk space."""
         for name, gone in list(self._state.deleted.items()):
             with suppress(*REFUSALS):
                 self.changed(gone.id)
@@ -110,7 +110,7 @@ class TopicChanges:
             self._state.catch_up()
 
     def _deleted(self, topic: Topic) -> None:
-        """Take note that a deletion is durable."""
+        """Complete a deletion, now that it is durable."""
         with self._state.lock:
             gone = self._state.topics.going.get(topic.name)
             if gone is not None and gone.id == topic.id:
@@ -119,7 +119,7 @@ class TopicChanges:
         self.catch_up()
 
     def _take_away(self, name: str, gone: TopicGone) -> None:
-        """Take what a deleted topic held out of the log, and forget it, unless that was done."""
+        """Delete a deleted topic's cursors, producers and partitions, unless that was done."""
         if self._state.deleted.get(name) is not gone:
             return
         now_ms = self._now_ms()
@@ -130,18 +130,18 @@ class TopicChanges:
         self._state.forget_topic(name, now_ms)
 
     def _check_kept(self, error: MainstemError | None) -> None:
-        """Take back what is not durable and never will be, as the log has stopped."""
+        """Undo changes that are not durable, if a commit failed, which stops the log."""
         if error is None:
             return
         calls: list[Callback] = []
-        # If not even the journal can be read, nobody knows what is durable before the next start.
+        # If the journal cannot be read either, the durable state is unknown until the next start.
         with suppress(MainstemError), self._state.lock:
             for name in self._state.go_back():
                 calls += self._tell(name)
         make(calls)
 
     def _tell(self, name: str) -> list[Callback]:
-        """Take note for groups that a topic is other than it was; return whom to tell."""
+        """Notify the groups of a changed topic; return the callbacks to call."""
         self._consumers.topic_changed(name)
         return list(self._state.groups.topic_changed(name, self._now_ms()))
 

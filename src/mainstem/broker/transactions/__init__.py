@@ -1,1 +1,1 @@
-"""Transactions: producer epochs, markers, and what readers of committed events see."""
+"""Transactions: producer epochs, markers, read_committed."""

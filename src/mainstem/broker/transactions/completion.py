@@ -1,8 +1,9 @@
-"""How transactions end, and what else becomes true of them: in one append each.
+"""Completion of transactions: each change of a transaction's state is one append.
 
-The end of a transaction is the markers in all its partitions, what the ledger has to say, and the
-cursors that it moves: one append, so a crash leaves all of it or nothing. After a restart there is
-nothing to finish, only to look whether the log still holds what the ledger speaks of.
+The end of a transaction consists of the markers in all its partitions, the records of its state,
+and the cursors that it moves. All are one append, so a crash leaves all of them or none. After a
+restart nothing is to be completed; it only checks that the log still holds the transactions'
+events.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,7 +43,7 @@ _AGAIN_MS = 1_000
 
 
 class TransactionLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What transactions may do; every limit with its default."""
+    """Limits of transactions, with their defaults."""
 
     max_timeout_ms: Annotated[
         int, Meta(ge=1, description="Milliseconds: the longest timeout of a transaction.")
@@ -60,7 +61,7 @@ class TransactionLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class Completion:
-    """The ledger with its journal, its deadlines, and its ends; used under the broker's lock."""
+    """The state of all transactions, with journal and deadlines; used under the broker's lock."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class Completion:
         self.fold = TransactionFold()
         self.view = CommittedView(state.log, self.fold)
         self.calls: list[Callback] = []
-        """To be made without the lock."""
+        """Callbacks to be called after the lock is released."""
         self._deadlines = Deadlines[str](state.alarm)
         self._looked_ms = now_ms()
         self._journal = Journal[TransactionRecordKey, TransactionRecordValue](
@@ -89,24 +90,24 @@ class Completion:
         self._journal.replay(lambda key, value: self.fold.apply(TransactionChange(key, value)))
 
     def batches(self, changes: Sequence[TransactionChange], now_ms: int) -> Written:
-        """Return changes as they are appended, so that other things can be appended with them."""
+        """Encode changes as batches, so that the caller can append them with other batches."""
         return self._journal.batches(changes, now_ms)
 
     def appended(self, changes: Iterable[TransactionChange]) -> None:
-        """Make changes true that were appended."""
+        """Apply changes that were appended."""
         for change in changes:
             self.fold.apply(change)
             if isinstance(change.key, TransactionKey):
                 self._set_deadline(change.key.id)
 
     def write(self, changes: Sequence[TransactionChange]) -> Durable:
-        """Write changes down and make them true."""
+        """Append and apply changes."""
         durable = self._journal.append(changes, self._now_ms())
         self.appended(changes)
         return durable
 
     def settle(self, transactional_id: str, value: Transaction, *, committed: bool) -> Durable:
-        """Make ``value`` true, and with it end whatever transaction is ongoing."""
+        """Store ``value`` as the new state, and end the ongoing transaction, if there is one."""
         was = self.fold.transactions.get(transactional_id)
         changes = [TransactionChange(TransactionKey(transactional_id), value)]
         if was is None or was.phase is not TransactionPhase.ONGOING:
@@ -114,7 +115,7 @@ class Completion:
         now_ms = self._now_ms()
         changes += self.fold.touched(transactional_id)
         parts = self._written(transactional_id)
-        # Whoever gets another epoch, or is fenced by one, ends its transaction with that.
+        # If this bumps the epoch, the markers carry the new one.
         is_same = (value.producer_id, value.epoch) == (was.producer_id, was.epoch)
         epoch = was.epoch if is_same else min(was.epoch + 1, epochs.MAX_EPOCH)
         markers: list[tuple[PartitionId, WritableBatch]] = [
@@ -138,13 +139,13 @@ class Completion:
         return appended.durable
 
     def expire(self) -> None:
-        """Abort transactions that take too long, forget what is no longer needed, in turns."""
+        """Abort timed-out transactions and expire unused ids, a bounded number per call."""
         now_ms = self._now_ms()
         for transactional_id in self._deadlines.due(now_ms):
             try:
                 self._expire(transactional_id, now_ms)
             except MainstemError:
-                # There will be space, or nobody to care, when it is tried again.
+                # Try again later, when there may be disk space.
                 self._deadlines.set(transactional_id, now_ms + _AGAIN_MS)
         if now_ms - self._looked_ms >= LOOK_MS:
             self._looked_ms = now_ms
@@ -152,7 +153,7 @@ class Completion:
                 self.write(self._aborted_and_gone())
 
     def next_deadline(self) -> int | None:
-        """Return when ``expire`` should be called; None if never."""
+        """Return when ``expire`` is next due; None if never."""
         due_ms = self._deadlines.next()
         if not self.fold.with_aborted():
             return due_ms
@@ -160,7 +161,7 @@ class Completion:
         return look_ms if due_ms is None else min(due_ms, look_ms)
 
     def put_right(self) -> None:
-        """After a restart: drop what is gone, and abort transactions that have lost events."""
+        """After a restart: drop deleted partitions, and abort transactions that lost events."""
         fold = self.fold
         known = {at for parts in fold.parts.values() for at in parts}
         known |= {at for cursors in fold.pending.values() for _, at in cursors}
@@ -170,7 +171,7 @@ class Completion:
         try:
             self.write(changes)
         except StorageFull:
-            # A full disk must not keep the log from being opened: the next start finds them again.
+            # A full disk must not prevent the start; the next start tries again.
             self.appended(changes)
         for transactional_id, found in list(fold.transactions.items()):
             self._set_deadline(transactional_id)
@@ -179,7 +180,7 @@ class Completion:
             if len(with_events) == len(self._written(transactional_id)):
                 continue
             with suppress(StorageFull):
-                # Then it is aborted when its time is up.
+                # On a full disk the transaction is aborted at its timeout instead.
                 self.settle(transactional_id, epochs.fence(found, self._now_ms()), committed=False)
 
     def _expire(self, transactional_id: str, now_ms: int) -> None:
@@ -192,7 +193,7 @@ class Completion:
             self.write([TransactionChange(TransactionKey(transactional_id), None)])
 
     def _aborted_and_gone(self) -> list[TransactionChange]:
-        """Decide to forget aborted transactions of which the log no longer holds anything."""
+        """Decide to delete the spans of aborted transactions that the log no longer holds."""
         changes: list[TransactionChange] = []
         for partition in self.fold.with_aborted():
             if self._has_topic(partition):
@@ -218,7 +219,7 @@ class Completion:
         return TransactionChange(AbortedKey(*at, end), value)
 
     def _moves(self, transactional_id: str, now_ms: int) -> list[CursorChange]:
-        """Return the cursors that a commit moves, in topics that are still there."""
+        """Return the cursors that a commit moves, in topics that still exist."""
         return [
             CursorChange(
                 CursorKey(group, *at), msgspec.structs.replace(cursor, committed_ms=now_ms)

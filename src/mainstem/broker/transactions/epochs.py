@@ -1,13 +1,12 @@
-"""Who may speak for a transactional id: which producer id and epoch, now and after the next step.
+"""Producer ids and epochs of a transactional id, and their next values.
 
-How this works: every producer that begins under a transactional id gets a later epoch than the one
-before, which is fenced by that. Producers under the older rules keep their epoch from transaction
-to transaction; under the newer ones (KIP-890) the end of each gives them another, so that nothing
-of an earlier transaction can arrive in a later one. An epoch is at most 2^15 - 1; when they are
-used up, there is a new producer id. Answers get lost and producers ask again: what was decided is
-then answered once more, and not decided anew.
+How this works: InitProducerId increments the epoch, which fences the previous producer. Older
+clients keep their epoch over all transactions; with KIP-890 each EndTxn increments it, so that no
+late batch of one transaction can end up in the next. When the epochs (up to 2^15 - 1) are used up,
+a new producer id is allocated. If an answer was lost and the producer retries, it gets the same
+answer again.
 
-Everything here is a plain function from what is to what shall be.
+All functions here are pure: they take the old state and return the new one.
 """
 
 from collections.abc import Callable
@@ -24,11 +23,11 @@ from mainstem.core.errors import (
 )
 
 MAX_EPOCH = 2**15 - 1
-"""Only ever used to fence a producer whose epochs are used up."""
+"""The last epoch is only used to fence a producer whose epochs are used up."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who speaks: a producer id and an epoch."""
+    """The producer id and epoch in a producer's request."""
 
     producer_id: int
     epoch: int
@@ -42,9 +41,9 @@ def begin(
     now_ms: int,
     new_id: Callable[[], int],
 ) -> Transaction:
-    """Give a transactional id to a producer that begins, or to one that goes on after an error.
+    """Give a transactional id to a producer that starts, or that recovers from an error.
 
-    The latter says who it was (``expected``), and is refused if somebody came in between.
+    The latter sends its id and epoch (``expected``), and is refused if another has taken over.
     """
     empty = TransactionPhase.EMPTY
     if was is None:
@@ -70,7 +69,7 @@ def begin(
 
 
 def check(transactional_id: str, was: Transaction | None, who: ProducerIdAndEpoch) -> Transaction:
-    """Return the transaction of a speaker, unless it is not its own."""
+    """Return a producer's transaction; raises UnknownProducer, ProducerFenced."""
     if not transactional_id:
         raise InvalidName("producer", transactional_id, "it is empty, transactions have names")
     if was is None or was.producer_id != who.producer_id:
@@ -85,27 +84,27 @@ def end(
     was: Transaction | None,
     who: ProducerIdAndEpoch,
     committed: bool,
-    bumps: bool,
+    bumps_epoch: bool,
     now_ms: int,
     new_id: Callable[[], int],
 ) -> Transaction:
-    """End a transaction; the same object comes back if it had been ended this way already.
+    """End a transaction; returns the same object if it was already ended this way.
 
-    ``bumps``: the producer follows the newer rules, and gets another epoch.
+    ``bumps_epoch``: the producer gets a new epoch (KIP-890).
     """
     done = TransactionPhase.COMMITTED if committed else TransactionPhase.ABORTED
-    if bumps and was is not None and _ended_before(was, who):
+    if bumps_epoch and was is not None and _ended_before(was, who):
         if was.phase is done:
             return was
         raise InvalidTransactionState(transactional_id, was.phase, _deed(committed))
     was = check(transactional_id, was, who)
-    if was.phase is done and not bumps:
+    if was.phase is done and not bumps_epoch:
         return was
-    # Under the newer rules a producer may abort what it has not begun, to get another epoch.
-    if was.phase is not TransactionPhase.ONGOING and (committed or not bumps):
+    # With KIP-890 a producer may abort an empty transaction to get a new epoch.
+    if was.phase is not TransactionPhase.ONGOING and (committed or not bumps_epoch):
         raise InvalidTransactionState(transactional_id, was.phase, _deed(committed))
-    ended = replace(was, phase=done, changed_ms=now_ms, started_ms=-1, is_bumped=bumps)
-    if not bumps:
+    ended = replace(was, phase=done, changed_ms=now_ms, started_ms=-1, is_bumped=bumps_epoch)
+    if not bumps_epoch:
         return ended
     if _is_used_up(was):
         return replace(
@@ -119,7 +118,7 @@ def end(
 
 
 def fence(was: Transaction, now_ms: int) -> Transaction:
-    """Abort a transaction that its producer did not end, and let nobody go on with it."""
+    """Abort a transaction that timed out, and fence its producer."""
     return replace(
         was,
         phase=TransactionPhase.ABORTED,
@@ -136,14 +135,14 @@ def _is_used_up(was: Transaction) -> bool:
 
 
 def _asks_again(was: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Tell whether this was answered already, and the answer got lost."""
+    """Tell whether this is a retry of a request that was answered already."""
     if was.phase is TransactionPhase.ONGOING or not 0 <= expected.epoch == was.last_epoch:
         return False
     return expected.producer_id in (was.producer_id, was.previous_id)
 
 
 def _ended_before(was: Transaction, who: ProducerIdAndEpoch) -> bool:
-    """Tell whether the speaker is who it was before its transaction ended."""
+    """Tell whether the request carries the epoch from before the transaction ended."""
     if not was.is_bumped or who.epoch != was.last_epoch:
         return False
     return who.producer_id == (was.previous_id if was.epoch == 0 else was.producer_id)

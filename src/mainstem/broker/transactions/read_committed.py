@@ -1,10 +1,10 @@
-"""What readers of committed events see: up to which offset, and what they pass over.
+"""The isolation level read_committed: the last stable offset, and the aborted transactions.
 
-Events of a transaction are in the log before it is known whether it commits, so such readers see
-nothing at or after the first event of any transaction that is ongoing (the stable offset). Of what
-is before that, the events of aborted transactions are still there; readers get the list of these
-and leave them out. A transaction has ended for readers when its marker is durable, not before: a
-power cut could otherwise take back what they have seen committed.
+Events of a transaction are in the log before it commits, so read_committed consumers see only what
+is before the first event of any ongoing transaction (the last stable offset). Events of aborted
+transactions stay in the log; consumers get a list of these transactions, and skip their events. A
+transaction counts as ended only when its marker is durable: otherwise a power cut could undo a
+commit that consumers have seen.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _NOTHING = Slice(0)
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """Record batches before the stable offset, with what their reader has to leave out."""
+    """Record batches before the last stable offset, with the aborted transactions to skip."""
 
     data: Slice
     stable: int
@@ -28,21 +28,21 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 class CommittedView:
-    """The log as readers of committed events see it; used under the broker's lock."""
+    """The log as read_committed consumers see it; used under the broker's lock."""
 
     def __init__(self, log: Log, fold: TransactionFold) -> None:
         self._log = log
         self._fold = fold
         self.ending: dict[PartitionId, list[tuple[int, int]]] = {}
-        """Where transactions begin whose markers are not durable yet, and where these stand."""
+        """Ended transactions whose markers are not durable yet: first offset, marker's offset."""
 
     def ends(self, partition: PartitionId, first_offset: int, marker_offset: int) -> None:
-        """Take note of a transaction that has ended, once its marker is durable."""
+        """Record that a transaction has ended, which counts once its marker is durable."""
         ending = self._still_ending(partition, self._log.bounds(partition).tail)
         self.ending[partition] = [*ending, (first_offset, marker_offset)]
 
     def stable(self, partition: PartitionId, tail: int) -> int:
-        """Return the first offset that readers of committed events cannot see yet."""
+        """Return the last stable offset."""
         stable = tail
         ongoing = self._fold.open.get(partition)
         if ongoing:
@@ -59,10 +59,9 @@ class CommittedView:
         return ending
 
     def view(self, partition: PartitionId, offset: int, data: Slice) -> Committed:
-        """Return what was read from ``offset`` on as such a reader sees it.
+        """Cut data that was read from ``offset`` on at the last stable offset.
 
-        It must have been read before this is called: what was visible then and is not part of a
-        transaction now has been ended.
+        Read the data before this call: then a transaction in it that is not ongoing now has ended.
         """
         bounds: Bounds = self._log.bounds(partition)
         stable = self.stable(partition, bounds.tail)
@@ -72,12 +71,12 @@ class CommittedView:
         return Committed(data, stable, self._fold.aborted(partition, offset, end))
 
     def forget(self, partition: PartitionId) -> None:
-        """Forget a partition that is gone."""
+        """Forget a deleted partition."""
         self.ending.pop(partition, None)
 
 
 def visible(data: bytes | memoryview, aborted: Sequence[AbortedSpan]) -> Iterator[memoryview]:
-    """Return the batches of events that were committed, without those aborted, without markers."""
+    """Return the batches without those of aborted transactions and without markers."""
     upcoming = list(aborted)
     passed_over: set[int] = set()
     for batch in batches(data):
@@ -92,7 +91,7 @@ def visible(data: bytes | memoryview, aborted: Sequence[AbortedSpan]) -> Iterato
 
 
 def _before(data: Slice, offset: int, stable: int) -> tuple[Slice, int]:
-    """Cut what was read before an offset; return it, and where it ends."""
+    """Return the batches before the offset ``stable``, and the offset after the last of them."""
     position, end = 0, offset
     while position < data.length:
         header = _header(data, position)

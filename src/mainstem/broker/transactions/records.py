@@ -1,21 +1,21 @@
-"""What every transactional producer is doing: a fold over ``__mainstem_transactions``.
+"""State of transactions: a fold over ``__mainstem_transactions``.
 
-How this works: a transactional id has one producer at a time. Whoever begins under that id gets a
-later epoch, and the one before is fenced. A transaction opens with the first partition or group
-that it touches, and ends by commit, by abort, or by taking too long:
+How this works: a transactional id has one producer at a time. A new producer under that id gets a
+higher epoch, which fences the previous one. A transaction begins with the first partition or group
+that is added, and ends by commit, abort or timeout:
 
-    Empty ── touches something ──▶ Ongoing ── commit ──▶ CompleteCommit
-      ▲                             ▲    └─── abort ───▶ CompleteAbort
-      └── a new producer begins ────┴──── touches something ─────┘
+    Empty ── first partition or group ──▶ Ongoing ── commit ──▶ CompleteCommit
+      ▲                                    ▲    └─── abort ───▶ CompleteAbort
+      └── a new producer begins ───────────┴──── first partition or group ────┘
 
-What it has touched is written down one by one: partitions with the offset from which on its events
-may stand, groups, and cursors that are moved when it commits. The end takes all of that back in
-the same append that holds the markers, so there is nothing in between: no crash can leave a
-transaction committed here and open there. Of an aborted one a span is kept for each partition, so
-that readers can pass over its events, until the log no longer holds them.
+Each added partition is stored with a lower bound for the offset of its first event, each added
+group, and each offset to commit. The append that ends the transaction deletes all of these records
+and holds all markers, so no crash can leave a transaction half committed. For an aborted
+transaction a span per partition is kept, so that consumers can skip its events, until the log no
+longer holds them.
 
-Offsets in spans may be lower than where the events stand, as others write at the same time; they
-are never so low that an earlier transaction of the same producer is in them.
+The first offset of a span may be lower than that of the first event, as other producers append at
+the same time; but a span never covers an earlier transaction of the same producer.
 """
 
 from bisect import bisect_left, bisect_right
@@ -30,7 +30,7 @@ from mainstem.log.port import PartitionId
 
 
 class TransactionPhase(StrEnum):
-    """How far a transaction has got."""
+    """The state of a transaction, by Kafka's names."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -45,7 +45,7 @@ class TransactionKey(msgspec.Struct, frozen=True, array_like=True, tag="transact
 
 
 class PartKey(msgspec.Struct, frozen=True, array_like=True, tag="part"):
-    """A partition that a transaction has touched."""
+    """A partition of a transaction."""
 
     id: str
     topic_id: str
@@ -53,14 +53,14 @@ class PartKey(msgspec.Struct, frozen=True, array_like=True, tag="part"):
 
 
 class EnlistedKey(msgspec.Struct, frozen=True, array_like=True, tag="enlisted"):
-    """A group whose cursors a transaction may move."""
+    """A group for which a transaction may commit offsets."""
 
     id: str
     group: str
 
 
 class PendingKey(msgspec.Struct, frozen=True, array_like=True, tag="pending"):
-    """A cursor that will be moved when a transaction commits."""
+    """A cursor that moves when a transaction commits."""
 
     id: str
     group: str
@@ -69,7 +69,7 @@ class PendingKey(msgspec.Struct, frozen=True, array_like=True, tag="pending"):
 
 
 class AbortedKey(msgspec.Struct, frozen=True, array_like=True, tag="aborted"):
-    """A transaction that was aborted in a partition, by where its marker stands at the earliest."""
+    """An aborted transaction in a partition, by the lowest possible offset of its marker."""
 
     topic_id: str
     partition: int
@@ -79,7 +79,7 @@ class AbortedKey(msgspec.Struct, frozen=True, array_like=True, tag="aborted"):
 class Transaction(
     msgspec.Struct, frozen=True, tag_field="kind", tag="transaction/1", omit_defaults=True
 ):
-    """The producer of a transactional id, and how far its transaction has got."""
+    """The producer of a transactional id, and the state of its transaction."""
 
     producer_id: int
     epoch: int
@@ -88,31 +88,31 @@ class Transaction(
     changed_ms: int
     started_ms: int = -1
     last_epoch: int = -1
-    """The epoch before, if the producer asked for a later one: it may ask again."""
+    """The previous epoch, if the producer itself asked for a new one, to recognise retries."""
     previous_id: int = -1
-    """The producer id before, whose epochs were used up."""
+    """The previous producer id, if its epochs were used up."""
     is_bumped: bool = False
-    """Ended under the newer rules: the producer has got another epoch by that."""
+    """Whether the end of the transaction bumped the epoch (KIP-890)."""
 
 
 class Part(msgspec.Struct, frozen=True, tag_field="kind", tag="part/1", omit_defaults=True):
-    """Whose events begin where in a partition; at -1 as long as there are none."""
+    """The producer and the first offset of its events in a partition; -1 if there are none."""
 
     producer_id: int
     first_offset: int = -1
 
 
 class Enlisted(msgspec.Struct, frozen=True, tag_field="kind", tag="enlisted/1"):
-    """The transaction may move cursors of the group."""
+    """The transaction may commit offsets for the group."""
 
 
 class Aborted(msgspec.Struct, frozen=True, tag_field="kind", tag="aborted/1"):
-    """Whose events were aborted, and from which offset on."""
+    """The producer and the first offset of its aborted events."""
 
     producer_id: int
     first_offset: int
     stable: int
-    """No transaction that ended later has events before this."""
+    """The last stable offset at the abort: later transactions have no events before it."""
 
 
 TransactionRecordKey = TransactionKey | PartKey | EnlistedKey | PendingKey | AbortedKey
@@ -127,7 +127,7 @@ class TransactionChange(NamedTuple):
 
 
 class AbortedSpan(NamedTuple):
-    """The events of a producer that readers pass over, up to its marker."""
+    """The aborted events of a producer in a partition, up to its marker."""
 
     last_offset: int
     first_offset: int
@@ -140,23 +140,23 @@ Move = tuple[str, PartitionId]
 
 
 class TransactionFold:
-    """All transactional ids, and what their transactions have touched."""
+    """All transactional ids, with the partitions, groups and cursors of their transactions."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.parts: dict[str, dict[PartitionId, Part]] = {}
-        """The partitions touched by each ongoing transaction."""
+        """The partitions of each ongoing transaction."""
         self.enlisted: dict[str, set[str]] = {}
-        """The groups touched by each ongoing transaction."""
+        """The groups of each ongoing transaction."""
         self.pending: dict[str, dict[Move, Cursor]] = {}
-        """The cursors that each ongoing transaction is going to move."""
+        """The cursors that each ongoing transaction moves when it commits."""
         self.open: dict[PartitionId, dict[int, int]] = {}
-        """Where the ongoing transaction of each producer begins, in each partition."""
+        """The first offset of each producer's ongoing transaction, by partition."""
         self._aborted: dict[PartitionId, list[AbortedSpan]] = {}
-        """In the order of their markers."""
+        """Aborted transactions by partition, in the order of their markers."""
         self._ids: dict[int, str] = {}
         self._unstable: dict[Move, int] = {}
-        """How many transactions are going to move each cursor."""
+        """The number of ongoing transactions that move each cursor."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TransactionFold):
@@ -170,11 +170,11 @@ class TransactionFold:
         return self._ids.get(producer_id)
 
     def is_pending(self, group: str, partition: PartitionId) -> bool:
-        """Tell whether an ongoing transaction is going to move a cursor."""
+        """Tell whether an ongoing transaction holds an uncommitted offset for a group."""
         return (group, partition) in self._unstable
 
     def touched(self, transactional_id: str) -> Iterator[TransactionChange]:
-        """Return what takes back all that a transaction has touched."""
+        """Return the changes that delete all partitions, groups and cursors of a transaction."""
         for partition in self.parts.get(transactional_id, ()):
             yield TransactionChange(PartKey(transactional_id, *partition), None)
         for group in sorted(self.enlisted.get(transactional_id, ())):
@@ -204,7 +204,7 @@ class TransactionFold:
     def forget_aborted(
         self, partition: PartitionId, start: int, end: int
     ) -> list[TransactionChange]:
-        """Decide to forget aborted transactions outside of what the log holds."""
+        """Decide to delete the spans outside of what the log holds."""
         return [
             TransactionChange(AbortedKey(*partition, span.last_offset), None)
             for span in self._aborted.get(partition, ())
@@ -212,7 +212,7 @@ class TransactionFold:
         ]
 
     def forget_partitions(self, partitions: Iterable[PartitionId]) -> list[TransactionChange]:
-        """Decide to forget everything about partitions that are gone."""
+        """Decide to delete all records about deleted partitions."""
         gone = set(partitions)
         changes = [change for each in gone for change in self.forget_aborted(each, 0, 0)]
         for each, parts in self.parts.items():
@@ -226,7 +226,7 @@ class TransactionFold:
         return changes
 
     def apply(self, change: TransactionChange) -> None:
-        """Make one change true; the only place where this state changes, live and on replay."""
+        """Apply one change; the only place that modifies this state, live and on replay."""
         key, value = change
         match key:
             case TransactionKey():

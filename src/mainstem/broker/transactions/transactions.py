@@ -1,12 +1,12 @@
-"""Transactions: events in several partitions, and cursors, that become visible all or not at all.
+"""Transactions: events in several partitions, and cursors, become visible together or not at all.
 
-How this works: ``ledger`` knows what every transaction has touched, ``epochs`` who may speak for
-it. Here a request is decided, appended and applied under the broker's lock. A transaction ends
-with one append for everything: the markers in all its partitions, what the ledger has to say, and
-the cursors that it moves. So a crash leaves all of it or nothing, and nothing is ever to be
-finished afterwards. Readers of committed events see the end once it is durable (``committed``).
+How this works: ``records`` holds the state of every transaction, ``epochs`` the rules for producer
+epochs. Here each request is decided, appended and applied under the broker's lock. The end of a
+transaction is one append: the markers in all its partitions, the records of its state, and the
+cursors that it moves. So a crash leaves all of them or none, and nothing has to be completed later.
+With read_committed the end is visible once it is durable (``read_committed``).
 
-A transaction that its producer does not end in time is aborted, and the producer is fenced.
+A transaction that exceeds its timeout is aborted, and its producer is fenced.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -60,7 +60,7 @@ _MAX_ID_LENGTH = 1_000
 
 
 class ProducerSession(NamedTuple):
-    """Who the producer is from now on, and when that is certain."""
+    """A producer's id and epoch from now on, and when they are durable."""
 
     producer_id: int
     epoch: int
@@ -68,7 +68,7 @@ class ProducerSession(NamedTuple):
 
 
 class TransactionDescription(msgspec.Struct, frozen=True):
-    """A transactional id, as an administrator sees it."""
+    """The description of a transactional id, for administrators."""
 
     id: str
     phase: TransactionPhase
@@ -103,14 +103,14 @@ class Transactions:
         with self._turn():
             self.completion.put_right()
 
-    # What producers ask for
+    # Requests of producers
 
     def begin(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
     ) -> ProducerSession:
-        """Take over a transactional id: whoever had it is fenced, and its transaction aborted.
+        """Take over a transactional id: fence its producer so far, and abort its transaction.
 
-        ``expected``: who the producer was, if it only wants to go on after an error.
+        ``expected``: the producer's own id and epoch, if it only recovers from an error (KIP-360).
         """
         self._check_begin(transactional_id, timeout_ms)
         with self._turn():
@@ -127,7 +127,7 @@ class Transactions:
     def add_partitions(
         self, transactional_id: str, who: ProducerIdAndEpoch, places: Iterable[TopicPartition]
     ) -> PartitionResults:
-        """Let a transaction touch partitions; if one is refused, none is added."""
+        """Add partitions to a transaction; if one is refused, none is added."""
         with self._state.lock:
             was = self._own(transactional_id, who)
             refused: dict[TopicPartition, MainstemError] = {}
@@ -148,7 +148,7 @@ class Transactions:
             return PartitionResults(self.completion.write(changes), refused)
 
     def add_group(self, transactional_id: str, who: ProducerIdAndEpoch, group: str) -> Durable:
-        """Let a transaction move cursors of a group."""
+        """Add a group to a transaction, which may then commit offsets for it."""
         check_group(group)
         with self._state.lock:
             return self.completion.write(
@@ -163,17 +163,17 @@ class Transactions:
         member: Membership,
         cursors: Mapping[TopicPartition, Cursor],
         *,
-        joins: bool = False,
+        adds_group: bool = False,
     ) -> PartitionResults:
-        """Move cursors of a group when the transaction commits, and not if it does not.
+        """Commit a group's offsets if and when the transaction commits.
 
-        ``joins``: under the newer rules the group need not have been added before.
+        ``adds_group``: adds the group to the transaction, if it is not in it yet (KIP-890).
         """
         check_group(group)
         with self._state.lock:
             self._groups.check_commit(group, member, transactional=True)
             was = self._own(transactional_id, who)
-            if not joins and group not in self.fold.enlisted.get(transactional_id, ()):
+            if not adds_group and group not in self.fold.enlisted.get(transactional_id, ()):
                 raise NotInTransaction(
                     transactional_id, was.phase, f"used to move cursors of {group!r}, not added"
                 )
@@ -195,25 +195,27 @@ class Transactions:
         who: ProducerIdAndEpoch,
         *,
         committed: bool,
-        bumps: bool = False,
+        bumps_epoch: bool = False,
     ) -> ProducerSession:
-        """Commit or abort; under the newer rules (``bumps``) the producer gets another epoch."""
+        """Commit or abort; with ``bumps_epoch`` the producer gets a new epoch (KIP-890)."""
         with self._turn():
             was = self.fold.transactions.get(transactional_id)
             now_ms = self._now_ms()
-            value = epochs.end(transactional_id, was, who, committed, bumps, now_ms, self._next_id)
-            # What was answered before is written again: once that is durable, so is the first.
+            value = epochs.end(
+                transactional_id, was, who, committed, bumps_epoch, now_ms, self._next_id
+            )
+            # A retry is stored again: once that is durable, so is the first answer.
             durable = self.completion.settle(transactional_id, value, committed=committed)
         return ProducerSession(value.producer_id, value.epoch, durable)
 
-    # What they write; used under the lock
+    # Batches; used under the lock
 
     def enter(
         self, topic: Topic, number: int, header: BatchHeader, *, joins: bool
     ) -> list[TransactionChange]:
-        """Decide whether a batch may be written, and what must be written down with it.
+        """Check a batch against its transaction; return the records to append with it.
 
-        ``joins``: under the newer rules the partition need not have been added before.
+        ``joins``: adds the partition to the transaction, if it is not in it yet (KIP-890).
         """
         producer_id = header.producer_id
         transactional_id = self.fold.id_of(producer_id)
@@ -244,14 +246,14 @@ class Transactions:
         ]
 
     def forget(self, partitions: Iterable[PartitionId]) -> None:
-        """Forget partitions that are gone."""
+        """Forget deleted partitions."""
         gone = list(partitions)
         self.completion.write(self.fold.forget_partitions(gone))
         for partition in gone:
             self._view.forget(partition)
 
     def check_cut(self, topic: str, partition: int, end: int) -> None:
-        """Refuse to take back the end of a partition to within a transaction; takes the lock."""
+        """Refuse a truncation that would cut a transaction in two; takes the lock."""
         with self._state.lock:
             at = self._state.at(topic, partition)
             bounds = self._state.log.bounds(at)
@@ -261,20 +263,20 @@ class Transactions:
         if is_within:
             raise InvalidSetting(
                 f"partition {partition} of topic {topic!r} holds events of transactions that end "
-                f"after offset {end}, so its end cannot be taken back to there"
+                f"after offset {end}, so it cannot be truncated there"
             )
 
     def cut(self, partition: PartitionId) -> None:
-        """Forget the transactions that were taken back with the end of a partition."""
+        """Forget aborted transactions after a truncated partition's new end."""
         bounds = self._state.log.bounds(partition)
         self.completion.write(self.fold.forget_aborted(partition, bounds.start, bounds.end))
 
-    # What readers see
+    # Reading
 
     def stable(self, topic: str, partition: int, tail: int | None = None) -> int:
-        """Return the first offset that readers of committed events cannot see yet.
+        """Return the last stable offset: read_committed consumers see only what is before it.
 
-        ``tail``: where the partition ended for the others, if the caller has just looked.
+        ``tail``: the partition's tail (high watermark), if the caller has just read it.
         """
         with self._state.lock:
             at = self._state.at(topic, partition)
@@ -283,22 +285,22 @@ class Transactions:
             return self._view.stable(at, tail)
 
     def read_committed(self, topic: str, partition: int, offset: int, max_bytes: int) -> Committed:
-        """Return whole record batches before the stable offset, and what is aborted in them."""
+        """Return whole record batches before the last stable offset, with aborted transactions."""
         return self.read_committed_at(self._state.at(topic, partition), offset, max_bytes)
 
     def read_committed_at(self, at: PartitionId, offset: int, max_bytes: int) -> Committed:
-        """Return the same of a partition by its id, which is never that of another topic."""
+        """Return the same by partition id, which a new topic of the same name never reuses."""
         data = self._state.log.read(at, offset, max_bytes)
         with self._state.lock:
             return self._view.view(at, offset, data)
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
-        """Tell whether an ongoing transaction is going to move a cursor."""
+        """Tell whether an ongoing transaction holds an uncommitted offset for a group."""
         with self._state.lock:
             return self.fold.is_pending(group, self._state.at(topic, partition))
 
     def started_at(self, topic: str, partition: int) -> dict[int, int]:
-        """Return where the ongoing transaction of each producer begins in a partition."""
+        """Return by producer id the first offset of its ongoing transaction in a partition."""
         with self._state.lock:
             return dict(self.fold.open.get(self._state.at(topic, partition), {}))
 
@@ -313,7 +315,7 @@ class Transactions:
             return self._described(transactional_id, found)
 
     def every(self) -> list[TransactionDescription]:
-        """Return every transactional id, described."""
+        """Return the description of every transactional id."""
         with self._state.lock:
             return [self._described(*item) for item in sorted(self.fold.transactions.items())]
 
@@ -336,24 +338,24 @@ class Transactions:
     # Time
 
     def tick(self) -> None:
-        """Abort transactions that take too long, and forget what is no longer needed."""
+        """Abort timed-out transactions, and expire unused transactional ids."""
         with self._turn():
             self.completion.expire()
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` should be called, as a time of day; None if never."""
+        """Return when ``tick`` is next due, as a time of day; None if never."""
         with self._state.lock:
             return self.completion.next_deadline()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Take the lock, and make the calls that were decided on without it."""
+        """Hold the lock, then call the collected callbacks without it."""
         with self._state.lock:
             yield
             calls, self.completion.calls = self.completion.calls, []
         make(calls)
 
-    # Parts of decisions
+    # Helpers
 
     def _check_begin(self, transactional_id: str, timeout_ms: int) -> None:
         if not 0 < len(transactional_id) <= _MAX_ID_LENGTH:
@@ -366,7 +368,7 @@ class Transactions:
         return epochs.check(transactional_id, self.fold.transactions.get(transactional_id), who)
 
     def _ongoing(self, transactional_id: str, was: Transaction) -> list[TransactionChange]:
-        """Decide to open the transaction, unless it is."""
+        """Decide to begin the transaction, unless it is ongoing."""
         if was.phase is TransactionPhase.ONGOING:
             return []
         now_ms = self._now_ms()

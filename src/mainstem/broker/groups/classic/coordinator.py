@@ -1,8 +1,8 @@
 """Classic groups: members assign partitions among themselves (JoinGroup, SyncGroup, Heartbeat).
 
-The broker gathers members, numbers generations and relays assignments (``rebalance``). Cursors are
-the same as those of every other kind of group. A group has members of one kind
-at a time: whoever else wants to join is refused while it is live.
+The broker collects the members, numbers the generations and relays the assignments (``rebalance``).
+All kinds of groups share the same cursors. A group has members of one kind at a time: while it has
+any, it refuses joins of another kind.
 """
 
 import uuid
@@ -54,12 +54,12 @@ from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId
 
 KIND = "Kafka"
-"""What these groups are called beside those of other kinds."""
+"""The name of this kind of group in error messages."""
 DEFAULTS = GroupLimits()
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """Who commits: a member of a generation, or nobody in particular."""
+    """The committing member and its generation; by default no member (a simple consumer)."""
 
     member_id: str = ""
     generation: int = -1
@@ -67,14 +67,14 @@ class Membership(msgspec.Struct, frozen=True):
 
 
 class PartitionResults(NamedTuple):
-    """What became of cursors that were to move: when it is durable, and what was refused."""
+    """The result of a request over partitions: when it is durable, and the refused partitions."""
 
     durable: Durable
     refused: dict[TopicPartition, MainstemError]
 
 
 class MemberDescription(msgspec.Struct, frozen=True):
-    """A member, as an administrator sees it."""
+    """The description of a member, for administrators."""
 
     member_id: str
     instance_id: str | None
@@ -86,7 +86,7 @@ class MemberDescription(msgspec.Struct, frozen=True):
 
 
 class GroupDescription(msgspec.Struct, frozen=True):
-    """A group, as an administrator sees it."""
+    """The description of a group, for administrators."""
 
     name: str
     phase: Phase
@@ -99,8 +99,8 @@ class GroupDescription(msgspec.Struct, frozen=True):
 class ClassicGroups:
     """The door to classic groups; synchronous and thread-safe.
 
-    Deadlines are on the clock ``monotonic_ms``; what is written down has the time of day. Replies
-    are given once, from any thread, without a lock, and must not block.
+    Deadlines use the clock ``monotonic_ms``, stored records the time of day. Each ``reply`` is
+    called once, from any thread, without a lock; it must not block.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class ClassicGroups:
         reply(refusal)
 
     def sync(self, sync: Sync, reply: SyncReply) -> None:
-        """Ask for an assignment, or bring them all; ``reply`` gets Synced or the error."""
+        """Ask for an assignment (the leader sends all); ``reply`` gets Synced or the error."""
         with self._turn() as rebalances:
             try:
                 if self._consumers.has_members(sync.group):
@@ -169,7 +169,7 @@ class ClassicGroups:
     def heartbeat(
         self, group: str, member_id: str, generation: int, instance_id: str | None = None
     ) -> None:
-        """Show that a member is there; RebalanceInProgress tells it to join again."""
+        """Keep a member's session alive; RebalanceInProgress tells it to join again."""
         with self._turn() as rebalances:
             if self._consumers.has_members(group):
                 self._consumers.classic_members.heartbeat(group, member_id, instance_id, generation)
@@ -177,14 +177,14 @@ class ClassicGroups:
                 rebalances.heartbeat(group, member_id, instance_id, generation)
 
     def leave(self, group: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
-        """Leave a group, several members at once; what is wrong with each, None if it is out."""
+        """Remove members from a group; return one result each: None, or why it was refused."""
         with self._turn() as rebalances:
             if self._consumers.has_members(group):
                 return self._consumers.classic_members.leave(group, leavers)
             return rebalances.leave(group, leavers)
 
     def tick(self) -> None:
-        """Do what is due by now, in turns: members that are silent or late are taken out."""
+        """Remove members whose session or rebalance timed out, a bounded number per call."""
         with self._turn() as rebalances:
             for timer in rebalances.sessions.deadlines.due(rebalances.sessions.now_ms):
                 if timer[1] == "forget":
@@ -193,14 +193,14 @@ class ClassicGroups:
                     rebalances.expire(timer)
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` should be called, on the monotonic clock; None if never."""
+        """Return when ``tick`` is next due, on the monotonic clock; None if never."""
         with self._state.lock:
             return self._rebalances.sessions.deadlines.next()
 
     # Cursors
 
     def check_commit(self, group: str, who: Membership, *, transactional: bool = False) -> None:
-        """Refuse a commit of somebody who may not; used under the lock."""
+        """Raise if ``who`` may not commit for the group; used under the lock."""
         if self._consumers.has_members(group):
             self._consumers.check_commit(
                 group, who.member_id, who.generation, transactional=transactional
@@ -217,7 +217,7 @@ class ClassicGroups:
                 raise IllegalGeneration(group, who.generation, -1)
             return
         if is_anonymous:
-            # Older transactional producers cannot say which member they commit for.
+            # Older TxnOffsetCommit requests do not name the member.
             if not transactional:
                 raise UnknownMember(group, who.member_id)
             return
@@ -229,7 +229,7 @@ class ClassicGroups:
     def commit(
         self, group: str, who: Membership, cursors: Mapping[TopicPartition, Cursor]
     ) -> PartitionResults:
-        """Move cursors of a group for one of its members, or for nobody while it is empty."""
+        """Commit offsets for a member, or without a member while the group is empty."""
         with self._turn():
             self.check_commit(group, who)
             refused: dict[TopicPartition, MainstemError] = {}
@@ -247,7 +247,7 @@ class ClassicGroups:
         return PartitionResults(durable, refused)
 
     def delete_cursors(self, group: str, places: Iterable[TopicPartition]) -> PartitionResults:
-        """Forget some cursors of a group; whether its members still need them is not known here."""
+        """Delete some cursors of a group, without a check whether members still read there."""
         check_group(group)
         with self._turn():
             self._check_known(group)
@@ -270,13 +270,13 @@ class ClassicGroups:
     # Administration
 
     def names(self) -> list[str]:
-        """Return every group with members or cursors, or with members lately, of no other kind."""
+        """Return every classic group that has members, had some lately, or has cursors."""
         with self._state.lock:
             known = {*self._rebalances.groups, *self.generations, *self._state.cursors.groups()}
             return sorted(each for each in known if each not in self._consumers)
 
     def members(self, name: str) -> dict[str, tuple[TopicPartition, ...]]:
-        """Return the ids of a group's members, and what each owns; used under the lock."""
+        """Return the partitions of each member, by member id; used under the lock."""
         found = self._rebalances.groups.get(name)
         if found is None:
             return {}
@@ -289,7 +289,7 @@ class ClassicGroups:
         }
 
     def describe(self, name: str) -> GroupDescription:
-        """Return a group; one that nobody knows is Dead."""
+        """Return a group; an unknown group is described as Dead."""
         with self._state.lock:
             group = self._rebalances.groups.get(name)
             if group is not None and group.phase is not Phase.EMPTY:
@@ -300,7 +300,7 @@ class ClassicGroups:
             return GroupDescription(name, phase, latest.protocol_type, "", latest.number)
 
     def delete(self, name: str) -> Durable:
-        """Forget a group and its cursors, in one append; refused while it is live."""
+        """Delete a group and its cursors, in one append; refused while it has members."""
         now_ms = self._now_ms()
         with self._turn():
             self._check_known(name)
@@ -321,63 +321,63 @@ class ClassicGroups:
             self._rebalances.sessions.calls += self._state.make_room(partitions)
             return durable
 
-    # Groups that change their kind; used under the lock
+    # Conversion to and from consumer groups; used under the lock
 
     def latest(self, name: str) -> int:
         """Return the number of the latest generation."""
         return self.generations.of(name).number
 
     def offered(self, name: str) -> list[ConsumerMember] | None:
-        """Return a live group's members for a consumer group to take in, None if it is empty."""
+        """Return the members for conversion to a consumer group, None if the group is empty."""
         group, classic_members = self._rebalances.groups.get(name), self._consumers.classic_members
         if group is None or group.phase is Phase.EMPTY:
             return None
         if group.protocol_type != PROTOCOL_TYPE or classic_members.protocol is None:
             deed = "joined by consumers of another protocol"
             raise GroupIsLive(name, f"{len(group.members)} members", deed)
-        # Who has had no answer yet is not a member in its own eyes, and comes again.
+        # A member without an answer to its first join does not know its id, and joins again.
         members = [each for each in group.members.values() if not each.is_new]
-        return classic_members.welcomed(members, group.generation, group.protocol)
+        return classic_members.to_consumer_members(members, group.generation, group.protocol)
 
     def hand_over_batches(self, name: str) -> Written:
-        """Return what has to be appended for a group to become one of another kind."""
+        """Return the batches to append when a group becomes a consumer group."""
         return self.journal.batches(members=self.journal.members.forget(name))
 
     def hand_over(self, name: str) -> None:
-        """Forget a group that has become one of another kind, its number soon."""
+        """Drop a group that has become a consumer group; the next tick drops its generation."""
         self.journal.apply(members=self.journal.members.forget(name))
         self._rebalances.release(name)
         if name in self.generations:
             self._rebalances.sessions.deadlines.set((name, "forget", ""), self._monotonic_ms())
 
     def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Written:
-        """Return what has to be appended for a group to be taken back."""
-        home = self._consumers.classic_members.sent_home(members)
-        return self.journal.batches([_reached(name, number)], self._returned(name, home))
+        """Return the batches to append when a consumer group becomes a classic one again."""
+        converted = self._consumers.classic_members.to_classic_members(members)
+        return self.journal.batches([_reached(name, number)], self._returned(name, converted))
 
     def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
-        """Go on with a group that has only members of the classic protocol left."""
+        """Continue as a classic group, once only classic members are left."""
         self._rebalances.sessions.now_ms = self._monotonic_ms()
-        home = self._consumers.classic_members.sent_home(members)
-        self.journal.apply([_reached(name, number)], self._returned(name, home))
+        converted = self._consumers.classic_members.to_classic_members(members)
+        self.journal.apply([_reached(name, number)], self._returned(name, converted))
         self._state.groups.occupy(name, KIND)
-        self._rebalances.adopt(name, home, PROTOCOL_TYPE)
+        self._rebalances.adopt(name, converted, PROTOCOL_TYPE)
 
-    def _returned(self, name: str, home: Iterable[ClassicMember]) -> list[ClassicGroupChange]:
-        """Return how members are written down that have yet to agree on a generation."""
-        members = {each.id: written(each, each.assignment) for each in home}
+    def _returned(self, name: str, converted: Iterable[ClassicMember]) -> list[ClassicGroupChange]:
+        """Return the records for members that have not yet completed a generation."""
+        members = {each.id: written(each, each.assignment) for each in converted}
         return self.journal.members.set(name, Agreement(NOT_YET, PROTOCOL_TYPE), members)
 
     def dissolve(self, name: str) -> None:
-        """Forget members that cannot come back here, as the group is about to be changed.
+        """Drop stored members that cannot reconnect here, before the group is changed.
 
-        Where they come back to, they join anew, and begin at the group's cursors.
+        When they reconnect to a server, they join again and start at the group's cursors.
         """
         if name not in self._rebalances.groups:
             self.journal.write(members=self.journal.members.forget(name))
 
     def _resume(self, name: str, kept: WrittenGroup) -> None:
-        """Go on with a group that was written down, unless it has become one of another kind."""
+        """Restore a stored group, unless it has become a consumer group."""
         if name in self.generations and name not in self._consumers and kept.members:
             self._state.groups.occupy(name, KIND)
             self._rebalances.resume(name, kept)
@@ -386,7 +386,7 @@ class ClassicGroups:
             self.journal.write(members=self.journal.members.forget(name))
 
     def _occupy(self, name: str) -> None:
-        """Take the name for consumers of this kind; numbers go on where the group has got to."""
+        """Reserve the name for classic members; generations go on from a consumer group's epoch."""
         self._state.groups.check_not_live(name, f"joined by {KIND} consumers")
         if name in self._consumers:
             self.journal.write([_reached(name, self._consumers.epoch(name))])
@@ -394,13 +394,13 @@ class ClassicGroups:
         self._state.groups.occupy(name, KIND)
 
     def answer(self) -> None:
-        """Answer who has waited in a group that was handed over; used without the lock."""
+        """Answer the members that waited in a converted group; used without the lock."""
         with self._turn():
             pass
 
     @contextmanager
     def _turn(self) -> Iterator[Rebalances]:
-        """Take the lock, and make the calls that were decided on without it."""
+        """Hold the lock, then call the collected callbacks without it."""
         rebalances = self._rebalances
         calls: list[Callback] = []
         try:
@@ -423,7 +423,7 @@ class ClassicGroups:
             else:
                 self.journal.forget(name)
         except MainstemError:
-            # There will be space, or nobody to care, when it is tried again.
+            # Try again later, when there may be disk space.
             self._rebalances.remember_for_a_while(name)
 
     def _check_known(self, name: str) -> None:
@@ -432,13 +432,13 @@ class ClassicGroups:
             raise UnknownGroup(name)
 
     def _is_known(self, name: str) -> bool:
-        """Tell whether anything is left of a group without members."""
+        """Tell whether a group without members has a generation, cursors or a consumer group."""
         cursors = self._state.cursors.of(name)
         return name in self.generations or bool(cursors) or name in self._consumers
 
 
 def _reached(name: str, number: int) -> GenerationChange:
-    """Return the change that lets numbers go on from where a group of another kind got to."""
+    """Return the change that makes generations continue from a consumer group's epoch."""
     return GenerationChange(GenerationKey(name), Generation(number, PROTOCOL_TYPE))
 
 

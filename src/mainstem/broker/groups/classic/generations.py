@@ -1,7 +1,7 @@
 """The latest generation of each classic group: a fold over ``__mainstem_generations``.
 
-It is written down as soon as a generation begins, so that no two generations of a group ever have
-the same number; its members are when it has become stable (``classic_group_fold``).
+The number is stored as soon as a generation begins, so that no two generations of a group ever have
+the same number. The members are stored when the generation is stable (``records``).
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ import msgspec
 
 
 class GenerationKey(msgspec.Struct, frozen=True, array_like=True, tag="generation"):
-    """What compaction keeps the latest of: the group's name."""
+    """The record's key: the group's name."""
 
     group: str
 
 
 class Generation(msgspec.Struct, frozen=True, tag_field="kind", tag="generation/1"):
-    """The number of the latest generation, and what kind of protocol its members spoke."""
+    """The number of the latest generation, and the protocol type of its members."""
 
     number: int
     protocol_type: str
@@ -59,11 +59,11 @@ class Generations:
         return [GenerationChange(GenerationKey(group), Generation(number, protocol_type))]
 
     def forget(self, group: str) -> list[GenerationChange]:
-        """Decide to forget a group."""
+        """Decide to delete a group's number."""
         return [GenerationChange(GenerationKey(group), None)] if group in self._latest else []
 
     def apply(self, change: GenerationChange) -> None:
-        """Make one change true; the only place where this state changes, live and on replay."""
+        """Apply one change; the only place that modifies this state, live and on replay."""
         if change.value is None:
             self._latest.pop(change.key.group, None)
         else:

@@ -1,20 +1,19 @@
-"""One group of the classic protocol: its members, its phase, and what they agreed on.
+"""One group of the classic protocol: its members, its phase, and the current generation.
 
-How this works: the members agree in two rounds. First everybody joins and says which protocols it
-speaks; the broker waits for all members it knows, begins a new generation, picks the protocol and
-a leader, and tells the leader who the members are. Then everybody syncs: the leader brings the
-assignment it has made, the others wait for theirs. What is in metadata and assignments is the
-members' own affair.
+How this works: a rebalance has two rounds. In JoinGroup each member names the protocols it
+supports; the broker waits for all known members, begins a new generation, chooses the protocol and
+a leader, and sends the leader the list of members. In SyncGroup the leader sends the assignments,
+and the others wait for theirs. Metadata and assignments are opaque bytes to the broker.
 
     Empty ── join ──▶ PreparingRebalance ── all have joined, or too late ──▶ CompletingRebalance
       ▲                 │    ▲      ▲                                          │            │
       └─ nobody left ───┘    │      └───────── join, leave, silence ───────────┘     leader syncs
                              └──────────────── join, leave, silence ──── Stable ◀───────────┘
 
-A member with an instance id is static: when its program comes back, it takes the place of the one
-before, with its assignment, and the others notice nothing.
+A member with an instance id is static: after a restart of its program it gets its old assignment
+back, without a rebalance.
 
-This file knows what a group is; ``classic_groups`` knows what happens to it, and when.
+This module holds the state of a group; ``rebalance`` decides the transitions.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,38 +32,38 @@ from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names and metadata of the protocols that a member speaks, the one it likes best first."""
+"""Names and metadata of the protocols that a member supports, in order of preference."""
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True):
-    """A consumer asks to be a member of the next generation."""
+    """A JoinGroup request: a consumer asks to be a member of the next generation."""
 
     group: str
     member_id: str = ""
-    """What the broker called it before; empty at first."""
+    """The id that the broker gave it; empty at first."""
     instance_id: str | None = None
     client_id: str = ""
     host: str = ""
     protocol_type: str
     protocols: Protocols
     session_timeout_ms: int
-    """How long it may be silent."""
+    """How long it may send no heartbeat."""
     rebalance_timeout_ms: int
-    """How long it may take to join again when others come and go."""
+    """How long it may take to join again in a rebalance."""
     takes_id_first: bool = False
-    """It understands that it has to join again with the id it is given."""
+    """It understands MEMBER_ID_REQUIRED, and joins again with the id that it is given."""
     skips_assignment: bool = False
-    """It understands that, though it is the leader, there is nothing to assign."""
+    """It understands SkipAssignment: it is the leader, but must not assign."""
 
     @property
     def size_bytes(self) -> int:
-        """How much a member that joins so makes the broker hold, about."""
-        # It is given an id that begins with one of the others.
+        """Estimated memory that the broker needs for this member."""
+        # A generated id begins with the instance id or client id.
         return _said_bytes(self, self.member_id or self.instance_id or self.client_id)
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """A member, as the leader sees it."""
+    """A member in the list that the leader gets."""
 
     member_id: str
     instance_id: str | None
@@ -72,7 +71,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """The answer to ``Join``: the generation that the member belongs to."""
+    """The answer to ``Join``: the generation and the member's part in it."""
 
     generation: int
     protocol_type: str
@@ -80,12 +79,12 @@ class Joined(msgspec.Struct, frozen=True):
     leader: str
     member_id: str
     members: tuple[Peer, ...] = ()
-    """Everybody, for the leader; nobody for the others."""
+    """All members, for the leader; empty for the others."""
     skip_assignment: bool = False
 
 
 class Sync(msgspec.Struct, frozen=True, kw_only=True):
-    """A member asks for its assignment; the leader brings everybody's."""
+    """A SyncGroup request: a member asks for its assignment; the leader sends all of them."""
 
     group: str
     member_id: str
@@ -109,7 +108,7 @@ SyncReply = Callable[[Synced | MainstemError], None]
 
 
 class Phase(StrEnum):
-    """How far the members have got in agreeing with one another."""
+    """The state of a group in Kafka's rebalance protocol."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -148,11 +147,11 @@ class ClassicMember:
         self.instance_id = join.instance_id
         self.assignment = b""
         self.is_new = True
-        """It has not had an answer yet, so it may not know that it is a member."""
+        """It has had no answer to its first join yet, so it may not know its id."""
         self.update(join)
 
     def update(self, join: Join) -> None:
-        """Take over what the member says of itself when it joins again."""
+        """Update timeouts and protocols from a new join."""
         self.client_id = join.client_id
         self.host = join.host
         self.protocols = join.protocols
@@ -161,16 +160,16 @@ class ClassicMember:
 
     @property
     def size_bytes(self) -> int:
-        """How much it makes the broker hold, about."""
+        """Estimated memory that the broker uses for it."""
         return len(self.assignment) + _said_bytes(self, self.id)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return what it says of itself in a protocol."""
+        """Return the member's metadata for a protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
 
 class ClassicGroup:
-    """The members of one group and what they agreed on."""
+    """The members of one group, and its current generation."""
 
     def __init__(self, name: str, generation: int, protocol_type: str) -> None:
         self.name = name
@@ -181,34 +180,34 @@ class ClassicGroup:
         self.leader: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.static: dict[str, str] = {}
-        """Member ids by instance id."""
+        """Ids of static members by instance id."""
         self.pending: set[str] = set()
-        """Ids that were given out, and have not been used to join yet."""
+        """Ids that were given to consumers (MEMBER_ID_REQUIRED), which have not joined yet."""
         self.joining: dict[str, JoinReply] = {}
-        """Members that have joined the next generation, and wait for it to begin."""
+        """Members that have joined the next generation, and wait for the answer."""
         self.syncing: dict[str, SyncReply] = {}
         """Members that wait for the leader's assignment."""
         self.unsynced: set[str] = set()
-        """Members of this generation that have not asked for their assignment yet."""
+        """Members of this generation that have not sent SyncGroup yet."""
         self.begun: Durable = AT_ONCE
         """When the number of this generation is durable."""
         self.assigned: Durable = AT_ONCE
         """When the assignments of this generation are durable."""
         self.delay_left_ms: int | None = None
-        """While the first members of an empty group wait for more: how long they still may."""
+        """The rest of the initial rebalance delay, in which an empty group waits for members."""
         self.has_newcomers = False
-        """Somebody has come during that wait."""
+        """Whether a member joined during that delay."""
         self._speakers: dict[str, int] = {}
-        """How many members speak each protocol."""
+        """The number of members that support each protocol."""
 
     def enter(self, phase: Phase) -> None:
-        """Go into another phase."""
+        """Move to another phase."""
         if self.phase not in PREDECESSORS[phase]:
             raise AssertionError(f"group {self.name!r} cannot go from {self.phase} to {phase}")
         self.phase = phase
 
     def resume(self, protocol: str, leader: str) -> None:
-        """Be stable at once, as the members were before a restart of the broker."""
+        """Become stable at once, after a restart of the broker."""
         if self.phase is not Phase.EMPTY:
             raise AssertionError(f"group {self.name!r} is {self.phase}, and cannot be resumed")
         self.phase = Phase.STABLE
@@ -217,7 +216,7 @@ class ClassicGroup:
             self.leader = leader
 
     def check_protocols(self, join: Join) -> None:
-        """Refuse a member that has no protocol in common with all others."""
+        """Raise InconsistentProtocol if a member has no protocol in common with all others."""
         names = [name for name, _ in join.protocols]
         if not self.members:
             fits = bool(join.protocol_type and names)
@@ -234,7 +233,7 @@ class ClassicGroup:
             )
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Return a member, unless it is none, or another one took its place."""
+        """Return a member; raises UnknownMember, or FencedInstance if another took its place."""
         if instance_id is not None:
             holder = self.static.get(instance_id)
             if holder is not None and holder != member_id:
@@ -247,7 +246,7 @@ class ClassicGroup:
         return member
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
-        """Take in a member."""
+        """Add a member."""
         if not self.members:
             self.protocol_type = protocol_type
         self.pending.discard(member.id)
@@ -259,13 +258,13 @@ class ClassicGroup:
             self.leader = member.id
 
     def update(self, member: ClassicMember, join: Join) -> None:
-        """Take over what a member says of itself now."""
+        """Update a member from a new join."""
         self._count(member, -1)
         member.update(join)
         self._count(member, 1)
 
     def remove(self, member: ClassicMember) -> None:
-        """Take a member out."""
+        """Remove a member."""
         del self.members[member.id]
         self._count(member, -1)
         self.unsynced.discard(member.id)
@@ -275,7 +274,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
 
     def replace(self, old: ClassicMember, member: ClassicMember) -> None:
-        """Give a static member's place, and its assignment, to the program that came back."""
+        """Replace a static member by its restarted program, with the same assignment."""
         was_leader, was_unsynced = self.leader == old.id, old.id in self.unsynced
         self.remove(old)
         member.assignment = old.assignment
@@ -286,13 +285,13 @@ class ClassicGroup:
             self.unsynced.add(member.id)
 
     def elect(self) -> bool:
-        """See to it that the leader is one of those who have joined; False if nobody has."""
+        """Make sure that the leader has joined, else choose another; False if none has joined."""
         if self.leader not in self.joining:
             self.leader = next((each for each in self.members if each in self.joining), self.leader)
         return self.leader in self.joining
 
     def vote(self) -> str:
-        """Return the protocol that all members speak and most like best."""
+        """Return the protocol that all members support and most prefer."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             best = next(
@@ -303,16 +302,16 @@ class ClassicGroup:
 
     @property
     def all_joined(self) -> bool:
-        """Whether everybody that the broker knows has joined the next generation."""
+        """Whether all known members have joined the next generation."""
         return len(self.joining) == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long the slowest member may take to join again."""
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def joined(self, member_id: str) -> Joined:
-        """Return the current generation as a member of it sees it."""
+        """Return a member's answer to its join."""
         peers: tuple[Peer, ...] = ()
         if member_id == self.leader:
             peers = tuple(
@@ -329,7 +328,7 @@ class ClassicGroup:
         )
 
     def synced(self, member: ClassicMember) -> Synced:
-        """Return the current assignment of a member."""
+        """Return a member's answer to its sync."""
         return Synced(self.protocol_type, self.protocol or "", member.assignment)
 
     def _count(self, member: ClassicMember, by: int) -> None:
@@ -342,7 +341,7 @@ class ClassicGroup:
 
 
 def _said_bytes(said: Join | ClassicMember, member_id: str) -> int:
-    """Return how much it takes to keep what a member says of itself."""
+    """Return the estimated memory for a member's ids, names and metadata."""
     names = (name for name, _ in said.protocols)
     texts = texts_bytes((member_id, said.instance_id, said.client_id, said.host, *names))
     return texts + sum(len(metadata) for _, metadata in said.protocols)

@@ -1,4 +1,4 @@
-"""Where classic groups are written down: numbers of generations, and members of stable ones."""
+"""The journals of classic groups: numbers of generations, and members of stable ones."""
 
 from collections.abc import Callable, Iterable
 
@@ -50,7 +50,7 @@ class ClassicJournal:
         numbers: Iterable[GenerationChange] = (),
         members: Iterable[ClassicGroupChange] = (),
     ) -> Durable:
-        """Write changes in one append, and make them true; if refused, nothing has changed."""
+        """Append and apply changes, in one append; if that is refused, nothing has changed."""
         numbers, members = list(numbers), list(members)
         now_ms = self._now_ms()
         beside = self._members.batches(members, now_ms)
@@ -63,7 +63,7 @@ class ClassicJournal:
         numbers: Iterable[GenerationChange] = (),
         members: Iterable[ClassicGroupChange] = (),
     ) -> Written:
-        """Return changes as they are appended, so that other things can be appended with them."""
+        """Encode changes as batches, so that the caller can append them with other batches."""
         now_ms = self._now_ms()
         return [*self._numbers.batches(numbers, now_ms), *self._members.batches(members, now_ms)]
 
@@ -72,12 +72,12 @@ class ClassicJournal:
         numbers: Iterable[GenerationChange] = (),
         members: Iterable[ClassicGroupChange] = (),
     ) -> None:
-        """Make changes true that were appended with other things."""
+        """Apply changes that the caller has appended with other batches."""
         for number in numbers:
             self.generations.apply(number)
         for member in members:
             self.members.apply(member)
 
     def forget(self, name: str) -> Durable:
-        """Forget a group: its number, and its members if any are written down still."""
+        """Delete a group: its generation number, and its members if any are stored."""
         return self.write(self.generations.forget(name), self.members.forget(name))

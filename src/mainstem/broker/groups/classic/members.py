@@ -1,7 +1,7 @@
-"""Everybody in a classic group: how long each may be silent, what it makes us hold, and is owed.
+"""Members of classic groups: their sessions, the memory they use, and their pending answers.
 
-What must happen to several things at once when a member comes, goes or is answered is here, so
-that ``rebalance`` can speak of groups alone.
+``rebalance`` uses this to add, remove and answer members; each method keeps session deadline,
+memory count and group in step.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from mainstem.core.errors import FencedInstance, MainstemError, UnknownMember
 
 Kind = Literal["session", "join", "sync", "forget"]
 Timer = tuple[str, Kind, str]
-"""Whose time it is: group, kind, and the member if it is one's own."""
+"""The key of a deadline: group, kind, and member id (empty for the group's own)."""
 
 
 class MemberSessions:
@@ -24,24 +24,24 @@ class MemberSessions:
 
     def __init__(self, alarm: Alarm) -> None:
         self.calls: list[Callback] = []
-        """To be made without the lock."""
+        """Callbacks to be called after the lock is released."""
         self.deadlines = Deadlines[Timer](alarm)
         self.now_ms = 0
-        """The time on the clock that deadlines are measured with; set before each use."""
+        """The present time on the monotonic clock; set before each use."""
         self.count = 0
-        """Members, and ids that were given out and not used yet."""
+        """Members, with ids that were given out and not used yet."""
         self.held_bytes = 0
-        """What all members say, their assignments, and ids that were given out."""
+        """Estimated memory for members, assignments and ids that were given out."""
 
     def give_id(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Expect somebody to join with an id that was given out."""
+        """Remember an id that was given out, until a member joins with it or it expires."""
         group.pending.add(member_id)
         self.count += 1
         self.held_bytes += texts_bytes((member_id,))
         self.deadlines.set((group.name, "session", member_id), self.now_ms + timeout_ms)
 
     def drop_id(self, group: ClassicGroup, member_id: str) -> None:
-        """Expect nobody any more to join with that id."""
+        """Forget an id that was given out."""
         group.pending.remove(member_id)
         self.count -= 1
         self.held_bytes -= texts_bytes((member_id,))
@@ -50,7 +50,7 @@ class MemberSessions:
     def add(
         self, group: ClassicGroup, member: ClassicMember, protocol_type: str, timeout_ms: int
     ) -> None:
-        """Take in a member; its first answer may take that long."""
+        """Add a member; ``timeout_ms``: how long its first join may wait for an answer."""
         if member.id in group.pending:
             self.drop_id(group, member.id)
         self.count += 1
@@ -65,7 +65,7 @@ class MemberSessions:
         self.held_bytes += member.size_bytes
 
     def replace(self, group: ClassicGroup, old: ClassicMember, member: ClassicMember) -> None:
-        """Give a static member's place to the program that came back; fence the one before."""
+        """Replace a static member by its restarted program, and fence the old one."""
         fenced = FencedInstance(group.name, old.instance_id or "")
         self.answer_join(group, old.id, fenced)
         self.answer_sync(group, old.id, fenced)
@@ -76,7 +76,7 @@ class MemberSessions:
         member.is_new = False
 
     def remove(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """Take a member out; if it waits for an answer, this is the answer."""
+        """Remove a member; if it waits for an answer, it gets UnknownMember."""
         unknown = UnknownMember(group.name, member.id)
         self.answer_join(group, member.id, unknown)
         self.answer_sync(group, member.id, unknown)
@@ -86,26 +86,26 @@ class MemberSessions:
         group.remove(member)
 
     def heartbeat(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """Let a member's session begin anew, unless it is waiting for an answer."""
+        """Restart a member's session timeout, unless it is waiting for an answer."""
         if member.id not in group.joining and member.id not in group.syncing:
             due_ms = self.now_ms + member.session_timeout_ms
             self.deadlines.set((group.name, "session", member.id), due_ms)
 
     def assign(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
-        """Give everybody an assignment; who is not mentioned gets an empty one."""
+        """Set every member's assignment; members that are not listed get an empty one."""
         for member in group.members.values():
             self.held_bytes -= len(member.assignment)
             member.assignment = assignments.get(member.id, b"")
             self.held_bytes += len(member.assignment)
 
     def answer_join(self, group: ClassicGroup, member_id: str, answer: MainstemError) -> None:
-        """Answer a member that waits for the next generation, if it does."""
+        """Answer a member's pending join, if there is one."""
         reply = group.joining.pop(member_id, None)
         if reply is not None:
             self.calls.append(partial(reply, answer))
 
     def answer_sync(self, group: ClassicGroup, member_id: str, answer: MainstemError) -> None:
-        """Answer a member that waits for its assignment, if it does."""
+        """Answer a member's pending sync, if there is one."""
         reply = group.syncing.pop(member_id, None)
         if reply is not None:
             self.calls.append(partial(reply, answer))

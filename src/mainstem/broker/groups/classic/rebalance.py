@@ -1,17 +1,16 @@
-"""What happens to classic groups, and when: joins, syncs, silence, leaving, and time running out.
+"""Rebalances of classic groups: joins, syncs, heartbeats, leaving and timeouts.
 
-How this works: ``classic_group`` tells what the phases of a group are; here is what moves it from
-one to the next. Everything is decided under the broker's lock and never waits there. An answer
-that has to wait, for other members or for the disk, is given through ``reply``: once, from any
-thread, without the lock. What happens when nothing happens is a deadline:
+How this works: ``group`` defines the phases; this module moves a group from one to the next. All
+decisions are made under the broker's lock, without waiting. An answer that depends on other members
+or on the disk is given through ``reply``: once, from any thread, without the lock. Deadlines:
 
-    session   a member has been silent, or an id that was given out was never used
-    join      the members that have not joined the next generation by now are left out
-    sync      the members that have not asked for their assignment by now are taken out
-    forget    the group has been empty for a while, and has no cursors: nothing is left of it
+    session   a member sent no heartbeat, or an id that was given out was never used
+    join      members that have not joined the next generation are left out
+    sync      members that have not sent SyncGroup are removed
+    forget    a group that has been empty for a while, and has no cursors, is deleted
 
-``Rebalances`` is used under the lock, through ``ClassicGroups``; calls to be made without the lock
-are collected by the ``members``.
+``ClassicGroups`` uses ``Rebalances`` under the lock; ``MemberSessions`` collects the callbacks to
+call without it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -51,7 +50,7 @@ from mainstem.core.names import check_group
 from mainstem.log.port import Durable
 
 Leaver = tuple[str, str | None]
-"""Who leaves: member id (may be empty if static) and instance id."""
+"""A leaving member: member id (may be empty for a static member) and instance id."""
 Answer = TypeVar("Answer", Joined, Synced)
 
 
@@ -76,10 +75,10 @@ class Rebalances:
         self._new_id = new_id
         self._limits = limits
 
-    # What members ask for
+    # Requests of members
 
     def join(self, join: Join, reply: JoinReply) -> None:
-        """Take a member into the next generation; answered when that begins."""
+        """Add a member to the next generation; it is answered when that begins."""
         check_group(join.group)
         self._limits.check_join(join, self.sessions.held_bytes)
         group = self.groups.get(join.group)
@@ -101,7 +100,7 @@ class Rebalances:
             self._join_again(group, member, join, reply)
 
     def sync(self, sync: Sync, reply: SyncReply) -> None:
-        """Give a member its assignment; answered when the leader has brought it."""
+        """Give a member its assignment; it is answered when the leader has sent it."""
         group, member = self.member(sync.group, sync.member_id, sync.instance_id, sync.generation)
         for theirs, ours in (
             (sync.protocol_type, group.protocol_type),
@@ -131,14 +130,14 @@ class Rebalances:
     def heartbeat(
         self, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """Hear that a member is there; RebalanceInProgress tells it to join again."""
+        """Restart a member's session; RebalanceInProgress tells it to join again."""
         group, member = self.member(name, member_id, instance_id, generation)
         self.sessions.heartbeat(group, member)
         if group.phase is Phase.PREPARING:
             raise RebalanceInProgress(name)
 
     def leave(self, name: str, leavers: Iterable[Leaver]) -> list[MainstemError | None]:
-        """Take members out, all at once; return what is wrong with each, None if it is out."""
+        """Remove members; return one result each: None, or why it was refused."""
         group = self.groups.get(name)
         if group is None:
             check_group(name)
@@ -157,7 +156,7 @@ class Rebalances:
     def member(
         self, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> tuple[ClassicGroup, ClassicMember]:
-        """Return a group and its member, if the member belongs to the current generation."""
+        """Return a group and its member; raises unless it is in the current generation."""
         group = self.groups.get(name)
         if group is None:
             check_group(name)
@@ -168,7 +167,7 @@ class Rebalances:
         return group, member
 
     def expire(self, timer: Timer) -> None:
-        """Do what is to be done when a deadline has passed."""
+        """Act on a deadline that has passed."""
         name, kind, member_id = timer
         group = self.groups.get(name)
         if group is None:
@@ -186,10 +185,10 @@ class Rebalances:
             self.sessions.remove(group, group.members[member_id])
             self._gather(group)
 
-    # Groups that change their kind
+    # Conversion to and from consumer groups, and restarts
 
     def release(self, name: str) -> None:
-        """Give up a group that goes on in another way; who waits is told to join again."""
+        """Drop a group that becomes a consumer group; waiting members are told to join again."""
         group = self.groups.pop(name, None)
         if group is None:
             return
@@ -204,7 +203,7 @@ class Rebalances:
         self._vacate(name)
 
     def adopt(self, name: str, members: Iterable[ClassicMember], protocol_type: str) -> None:
-        """Go on with members that were in a group of another kind; all are to join again."""
+        """Take over the members of a consumer group, who all have to join again."""
         group = ClassicGroup(name, self._generations.of(name).number, protocol_type)
         self.groups[name] = group
         for member in members:
@@ -214,10 +213,10 @@ class Rebalances:
         self._wait_for_joins(group)
 
     def resume(self, name: str, kept: WrittenGroup) -> None:
-        """Go on with members that were written down before a restart; their sessions begin anew."""
+        """Restore the members stored before a restart, with new sessions."""
         latest, agreement, members = self._generations.of(name), kept.agreement, read_members(kept)
         if agreement.generation != latest.number or len(members) > self._limits.max_members:
-            # Some may know of a later generation, in which nobody has been assigned anything.
+            # A later generation had begun, but never became stable: the members must rejoin.
             self.adopt(name, members, agreement.protocol_type)
             return
         group = ClassicGroup(name, latest.number, agreement.protocol_type)
@@ -235,8 +234,8 @@ class Rebalances:
         if holder is not None:
             self._replace(group, group.members[holder], ClassicMember(member_id, join), join, reply)
         elif join.takes_id_first and join.instance_id is None:
-            # Whoever loses the answer asks for another id, and leaves one behind each time: an id
-            # alone is not a member, so nobody waits for it for long.
+            # A client that loses the answer asks for another id, and leaves this one unused. So an
+            # id alone is not a member, rebalances do not wait for it, and it expires soon.
             self.groups[group.name] = group
             self.sessions.give_id(group, member_id, join.session_timeout_ms)
             raise MemberIdRequired(group.name, member_id)
@@ -258,7 +257,7 @@ class Rebalances:
         self, group: ClassicGroup, member: ClassicMember, join: Join, reply: JoinReply
     ) -> None:
         is_same = member.protocols == join.protocols
-        # The leader of a stable group joins again when it wants to assign anew.
+        # The leader of a stable group joins again to trigger a rebalance.
         is_settled = group.phase is Phase.COMPLETING or (
             group.phase is Phase.STABLE and group.leader != member.id
         )
@@ -280,7 +279,7 @@ class Rebalances:
         join: Join,
         reply: JoinReply,
     ) -> None:
-        """Give a static member's place to the program that came back, and fence the one before."""
+        """Replace a static member by its restarted program, and fence the old one."""
         old_leader = group.leader
         replacement = self._journal.members.replace(group.name, old.id, member)
         durable = self._journal.write(members=replacement)
@@ -294,14 +293,14 @@ class Rebalances:
         if group.leader == member.id and join.skips_assignment:
             joined = msgspec.structs.replace(joined, skip_assignment=True)
         elif group.leader == member.id:
-            # It must not think that it is the leader, or it would assign anew.
+            # Without the leader role it does not compute new assignments.
             joined = msgspec.structs.replace(joined, members=(), leader=old_leader or "")
         self._answer_when(durable, reply, joined)
 
-    # From one phase to the next
+    # Phase transitions
 
     def _gather(self, group: ClassicGroup) -> None:
-        """Begin to gather the members anew, or see whether all are there."""
+        """Start a rebalance, or complete the running one if all members have joined."""
         if group.phase in PREDECESSORS[Phase.PREPARING]:
             self._prepare(group)
         elif group.delay_left_ms is None and group.all_joined:
@@ -332,7 +331,7 @@ class Rebalances:
         self.sessions.deadlines.set((group.name, "join", ""), due_ms)
 
     def _wait_over(self, group: ClassicGroup) -> None:
-        """Begin the generation, unless the first members of a group may wait for more."""
+        """Begin the generation, unless the initial rebalance delay is to be extended."""
         if group.delay_left_ms and group.has_newcomers:
             group.has_newcomers = False
             delay_ms = min(self._limits.initial_delay_ms, group.delay_left_ms)
@@ -342,7 +341,7 @@ class Rebalances:
             self._begin_generation(group)
 
     def _begin_generation(self, group: ClassicGroup) -> None:
-        """Let those who have joined be the next generation; the others are left out."""
+        """Begin the next generation with the members that have joined."""
         self.sessions.deadlines.clear((group.name, "join", ""))
         group.delay_left_ms = None
         late = [each for each in group.members.values() if each.id not in group.joining]
@@ -353,7 +352,7 @@ class Rebalances:
             self._empty(group)
             return
         if not group.elect():
-            # Static members keep their places until their sessions end.
+            # Static members stay until their sessions end.
             self._wait_for_joins(group)
             return
         try:
@@ -377,17 +376,17 @@ class Rebalances:
         )
 
     def _answer_durably(self, group: ClassicGroup, reply: JoinReply, member_id: str) -> None:
-        """Tell a member its generation, once the number of that can no longer be lost."""
+        """Answer a member's join once the generation's number is durable."""
         self._answer_when(group.begun, reply, group.joined(member_id))
 
     def _answer_when(
         self, durable: Durable, reply: Callable[[Answer | MainstemError], None], answer: Answer
     ) -> None:
-        """Answer once what the answer tells can no longer be lost."""
+        """Answer once ``durable`` is settled."""
         self.sessions.calls.append(partial(durable.then, partial(once_durable, reply, answer)))
 
     def _postpone(self, group: ClassicGroup, error: MainstemError) -> None:
-        """Tell everybody that the generation could not be written down, and wait for them again."""
+        """Answer all joins with the storage error, and wait for new ones."""
         for member_id in list(group.joining):
             self.sessions.answer_join(group, member_id, error)
             group.members[member_id].is_new = False
@@ -395,7 +394,7 @@ class Rebalances:
         self._wait_for_joins(group)
 
     def _write_down(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
-        """Write down who is in this generation, and what each was assigned."""
+        """Store the members of this generation with their assignments."""
         members = {
             member.id: written(member, assignments.get(member.id, b""))
             for member in group.members.values()
@@ -404,7 +403,7 @@ class Rebalances:
         group.assigned = self._journal.write(members=changes)
 
     def _assign(self, group: ClassicGroup, sync: Sync) -> None:
-        """Give everybody what the leader has assigned; who is not mentioned gets nothing."""
+        """Distribute the leader's assignments; members that are not listed get an empty one."""
         self.sessions.assign(group, sync.assignments)
         group.enter(Phase.STABLE)
         for member_id in list(group.syncing):
@@ -417,7 +416,7 @@ class Rebalances:
         group.enter(Phase.EMPTY)
         group.protocol = None
         with suppress(MainstemError):
-            # Without space this is tried again when the group is forgotten.
+            # On a full disk this is tried again when the group is forgotten.
             self._journal.write(members=self._journal.members.forget(group.name))
         self._vacate(group.name)
         self._drop_if_unused(group)
@@ -429,7 +428,7 @@ class Rebalances:
             self.remember_for_a_while(group.name)
 
     def remember_for_a_while(self, name: str) -> None:
-        """Look later whether anything is left of an empty group."""
+        """Schedule the deletion of an empty group."""
         due_ms = self.sessions.now_ms + self._limits.forget_after_ms
         self.sessions.deadlines.set((name, "forget", ""), due_ms)
 
@@ -437,7 +436,7 @@ class Rebalances:
 
     def _let_go(self, group: ClassicGroup, member_id: str, instance_id: str | None) -> None:
         if not member_id and instance_id is not None:
-            # An administrator names a static member by its instance id alone.
+            # An administrator may name a static member by its instance id alone.
             member_id = group.static.get(instance_id, "")
         if member_id in group.pending:
             self.sessions.drop_id(group, member_id)
@@ -445,14 +444,14 @@ class Rebalances:
             self.sessions.remove(group, group.check_member(member_id, instance_id))
 
     def _settle(self, group: ClassicGroup, *, any_left: bool) -> None:
-        """Gather the members anew if some have left; go on without the ids that were not used."""
+        """Rebalance if members have left; if only unused ids have gone, clean up."""
         if any_left or group.phase is Phase.PREPARING:
             self._gather(group)
         else:
             self._drop_if_unused(group)
 
     def _turn_away(self, group: ClassicGroup, member_id: str) -> None:
-        """Refuse a member that comes too late to have a place in a group that is full."""
+        """Remove a member, if it is known, and raise GroupFull."""
         known = group.members.get(member_id)
         if known is not None:
             self.sessions.remove(group, known)
@@ -463,5 +462,5 @@ class Rebalances:
 def once_durable(
     reply: Callable[[Answer | MainstemError], None], answer: Answer, error: MainstemError | None
 ) -> None:
-    """Answer a member when what it is told is durable, or will never be."""
+    """Send the answer, or the error if the commit failed."""
     reply(answer if error is None else error)

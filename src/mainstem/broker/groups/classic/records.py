@@ -1,13 +1,13 @@
-"""Members of classic groups as they are written down: a fold over ``__mainstem_classic_groups``.
+"""Stored members of classic groups: a fold over ``__mainstem_classic_groups``.
 
-How this works: what members say and do while they agree is kept in memory only. When a generation
-becomes stable, its members are written down with their assignments, so that after a restart they
-go on in it. Two kinds of records: what a generation agreed on, and all there is of a member.
-Neither is about the other, so compaction may leave them in any order. Only what has changed since
-the last stable generation is written.
+How this works: a rebalance in progress is kept in memory only. When a generation becomes stable,
+its members are stored with their assignments, so that they continue in it after a restart. There
+are two kinds of records: the generation's protocol and leader, and one per member. Neither refers
+to the other, so compaction may leave them in any order. Only changes since the last stable
+generation are written.
 
-A generation whose number is not the latest (``generations``) was followed by one that never became
-stable: its members are known after a restart, and have to join again.
+If the stored generation is not the latest one (``generations``), a later one never became stable:
+the members are known after a restart, but have to join again.
 """
 
 from collections.abc import Mapping
@@ -18,18 +18,18 @@ import msgspec
 from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember, Join, Protocols
 
 NOT_YET = 0
-"""The number of no generation: these members have yet to agree on one."""
+"""The generation of members that have not completed a rebalance yet."""
 
 
 class ClassicGroupKey(msgspec.Struct, frozen=True, array_like=True, tag="classic-group"):
-    """What compaction keeps the latest of: a member, or without one the group itself."""
+    """The record's key: a member, or without a member the group itself."""
 
     group: str
     member: str = ""
 
 
 class Agreement(msgspec.Struct, frozen=True, tag_field="kind", tag="agreement/1"):
-    """What the members of a stable generation agreed on."""
+    """A stable generation: its number, protocol and leader."""
 
     generation: int
     protocol_type: str
@@ -40,7 +40,7 @@ class Agreement(msgspec.Struct, frozen=True, tag_field="kind", tag="agreement/1"
 class WrittenMember(
     msgspec.Struct, frozen=True, tag_field="kind", tag="classic-member/1", omit_defaults=True
 ):
-    """A member as it is written down."""
+    """A member as the journal stores it."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
@@ -84,7 +84,7 @@ class ClassicGroupFold:
     def set(
         self, name: str, agreement: Agreement, members: Mapping[str, WrittenMember]
     ) -> list[ClassicGroupChange]:
-        """Decide what a group is from now on; only what is new is written."""
+        """Decide to store a stable generation; writes only the differences."""
         was = self.groups.get(name, WrittenGroup())
         changes = [_change(name, each) for each in was.members if each not in members]
         changes += [
@@ -97,7 +97,7 @@ class ClassicGroupFold:
         return changes
 
     def replace(self, name: str, old: str, member: ClassicMember) -> list[ClassicGroupChange]:
-        """Decide that a program takes the place of a static member, if that is written down."""
+        """Decide to replace a static member by its restarted program, if it is stored."""
         was = self.groups.get(name)
         if was is None or old not in was.members:
             return []
@@ -109,14 +109,14 @@ class ClassicGroupFold:
         return changes
 
     def forget(self, name: str) -> list[ClassicGroupChange]:
-        """Decide to forget a group and its members, if it is known."""
+        """Decide to delete a group and its members, if it is known."""
         was = self.groups.get(name)
         if was is None:
             return []
         return [*(_change(name, each) for each in was.members), _change(name, "")]
 
     def apply(self, change: ClassicGroupChange) -> None:
-        """Make one change true; the only place where this state changes, live and on replay."""
+        """Apply one change; the only place that modifies this state, live and on replay."""
         (name, member_id), value = (change.key.group, change.key.member), change.value
         if value is None:
             if not member_id:
@@ -132,14 +132,14 @@ class ClassicGroupFold:
 
 
 def agreed(group: ClassicGroup) -> Agreement:
-    """Return what the current generation of a group has agreed on."""
+    """Return the record of a group's current generation."""
     return Agreement(
         group.generation, group.protocol_type, group.protocol or "", group.leader or ""
     )
 
 
 def written(member: ClassicMember, assignment: bytes) -> WrittenMember:
-    """Return a member as it is written down, with an assignment."""
+    """Return the record of a member with its assignment."""
     return WrittenMember(
         member.session_timeout_ms,
         member.rebalance_timeout_ms,
@@ -152,7 +152,7 @@ def written(member: ClassicMember, assignment: bytes) -> WrittenMember:
 
 
 def read_members(group: WrittenGroup) -> list[ClassicMember]:
-    """Return the members that were written down."""
+    """Return the members of a stored group."""
     return [_read(each, member, group.agreement) for each, member in group.members.items()]
 
 

@@ -1,1 +1,1 @@
-"""Groups of Kafka's consumer protocol (KIP-848): the broker assigns."""
+"""Groups of Kafka's consumer protocol (KIP-848): the broker assigns the partitions."""

@@ -1,9 +1,9 @@
-"""Consumer groups as they change: drafts are assigned and written down, time runs out.
+"""Changes of consumer groups: drafts are assigned and stored, and deadlines pass.
 
-session     a member has been silent
-rebalance   a member has not given up what it was told to
-join, sync  a member of the classic protocol has not come again, or not asked what it owns
-forget      the group has been empty for a while, and has no cursors: nothing is left of it
+session     a member sent no heartbeat
+rebalance   a member did not give up revoked partitions
+join, sync  a classic member did not join again, or did not send SyncGroup
+forget      a group that has been empty for a while, and has no cursors, is deleted
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -43,41 +43,38 @@ from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 KIND = "consumer protocol"
-"""What these groups are called beside those of other kinds."""
+"""The name of this kind of group in error messages."""
 
 Timer = tuple[str, Literal["session", "rebalance", "join", "sync", "forget"], str]
-"""Whose time it is: group, kind, and the member if it is one's own."""
+"""The key of a deadline: group, kind, and member id (empty for the group's own)."""
 
 
 class Before(Protocol):
-    """Groups of the classic protocol, which become consumer groups, and consumer groups them."""
+    """What consumer groups need from classic groups: conversion of a group in both directions."""
 
     def latest(self, name: str) -> int:
-        """Return the number that a group has got to, 0 if it is not known."""
+        """Return the number of a group's latest generation, 0 if there is none."""
 
     def offered(self, name: str) -> Sequence[ConsumerMember] | None:
-        """Return the members of a live group as classic members, None if it is not live.
+        """Return the members of a classic group, converted; None if it has no members.
 
-        Raises GroupIsLive if they cannot be among consumers of the other protocol.
+        Raises GroupIsLive if they cannot be members of a consumer group.
         """
 
     def hand_over_batches(self, name: str) -> Written:
-        """Return what has to be appended for a group to become a consumer group."""
+        """Return the batches to append when a group becomes a consumer group."""
 
     def hand_over(self, name: str) -> None:
-        """Forget a group that has become a consumer group; what had to be appended was."""
+        """Drop a group that has become a consumer group, after those batches were appended."""
 
     def return_batches(self, name: str, number: int, members: Sequence[ConsumerMember]) -> Written:
-        """Return what has to be appended for a group to be taken back."""
+        """Return the batches to append when a consumer group becomes a classic one again."""
 
     def take_back(self, name: str, number: int, members: Sequence[ConsumerMember]) -> None:
-        """Go on with a group that has only members of the classic protocol left.
-
-        What has to be appended for that was.
-        """
+        """Continue as a classic group with these members, after those batches were appended."""
 
     def answer(self) -> None:
-        """Answer who has waited in a group that was handed over; used without the lock."""
+        """Answer the members that waited in a converted group; used without the lock."""
 
 
 class Assignments:
@@ -100,7 +97,7 @@ class Assignments:
         self.subscribed_topics = SubscribedTopics(state.topics)
         self.deadlines = Deadlines[Timer](state.alarm)
         self.before: Before | None = None
-        """Who knows what a group was before it was one of these."""
+        """The classic groups, which can become consumer groups and back."""
         self._journal = Journal[ConsumerGroupKey, Value](
             state.log,
             CONSUMER_GROUPS,
@@ -110,7 +107,7 @@ class Assignments:
         self._load()
 
     def draft(self, name: str) -> ConsumerGroupDraft:
-        """Begin a change of a group that somebody joins; one of another kind is taken over."""
+        """Begin a change of a group for a join; a classic group is converted."""
         group = self.fold.groups.get(name)
         if group is not None and group.members:
             return ConsumerGroupDraft(group)
@@ -133,7 +130,7 @@ class Assignments:
         member: ConsumerMember,
         owned: Partitions | None,
     ) -> tuple[Current, Durable]:
-        """Let a member be what it says it is now, and take its next step."""
+        """Store a member's new profile and advance its reconciliation by one step."""
         is_new = was.id not in draft.group.members and not draft.has_room
         is_other = member.profile.subscription != was.profile.subscription
         if is_new or is_other or not self.subscribed_topics.knows(member.profile.regex):
@@ -148,9 +145,9 @@ class Assignments:
         return current, self.write(draft)
 
     def check_room(self, draft: ConsumerGroupDraft, member: ConsumerMember) -> None:
-        """Refuse what would be too much."""
+        """Raise if a member would exceed a limit."""
         group, limits, size = draft.group, self.limits, member.size_bytes
-        # One that comes back takes a place that is there, and so do classic members.
+        # A returning static member replaces one; converted classic members were counted before.
         is_new = member.id not in group.members and not draft.changed
         if is_new and len(group.members) >= limits.max_members:
             raise GroupFull(group.name, f"{limits.max_members} members")
@@ -166,32 +163,32 @@ class Assignments:
         self.subscribed_topics.learn(member.profile.regex)
 
     def assign(self, draft: ConsumerGroupDraft) -> None:
-        """Decide who should own what, if the group's epoch says so or topics have changed."""
+        """Assign partitions if the group has a new epoch, or if topics have changed."""
         group, now_ms = draft.group, self.monotonic_ms()
         if not draft.is_due and self.is_outdated(group):
             draft.begin_epoch()
-        # Thousands who join one after the other must not be assigned anew with each of them:
-        # whoever is not served now is served with its next heartbeat.
+        # If thousands of members join in a row, do not assign again for each of them: a member
+        # that gets nothing now gets its partitions with its next heartbeat.
         pause_ms = (len(group.members) + len(group.owners) // 10) // 50
         is_first = group.assigned_ms is None or draft.epochs.assignment == 0
         if draft.is_due and (is_first or now_ms >= (group.assigned_ms or 0) + pause_ms):
             draft.assign(self.subscribed_topics)
 
     def is_outdated(self, group: ConsumerGroup) -> bool:
-        """Tell whether topics have changed so that partitions have to be assigned anew."""
+        """Tell whether topics have changed, so that partitions must be assigned again."""
         if group.outdated and self.subscribed_topics.are_met(group, group.members.values()):
             group.outdated = False
         return group.outdated
 
     def remove(self, group: ConsumerGroup, member_id: str) -> Durable:
-        """Take a member out; the others are assigned anew."""
+        """Remove a member; a new epoch begins for the others."""
         draft = ConsumerGroupDraft(group)
         draft.remove(member_id)
         draft.begin_epoch()
         return self.write(draft)
 
     def expire(self, timer: Timer) -> None:
-        """Do what is to be done when a deadline has passed."""
+        """Act on a deadline that has passed."""
         name, kind, member_id = timer
         group = self.fold.groups.get(name)
         if group is None:
@@ -205,17 +202,17 @@ class Assignments:
             self.remove(group, member_id)
 
     def forget(self, name: str, beside: Written = ()) -> Durable:
-        """Forget a group that has no members, if there is one, and what is written beside it."""
+        """Delete an empty group, if it exists; append the batches ``beside`` in the same append."""
         is_known = name in self.fold.groups
         changes = [ConsumerGroupChange(ConsumerGroupKey(name), None)] if is_known else []
         durable = self._append(changes, beside)
         self.deadlines.clear((name, "forget", ""))
         return durable
 
-    # Writing down
+    # Storing
 
     def write(self, draft: ConsumerGroupDraft) -> Durable:
-        """Write down what was decided, make it true, and see to what follows from it."""
+        """Append and apply a draft; then update deadlines, the group's name and its kind."""
         if not draft.changed and draft.epochs == draft.group.epochs:
             return AT_ONCE
         name, is_new = draft.group.name, draft.group.name not in self.fold.groups
@@ -240,20 +237,20 @@ class Assignments:
             if not any(regex in each.regexes for each in self.fold):
                 self.subscribed_topics.unlearn(regex)
         if group.members and len(group.classic_members) == len(group.members):
-            # On a full disk it stays a consumer group, which classic members can use as well; the
-            # next write to it tries again.
+            # On a full disk it stays a consumer group, which works for classic members as well;
+            # the next write tries again.
             with suppress(StorageFull):
                 self._give_back(group)
         return durable
 
     def _give_back(self, group: ConsumerGroup) -> None:
-        """Let a group be one of the classic protocol, which nobody in it speaks better.
+        """Convert a group back to a classic group, as only classic members are left.
 
-        One append, so that there is always a group of one kind.
+        This is one append, so that a crash leaves the group with exactly one kind.
         """
         if self.before is None:
             return
-        # The epoch that members are in; of the one that has just begun nobody has heard.
+        # The members know this epoch; the group's own may just have been incremented.
         name, number, members = group.name, group.epochs.assignment, tuple(group.members.values())
         gone = [ConsumerGroupChange(ConsumerGroupKey(name, each.id), None) for each in members]
         beside = self.before.return_batches(name, number, members)
@@ -264,7 +261,7 @@ class Assignments:
         self.before.take_back(name, number, members)
 
     def _take_name(self, group: ConsumerGroup, *, was_empty: bool) -> None:
-        """Keep the name from groups of other kinds while there are members."""
+        """Reserve the group's name while it has members; free it when the last one has left."""
         if group.members and was_empty:
             self._state.groups.occupy(group.name, KIND)
             self.deadlines.clear((group.name, "forget", ""))
@@ -280,7 +277,7 @@ class Assignments:
         return durable
 
     def _set_timers(self, group: ConsumerGroup, member_id: str, was: ConsumerMember | None) -> None:
-        """Set how long a member may take to give partitions up; none of one that is gone."""
+        """Set or clear a member's deadline for giving up revoked partitions."""
         member = group.members.get(member_id)
         rebalance: Timer = (group.name, "rebalance", member_id)
         if member is None:
@@ -288,9 +285,9 @@ class Assignments:
         if member is None or member.profile.classic is None:
             self.deadlines.clear((group.name, "join", member_id))
             self.deadlines.clear((group.name, "sync", member_id))
-        # Classic members have no such time of their own: they are to join again, and in time.
-        is_guest = member is not None and member.profile.classic is not None
-        if member is None or is_guest or member.current.stage is not Stage.REVOKING:
+        # Classic members have the join deadline instead.
+        is_classic = member is not None and member.profile.classic is not None
+        if member is None or is_classic or member.current.stage is not Stage.REVOKING:
             self.deadlines.clear(rebalance)
         elif (
             was is None
@@ -301,11 +298,11 @@ class Assignments:
             self.deadlines.set(rebalance, self.monotonic_ms() + timeout_ms)
 
     def hear(self, name: str, member_id: str) -> None:
-        """Let a member's session begin anew."""
+        """Restart a member's session timeout."""
         group = self.fold.groups.get(name)
         member = None if group is None else group.members.get(member_id)
         if member is None:
-            # With its last step the group became one of the classic protocol.
+            # The last change has just made this a classic group.
             return
         timeout_ms = self._configs.number(name, CONSUMER_SESSION_TIMEOUT)
         if member.profile.classic is not None:
@@ -313,10 +310,10 @@ class Assignments:
         self.deadlines.set((name, "session", member_id), self.monotonic_ms() + timeout_ms)
 
     def interval_ms(self, name: str) -> int:
-        """Return how often to show oneself; in large groups less often, if sessions allow."""
+        """Return the heartbeat interval; longer in large groups, up to a third of the session."""
         interval_ms = self._configs.number(name, CONSUMER_HEARTBEAT_INTERVAL)
         session_ms = self._configs.number(name, CONSUMER_SESSION_TIMEOUT)
-        # A thousand heartbeats a second from one group are enough.
+        # This limits one group to a thousand heartbeats a second.
         return max(interval_ms, min(len(self.fold.groups[name].members), session_ms // 3))
 
     def _remember_for_a_while(self, name: str) -> None:
@@ -324,7 +321,7 @@ class Assignments:
         self.deadlines.set((name, "forget", ""), due_ms)
 
     def _load(self) -> None:
-        """Read everything back, and let the sessions of all members begin anew."""
+        """Replay the journal, and restart all sessions."""
         apply = self.fold.apply
         self._journal.replay(lambda key, value: apply(ConsumerGroupChange(key, value)))
         for group in self.fold:

@@ -45,7 +45,7 @@ PROTOCOL_TYPE = "consumer"
 
 
 class MemberSubscription(NamedTuple):
-    """What a member of the classic protocol says when it joins."""
+    """The subscription in a classic member's metadata."""
 
     names: Sequence[str]
     owned: Sequence[TopicPartition]
@@ -53,16 +53,16 @@ class MemberSubscription(NamedTuple):
 
 
 class ConsumerProtocol(Protocol):
-    """The form in which members of the classic protocol speak of topics and partitions."""
+    """The codec for subscriptions and assignments of classic members."""
 
     def subscription(self, metadata: bytes) -> MemberSubscription | None:
-        """Read what a member says when it joins; None if that cannot be read."""
+        """Decode a subscription; None if that is not possible."""
 
     def owned(self, assignment: bytes) -> Sequence[TopicPartition]:
-        """Read what a member was assigned; nothing if that cannot be read."""
+        """Decode an assignment; empty if that is not possible."""
 
     def assignment(self, places: Iterable[TopicPartition], metadata: bytes) -> bytes:
-        """Write what a member is to own, so that one who has joined with that metadata reads it."""
+        """Encode an assignment, in the version of the member's subscription ``metadata``."""
 
 
 class ClassicMembers:
@@ -73,10 +73,10 @@ class ClassicMembers:
         self._assignments = assignments
         self._new_id = new_id
         self.protocol: ConsumerProtocol | None = None
-        """Set by whoever speaks the protocol; without, nobody is taken in."""
+        """The codec, set by the Kafka head; without it no classic member can join."""
 
     def join(self, join: Join) -> tuple[Joined, Durable]:
-        """Take a member in, or let it come again; to be answered when that is durable."""
+        """Handle a JoinGroup; send the answer once it is durable."""
         assignments = self._assignments
         assignments.limits.check_join(join, assignments.fold.held_bytes)
         group = assignments.fold.groups[join.group]
@@ -89,7 +89,7 @@ class ClassicMembers:
         member = replace(was, profile=profile)
         current, durable = assignments.settle(draft, was, member, self.partitions(said.owned))
         if member.id in group.members:
-            # The last of the others may have gone with this, and the group been given back.
+            # Otherwise the last consumer-protocol member is gone, and this is a classic group now.
             assignments.hear(group.name, member.id)
             assignments.deadlines.clear((group.name, "join", member.id))
             self._await("sync", group, member)
@@ -97,8 +97,8 @@ class ClassicMembers:
         return Joined(current.epoch, PROTOCOL_TYPE, name, "", member.id), durable
 
     def sync(self, sync: Sync) -> Synced:
-        """Tell a member what to own."""
-        group, member, classic = self._guest(
+        """Handle a SyncGroup: return the member's assignment."""
+        group, member, classic = self._classic_member(
             sync.group, sync.member_id, sync.instance_id, sync.generation
         )
         name, metadata = classic.protocols[0]
@@ -116,8 +116,8 @@ class ClassicMembers:
     def heartbeat(
         self, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """Hear that a member is there; RebalanceInProgress tells it to join again."""
-        group, member, _ = self._guest(name, member_id, instance_id, generation)
+        """Restart a member's session; RebalanceInProgress tells it to join again."""
+        group, member, _ = self._classic_member(name, member_id, instance_id, generation)
         self._assignments.hear(name, member_id)
         current = member.current
         can_have_more = current.stage is Stage.WAITING and any(
@@ -135,7 +135,7 @@ class ClassicMembers:
     def leave(
         self, name: str, leavers: Iterable[tuple[str, str | None]]
     ) -> list[MainstemError | None]:
-        """Take classic members out; what is wrong with each, None if it is out."""
+        """Remove members; return one result each: None, or why it was refused."""
         answers: list[MainstemError | None] = []
         for member_id, instance_id in leavers:
             try:
@@ -150,21 +150,21 @@ class ClassicMembers:
         if group is None:
             raise UnknownMember(name, member_id)
         if not member_id and instance_id is not None:
-            # An administrator names a static member by its instance id alone.
+            # An administrator may name a static member by its instance id alone.
             member_id = group.static.get(instance_id, "")
         self._assignments.remove(group, known(group, member_id, instance_id).id)
 
-    def welcomed(
+    def to_consumer_members(
         self, members: Iterable[ClassicMember], generation: int, protocol: str | None
     ) -> list[ConsumerMember]:
-        """Return members of a classic group with what they were assigned there."""
+        """Convert the members of a classic group, with their assignments."""
         found: list[ConsumerMember] = []
         taken: set[PartitionId] = set()
         for member in members:
             metadata = member.metadata(protocol) or member.protocols[0][1]
             said = None if self.protocol is None else self.protocol.subscription(metadata)
             if self.protocol is None or said is None:
-                # It comes again, and is told then what is wrong with it.
+                # Its next request is refused with the reason.
                 continue
             owned = self.partitions(self.protocol.owned(member.assignment)) - taken
             taken |= owned
@@ -172,8 +172,8 @@ class ClassicMembers:
             found.append(ConsumerMember(member.id, _profile(member, said), owned, current))
         return found
 
-    def sent_home(self, members: Iterable[ConsumerMember]) -> list[ClassicMember]:
-        """Return classic members as members of a classic group, with what they own."""
+    def to_classic_members(self, members: Iterable[ConsumerMember]) -> list[ClassicMember]:
+        """Convert classic members back to members of a classic group, with their assignments."""
         found: list[ClassicMember] = []
         for member in members:
             profile, classic = member.profile, member.profile.classic
@@ -189,13 +189,13 @@ class ClassicMembers:
                 session_timeout_ms=classic.session_timeout_ms,
                 rebalance_timeout_ms=profile.rebalance_timeout_ms,
             )
-            home = ClassicMember(member.id, join)
-            home.assignment = self.assignment(member.current.owned, classic.protocols[0][1])
-            found.append(home)
+            converted = ClassicMember(member.id, join)
+            converted.assignment = self.assignment(member.current.owned, classic.protocols[0][1])
+            found.append(converted)
         return found
 
     def partitions(self, places: Iterable[TopicPartition]) -> Partitions:
-        """Return the partitions of places that there are."""
+        """Return the ids of those partitions that exist."""
         return frozenset(
             PartitionId(topic.id, number)
             for name, number in places
@@ -204,7 +204,7 @@ class ClassicMembers:
         )
 
     def assignment(self, partitions: Partitions, metadata: bytes) -> bytes:
-        """Return what a member is to own as it reads it."""
+        """Encode partitions as an assignment."""
         places = [
             (topic.name, at.number)
             for at in sorted(partitions)
@@ -213,7 +213,7 @@ class ClassicMembers:
         return b"" if self.protocol is None else self.protocol.assignment(places, metadata)
 
     def _said(self, group: ConsumerGroup, join: Join) -> MemberSubscription:
-        """Return what a member says, if it can be among those who are there."""
+        """Decode a join's subscription; raises if the member does not fit the others."""
         if self.protocol is None:
             raise GroupIsLive(group.name, "consumers of the other protocol", "joined")
         names = dict(join.protocols)
@@ -229,7 +229,7 @@ class ClassicMembers:
         return said
 
     def _sender(self, draft: ConsumerGroupDraft, join: Join) -> ConsumerMember:
-        """Return the member that joins, as it was, or as it begins."""
+        """Return the joining member as it was before, or a new one."""
         group = draft.group
         holder = group.static.get(join.instance_id) if join.instance_id is not None else None
         if holder is None or holder == join.member_id:
@@ -242,7 +242,7 @@ class ClassicMembers:
         current = replace(old.current, epoch=0, previous_epoch=0)
         return replace(old, id=self._id(join), current=current)
 
-    def _guest(
+    def _classic_member(
         self, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> tuple[ConsumerGroup, ConsumerMember, ClassicSide]:
         group = self._assignments.fold.groups[name]
@@ -256,7 +256,7 @@ class ClassicMembers:
     def _await(
         self, what: Literal["join", "sync"], group: ConsumerGroup, member: ConsumerMember
     ) -> None:
-        """Let a member have its rebalance timeout for what it is to do next, once."""
+        """Start the member's rebalance timeout for its next join or sync, unless it runs."""
         timer: Timer = (group.name, what, member.id)
         deadlines = self._assignments.deadlines
         if timer not in deadlines:

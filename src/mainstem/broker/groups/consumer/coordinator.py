@@ -1,16 +1,15 @@
-"""Groups whose members the broker assigns itself: each shows itself, and hears what to read.
+"""Consumer groups (KIP-848): the broker assigns partitions, and members learn of it by heartbeats.
 
-How this works: a member sends heartbeats, and all that happens to it is in the answers. Whoever
-comes, goes or wants something else gives the group another epoch; with the next heartbeat of
-anybody partitions are assigned for that epoch (``assignors``), and each member comes there at its
-own pace (``reconciliation``), a member that is told to give up partitions within its rebalance
-timeout. One that is silent for the group's session timeout is taken out, and fenced by that: its
-epoch is no longer known. Everything is written down before it is answered, members and what they
-own included, so that after a restart they go on as if nothing had happened.
+How this works: a member sends heartbeats; the answers carry its epoch and assignment. When a member
+joins, leaves or changes its subscription, the group's epoch is incremented. The next heartbeat of
+any member triggers the assignment for that epoch (``assignors``). Each member then moves to it at
+its own pace (``reconciliation``), but must give up revoked partitions within its rebalance timeout.
+A member without heartbeats for the session timeout is removed, and thereby fenced. All state is
+stored before it is answered, members and assignments included, so they survive a restart.
 
-``ConsumerGroups`` is the door; what becomes of groups is decided in ``assignment``. Members of the
-classic protocol can be among the others (``classic_members``), so that a group moves from one
-protocol to the other member by member, without a pause.
+``ConsumerGroups`` is the public interface; ``assignment`` makes the decisions. A group may also
+have classic members (``classic_members``), so that it can move from one protocol to the other
+member by member, without downtime.
 """
 
 import uuid
@@ -50,7 +49,7 @@ from mainstem.log.port import Durable
 
 DEFAULTS = GroupLimits()
 _AGAIN_MS = 1_000
-"""When to try again what could not be written down."""
+"""The time until the next attempt after a failed write."""
 
 
 class ConsumerGroups:
@@ -73,18 +72,18 @@ class ConsumerGroups:
         """Members that speak the classic protocol."""
 
     def use_protocol(self, protocol: ConsumerProtocol) -> None:
-        """Read and write with it what classic members say; without one none joins such a group."""
+        """Set the codec for classic members; without it no classic member can join."""
         self.classic_members.protocol = protocol
 
     @property
     def fold(self) -> ConsumerGroupFold:
-        """All groups as they are written down."""
+        """The stored state of all groups."""
         return self.assignments.fold
 
     # Members
 
     def heartbeat(self, beat: Heartbeat) -> HeartbeatResponse:
-        """Hear a member, and tell it what to own; answer it when that is durable."""
+        """Handle a heartbeat; send the response, with the assignment, once it is durable."""
         check(beat)
         with self._state.lock:
             heard = self._hear(beat)
@@ -112,7 +111,7 @@ class ConsumerGroups:
     def leave(
         self, name: str, member_id: str, instance_id: str | None, *, for_a_while: bool = False
     ) -> Durable:
-        """Let a member go; one that is static may keep its place for its session."""
+        """Remove a member; ``for_a_while``: keep a static member's place until its session ends."""
         with self._state.lock:
             group = self.fold.groups.get(name)
             member = None if group is None else known(group, member_id, instance_id)
@@ -128,18 +127,18 @@ class ConsumerGroups:
             return self.assignments.write(draft)
 
     def tick(self) -> None:
-        """Do what is due by now, in turns: members that are silent or late are taken out."""
+        """Remove members whose session or rebalance timed out, a bounded number per call."""
         with self._state.lock:
             now_ms, deadlines = self.assignments.monotonic_ms(), self.assignments.deadlines
             for timer in deadlines.due(now_ms):
                 try:
                     self.assignments.expire(timer)
                 except MainstemError:
-                    # There will be space when it is tried again.
+                    # Try again later, when there may be disk space.
                     deadlines.set(timer, now_ms + _AGAIN_MS)
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` should be called, on the monotonic clock; None if never."""
+        """Return when ``tick`` is next due, on the monotonic clock; None if never."""
         with self._state.lock:
             return self.assignments.deadlines.next()
 
@@ -148,28 +147,28 @@ class ConsumerGroups:
     def check_commit(
         self, name: str, member_id: str, epoch: int, *, transactional: bool = False
     ) -> None:
-        """Refuse a commit in a group that has members from whoever is not one in that epoch."""
+        """Raise unless a commit comes from a member, with its present epoch."""
         if transactional and epoch < 0 and not member_id:
-            # Older transactional producers cannot say which member they commit for.
+            # Older TxnOffsetCommit requests do not name the member.
             return
         member = self.fold.groups[name].members.get(member_id)
         if member is None:
             raise UnknownMember(name, member_id)
-        current, is_guest = member.current.epoch, member.profile.classic is not None
-        if current != epoch and (transactional or is_guest):
+        current, is_classic = member.current.epoch, member.profile.classic is not None
+        if current != epoch and (transactional or is_classic):
             raise IllegalGeneration(name, epoch, current)
         if current != epoch:
             raise StaleMemberEpoch(name, member_id, epoch, current)
 
     def is_native_member(self, name: str, member_id: str) -> bool:
-        """Tell whether somebody is a member, and no classic member."""
+        """Tell whether this is a member that speaks the consumer protocol."""
         with self._state.lock:
             group = self.fold.groups.get(name)
             member = None if group is None else group.members.get(member_id)
             return member is not None and member.profile.classic is None
 
     def check_fetch(self, name: str, member_id: str | None, epoch: int) -> None:
-        """Refuse to tell cursors to somebody who says it is a member, and is not any more."""
+        """Refuse an offset fetch with an unknown member id or an old member epoch."""
         with self._state.lock:
             is_outsider = member_id is None and epoch < 0
             if not is_outsider and name in self.fold.groups:
@@ -178,18 +177,18 @@ class ConsumerGroups:
     # Administration
 
     def names(self) -> list[str]:
-        """Return every group that has members, or was left by the last one."""
+        """Return every group of this kind, also the empty ones that are still remembered."""
         with self._state.lock:
             return sorted(self.fold.groups)
 
     def describe(self, name: str) -> ConsumerGroupDescription | None:
-        """Return a group, None if there is none of this kind."""
+        """Return a group, None if there is no group of this kind."""
         with self._state.lock:
             group = self.fold.groups.get(name)
             return None if group is None else described(group)
 
     def reads(self, name: str) -> set[str]:
-        """Return the topics that members of a group read."""
+        """Return the topics that a group's members subscribe to."""
         with self._state.lock:
             group = self.fold.groups.get(name)
             return (
@@ -202,11 +201,11 @@ class ConsumerGroups:
         return name in self.fold.groups
 
     def has_members(self, name: str) -> bool:
-        """Tell whether a group has members of this kind."""
+        """Tell whether there is a consumer group of this name with members."""
         return name in self.fold.groups and bool(self.fold.groups[name].members)
 
     def members(self, name: str) -> dict[str, tuple[tuple[str, int], ...]]:
-        """Return the ids of a group's members, and what each owns."""
+        """Return the partitions of each member, by member id."""
         group = self.fold.groups.get(name)
         return {
             member.id: tuple(
@@ -218,15 +217,15 @@ class ConsumerGroups:
         }
 
     def epoch(self, name: str) -> int:
-        """Return the epoch that a group has got to."""
+        """Return a group's present epoch."""
         return self.fold.groups[name].epochs.group
 
     def forget(self, name: str, beside: Written = ()) -> Durable:
-        """Forget a group that has no members, if there is one, and what is written beside it."""
+        """Delete an empty group, if it exists; append the batches ``beside`` in the same append."""
         return self.assignments.forget(name, beside)
 
     def topic_changed(self, name: str) -> None:
-        """Take note that a topic was created, deleted, or got more partitions."""
+        """React to a topic that was created, deleted, or got more partitions."""
         regexes = self.assignments.subscribed_topics.topic_changed(name)
         for group in self.fold:
             if name in group.names or not regexes.isdisjoint(group.regexes):

@@ -1,4 +1,4 @@
-"""Consumer groups as an administrator sees them."""
+"""Descriptions of consumer groups, for administrators."""
 
 from enum import StrEnum
 
@@ -9,7 +9,7 @@ from mainstem.broker.groups.consumer.records import ConsumerGroup, ConsumerMembe
 
 
 class ConsumerPhase(StrEnum):
-    """How far the members of a group have come."""
+    """The state of a consumer group, by Kafka's names."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -18,7 +18,7 @@ class ConsumerPhase(StrEnum):
 
 
 class ConsumerGroupDescription(msgspec.Struct, frozen=True):
-    """A group, as an administrator sees it."""
+    """The description of a group, for administrators."""
 
     name: str
     phase: ConsumerPhase
@@ -28,7 +28,7 @@ class ConsumerGroupDescription(msgspec.Struct, frozen=True):
 
 
 def described(group: ConsumerGroup) -> ConsumerGroupDescription:
-    """Return a group as it is now."""
+    """Return the description of a group."""
     members = tuple(group.members[each] for each in sorted(group.members))
     assignor = preferred(group.assignors)
     return ConsumerGroupDescription(group.name, _phase(group), group.epochs, assignor, members)

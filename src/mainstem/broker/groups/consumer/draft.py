@@ -1,4 +1,4 @@
-"""What is about to become of a consumer group: changed in a draft, written down as a whole."""
+"""A draft of changes to a consumer group, which is then stored as a whole."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -20,63 +20,63 @@ from mainstem.log.port import PartitionId
 
 
 class ConsumerGroupDraft:
-    """A group as it will be; the group itself stays as it is."""
+    """Pending changes to a group; the group itself stays unchanged."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group
         self.epochs = group.epochs
         self.changed: dict[str, ConsumerMember | None] = {}
-        """Members that are new or will be others; None if they will be gone."""
+        """New and changed members; None for removed ones."""
         self.is_assigned = False
-        """Whether partitions were assigned anew."""
+        """Whether the draft holds a new assignment."""
         self._is_written = True
-        """Whether the members of the group are written down already."""
+        """Whether the members of the group are stored already."""
 
     @property
     def is_due(self) -> bool:
-        """Whether partitions have to be assigned anew."""
+        """Whether partitions must be assigned again."""
         return self.epochs.group > self.epochs.assignment
 
     @property
     def has_room(self) -> bool:
-        """Whether somebody goes whose place another takes, with all that it is to own."""
+        """Whether the draft removes a member, whose place and target a new one takes over."""
         return None in self.changed.values()
 
     def member(self, member_id: str) -> ConsumerMember:
-        """Return a member as it will be."""
+        """Return a member with its pending changes."""
         return self.changed.get(member_id) or self.group.members[member_id]
 
     def members(self) -> dict[str, ConsumerMember]:
-        """Return all members as they will be: static ones by their instance ids, then by id."""
+        """Return all members with their pending changes, sorted by instance id, then by id."""
         found = {**self.group.members, **self.changed}
         left = [each for each in found.values() if each is not None]
         left.sort(key=lambda each: (each.profile.instance_id or "", each.id))
         return {each.id: each for each in left}
 
     def put(self, member: ConsumerMember) -> None:
-        """Let a member be as given."""
+        """Add or change a member."""
         if self._is_written and self.group.members.get(member.id) == member:
             self.changed.pop(member.id, None)
         else:
             self.changed[member.id] = member
 
     def remove(self, member_id: str) -> None:
-        """Take a member out."""
+        """Remove a member."""
         self.changed[member_id] = None
 
     def take_in(self, classic_members: Iterable[ConsumerMember]) -> None:
-        """Let a group that is not written down yet begin with members."""
+        """Start a group that is not stored yet with converted members."""
         self._is_written = False
         for each in classic_members:
             self.group.set(each.id, each)
             self.put(each)
 
     def begin_epoch(self) -> None:
-        """Let everything be assigned anew."""
+        """Increment the group's epoch, so that partitions are assigned again."""
         self.epochs = replace(self.epochs, group=self.epochs.group + 1)
 
     def assign(self, subscribed_topics: SubscribedTopics) -> None:
-        """Decide who should own what, so that as little as possible moves."""
+        """Compute each member's target, with the assignor that most members prefer."""
         members = self.members()
         reads = {each.id: subscribed_topics.of(each.profile) for each in members.values()}
         partitions = subscribed_topics.partitions(frozenset().union(*set(reads.values())))
@@ -94,7 +94,7 @@ class ConsumerGroupDraft:
         self.is_assigned = True
 
     def changes(self) -> Iterator[ConsumerGroupChange]:
-        """Return what has to be written down; who is gone comes first, and gives up its place."""
+        """Return the records to append; removals first, as others may reuse their instance ids."""
         name = self.group.name
         for each, member in self.changed.items():
             if member is None:

@@ -1,4 +1,4 @@
-"""A heartbeat of a member: what it says, whom it is from, and whether that one may go on."""
+"""Heartbeats of consumer groups: the request, its sender, and the check of its epoch."""
 
 from collections.abc import Callable
 
@@ -30,11 +30,11 @@ MAX_ID_LENGTH = 300
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """A member shows itself; what is None is as it was before."""
+    """A ConsumerGroupHeartbeat request; None means unchanged."""
 
     group: str
     member_id: str
-    """Chosen by the member; if it has none, it is given one."""
+    """Chosen by the member; if empty, the broker chooses one."""
     epoch: int
     """0 to join."""
     instance_id: str | None = None
@@ -46,16 +46,16 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     regex: str | None = None
     assignor: str | None = None
     owned: Partitions | None = None
-    """What the member has, or still has."""
+    """The partitions that the member owns now, with revoked ones not given up yet."""
 
     @property
     def is_join(self) -> bool:
-        """Whether a member comes, or comes again."""
+        """Whether the member joins, for the first time or again."""
         return self.epoch == 0
 
     @property
     def is_full(self) -> bool:
-        """Whether the member says everything, so that it wants to be told everything."""
+        """Whether the request carries all fields, and so expects a full answer."""
         says_all = None not in (self.rebalance_timeout_ms, self.names, self.owned)
         return self.is_join or says_all
 
@@ -66,14 +66,14 @@ class HeartbeatResponse(msgspec.Struct, frozen=True):
     member_id: str
     epoch: int
     interval_ms: int
-    """When to show itself again."""
+    """The time until the next heartbeat."""
     owned: Partitions | None
-    """What the member is to own from now on; None: as before."""
+    """The member's assignment; None if unchanged."""
     durable: Durable
 
 
 def check(beat: Heartbeat) -> None:
-    """Refuse what cannot be, whoever says it."""
+    """Raise if the request itself is invalid."""
     check_group(beat.group)
     for text in (beat.member_id, beat.instance_id, beat.rack, beat.client_id):
         if text is not None and len(text) > MAX_ID_LENGTH:
@@ -85,7 +85,7 @@ def check(beat: Heartbeat) -> None:
 
 
 def sender(draft: ConsumerGroupDraft, beat: Heartbeat, new_id: Callable[[], str]) -> ConsumerMember:
-    """Return the member that a heartbeat is from, as it was, or as it begins."""
+    """Return the member that sent a heartbeat as it was before, or a new one."""
     group = draft.group
     if not beat.is_join:
         member = known(group, beat.member_id, beat.instance_id)
@@ -104,13 +104,13 @@ def sender(draft: ConsumerGroupDraft, beat: Heartbeat, new_id: Callable[[], str]
     if was is None:
         return ConsumerMember(member_id, Profile(0))
     if was.current.previous_epoch != 0 or was.current.epoch < 0:
-        # It has nothing any more, whatever it had: it lost its way, and begins again.
+        # The member lost its state and starts again with no partitions.
         return replace(was, current=Current())
     return was
 
 
 def known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """Return a member, unless it is none, or another one took its place."""
+    """Return a member; raises UnknownMember, or FencedInstance if another took its place."""
     if instance_id is not None:
         holder = group.static.get(instance_id)
         if holder is not None and holder != member_id:
@@ -124,7 +124,7 @@ def known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Cons
 
 
 def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:
-    """Fence a member that is not in its epoch, unless only the last answer was lost."""
+    """Raise FencedMemberEpoch on a wrong epoch, unless only the last answer was lost."""
     current = member.current
     if beat.epoch == current.epoch:
         return
@@ -134,7 +134,7 @@ def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) 
 
 
 def updated(profile: Profile, beat: Heartbeat) -> Profile:
-    """Return what a member says of itself now; who joins says everything."""
+    """Return a member's profile after a heartbeat; a join replaces all of it."""
     profile = Profile(0) if beat.is_join else profile
     timeout_ms, names = beat.rebalance_timeout_ms, beat.names
     return Profile(

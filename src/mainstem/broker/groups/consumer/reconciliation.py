@@ -1,9 +1,9 @@
-"""One member's way from what it owns to what it should own: it gives up first, then it is given.
+"""Reconciliation: how one member moves from the partitions it owns to its target (KIP-848).
 
-How this works: a member keeps what it owns and should own. What it owns and should not, it is told
-to give up; it stays in its epoch until it says that it has. Then it comes into the epoch of the
-assignment, with all it should own that is free. What others have not given up yet it gets later,
-in the same epoch. So a partition is never owned by two members.
+How this works: a member keeps the partitions that it owns and that are in its target. It is told to
+give up the others, and stays in its epoch until it confirms that. Then it enters the epoch of the
+assignment with all partitions of its target that are free. Partitions that other members have not
+given up yet follow later, in the same epoch. So no two members ever own the same partition.
 
     stable ── another epoch ──▶ revoking ── has given up ──▶ waiting ── others have ──▶ stable
                      └──────── nothing to give up ──────────────┘
@@ -23,7 +23,7 @@ def reconcile(
     owners: Mapping[PartitionId, str],
     owned: Partitions | None,
 ) -> Current:
-    """Return the next step of a member; ``owned`` is what it says it owns, None if it does not."""
+    """Return a member's next state; ``owned``: the partitions it reported, None if it did not."""
     if current.stage is Stage.STABLE:
         if current.epoch == epoch:
             return current
@@ -31,7 +31,7 @@ def reconcile(
     if current.stage is Stage.REVOKING:
         if _still_has(owned, current.revoked):
             return current
-        # It has come as far as its next epoch at least, whatever the group's is by now.
+        # It has completed its own revocation, so it is at least one epoch further.
         return _step(member_id, current, current.epoch + 1, target, epoch, owners, owned)
     return _step(member_id, current, current.epoch, target, epoch, owners, owned)
 
@@ -56,10 +56,10 @@ def _step(
 
 
 def _before(current: Current, epoch: int) -> int:
-    """Return the epoch before, in which a member may still be whose last answer was lost."""
+    """Return the previous epoch, which a member still sends if the last answer was lost."""
     return current.previous_epoch if epoch == current.epoch else current.epoch
 
 
 def _still_has(owned: Partitions | None, revoked: Partitions) -> bool:
-    """Tell whether a member has yet to give something up; as long as it says nothing, it has."""
+    """Tell whether a member still owns revoked partitions; assume so until it reports."""
     return owned is None or not owned.isdisjoint(revoked)

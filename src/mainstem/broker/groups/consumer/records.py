@@ -1,8 +1,8 @@
-"""Consumer groups as they are written down: a fold over ``__mainstem_consumer_groups``.
+"""Stored state of consumer groups: a fold over ``__mainstem_consumer_groups``.
 
-Two kinds of records: a group's epochs, and all there is of a member, which are about nothing else,
-so that compaction may leave them in any order. All that decisions need beside these (who owns a
-partition, who holds an instance id, who wants which topic) follows from them alone.
+There are two kinds of records: the epochs of a group, and one record per member. Neither refers to
+the other, so compaction may leave them in any order. Derived state (owners of partitions, holders
+of instance ids, subscribers of topics) follows from these records alone.
 """
 
 from collections import Counter
@@ -16,37 +16,37 @@ from mainstem.broker.groups.memory import texts_bytes
 from mainstem.log.port import PartitionId
 
 Owned = dict[str, list[int]]
-"""Partitions as they are written down: numbers by topic id."""
+"""Partitions as stored: numbers by topic id."""
 Partitions = frozenset[PartitionId]
 NOTHING: Partitions = frozenset()
 LEFT_FOR_A_WHILE = -2
-"""The epoch of a static member that said it will be back."""
+"""The epoch of a static member that left temporarily."""
 
 
 class ConsumerGroupKey(msgspec.Struct, frozen=True, array_like=True, tag="consumer-group"):
-    """What compaction keeps the latest of: a member, or without one the group itself."""
+    """The record's key: a member, or without a member the group itself."""
 
     group: str
     member: str = ""
 
 
 class Epochs(msgspec.Struct, frozen=True, tag_field="kind", tag="epochs/1"):
-    """The epoch of a group grows with every change, and the assignment's follows it."""
+    """The group's epoch, which grows with every change, and the epoch last assigned for."""
 
     group: int = 0
     assignment: int = 0
 
 
 class ClassicSide(msgspec.Struct, frozen=True):
-    """What a member of the classic protocol says beside what all say."""
+    """The part of a profile that only classic members have."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Names and metadata, the one it likes best first."""
+    """Names and metadata, in order of preference."""
 
 
 class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a member says of itself."""
+    """A member's subscription, timeouts and client, as it reported them."""
 
     rebalance_timeout_ms: int
     names: tuple[str, ...] = ()
@@ -57,16 +57,16 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     client_id: str = ""
     host: str = ""
     classic: ClassicSide | None = None
-    """Set if it speaks the classic protocol."""
+    """Set for classic members."""
 
     @property
     def subscription(self) -> tuple[tuple[str, ...], str, str, str | None]:
-        """What partitions are assigned by, so that they are assigned anew when it changes."""
+        """The fields that the assignment depends on; a change of them triggers a new one."""
         return self.names, self.regex, self.assignor, self.instance_id
 
     @property
     def size_bytes(self) -> int:
-        """How much it makes the broker hold, about."""
+        """Estimated memory that the broker uses for it."""
         protocols = self.classic.protocols if self.classic is not None else ()
         ids = (self.instance_id, self.rack, self.client_id, self.host)
         texts = (*self.names, self.regex, self.assignor, *ids, *(name for name, _ in protocols))
@@ -74,17 +74,17 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Stage(StrEnum):
-    """How far a member has come on the way to what it should own."""
+    """A member's state in the reconciliation."""
 
     STABLE = "stable"
     REVOKING = "revoking"
-    """It has to give up partitions before it gets others."""
+    """It must give up partitions before it gets others."""
     WAITING = "waiting"
-    """Others have yet to give up partitions that it should own."""
+    """Other members have not yet given up partitions of its target."""
 
 
 class Current(msgspec.Struct, frozen=True):
-    """What a member owns in its epoch, and what it has yet to give up."""
+    """The partitions that a member owns in its epoch, and those it has yet to give up."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -94,7 +94,7 @@ class Current(msgspec.Struct, frozen=True):
 
 
 class ConsumerMember(msgspec.Struct, frozen=True):
-    """One member of a group: what it says, what it should own, and what it owns."""
+    """One member of a group: its profile, its target, and its current partitions."""
 
     id: str
     profile: Profile
@@ -103,12 +103,12 @@ class ConsumerMember(msgspec.Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """How much it makes the broker hold beside partitions, about."""
+        """Estimated memory that the broker uses for it, without partitions."""
         return texts_bytes((self.id,)) + self.profile.size_bytes
 
 
 class WrittenMember(msgspec.Struct, frozen=True, tag_field="kind", tag="member/1"):
-    """A member as it is written down."""
+    """A member as the journal stores it."""
 
     profile: Profile
     epoch: int
@@ -130,29 +130,29 @@ class ConsumerGroupChange(NamedTuple):
 
 
 class ConsumerGroup:
-    """One group, with what follows from its records."""
+    """One group, with state derived from its records."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.epochs = Epochs()
         self.members: dict[str, ConsumerMember] = {}
         self.owners: dict[PartitionId, str] = {}
-        """Who owns each partition, or has yet to give it up."""
+        """The member that owns each partition, or has yet to give it up."""
         self.static: dict[str, str] = {}
-        """Member ids by instance id."""
+        """Ids of static members by instance id."""
         self.names: Counter[str] = Counter()
-        """How many members want each topic by its name."""
+        """The number of members that subscribe to each topic by name."""
         self.regexes: Counter[str] = Counter()
         self.assignors: Counter[str] = Counter()
         self.classic_members: set[str] = set()
-        """Members that speak the classic protocol."""
+        """Ids of members that use the classic protocol."""
         self.outdated = False
-        """Whether topics have come, grown or gone since partitions were assigned."""
+        """Whether topics have been created, deleted or extended since the last assignment."""
         self.assigned_ms: int | None = None
-        """When partitions were assigned last, on the clock of deadlines; None: before the start."""
+        """The monotonic time of the last assignment; None if before the broker's start."""
 
     def state(self) -> tuple[object, ...]:
-        """Return everything that records have made of it, to be compared."""
+        """Return all state that follows from records, for comparison."""
         return (
             self.epochs,
             self.members,
@@ -165,7 +165,7 @@ class ConsumerGroup:
         )
 
     def set(self, member_id: str, member: ConsumerMember | None) -> None:
-        """Put a member in the place of what it was; None takes it out."""
+        """Set a member; None removes it."""
         was = self.members.pop(member_id, None)
         self.classic_members.discard(member_id)
         if was is not None:
@@ -203,9 +203,9 @@ class ConsumerGroupFold:
     def __init__(self) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
         self.members = 0
-        """Of all groups."""
+        """The number of members in all groups."""
         self.held_bytes = 0
-        """What all members say of themselves, and their ids."""
+        """Estimated memory for the profiles and ids of all members."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ConsumerGroupFold):
@@ -220,7 +220,7 @@ class ConsumerGroupFold:
         return iter(self.groups.values())
 
     def apply(self, change: ConsumerGroupChange) -> None:
-        """Make one change true; the only place where this state changes, live and on replay."""
+        """Apply one change; the only place that modifies this state, live and on replay."""
         (name, member_id), value = (change.key.group, change.key.member), change.value
         if not member_id and value is None:
             self.groups.pop(name, None)
@@ -242,7 +242,7 @@ class ConsumerGroupFold:
 
 
 def written(partitions: Iterable[PartitionId]) -> Owned:
-    """Return partitions as they are written down."""
+    """Return partitions in stored form."""
     found: Owned = {}
     for topic_id, number in sorted(partitions):
         found.setdefault(topic_id, []).append(number)
@@ -250,14 +250,14 @@ def written(partitions: Iterable[PartitionId]) -> Owned:
 
 
 def partitions_of(topics: Iterable[tuple[str, Iterable[int]]]) -> Partitions:
-    """Return partitions by the ids of their topics and their numbers."""
+    """Return partition ids from topic ids and partition numbers."""
     return frozenset(
         PartitionId(topic_id, number) for topic_id, numbers in topics for number in numbers
     )
 
 
 def write_member(member: ConsumerMember) -> WrittenMember:
-    """Return a member as it is written down."""
+    """Return the record of a member."""
     current = member.current
     return WrittenMember(
         member.profile,
@@ -271,7 +271,7 @@ def write_member(member: ConsumerMember) -> WrittenMember:
 
 
 def read_member(member_id: str, value: WrittenMember) -> ConsumerMember:
-    """Return a member that was written down."""
+    """Return the member of a record."""
     current = Current(
         value.epoch,
         value.previous_epoch,

@@ -1,4 +1,4 @@
-"""Which topics the members of consumer groups mean, by name or by regular expression."""
+"""The topics that consumer group members subscribe to, by name or by regular expression."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,23 +9,23 @@ from mainstem.core.errors import InvalidExpression, InvalidSetting
 from mainstem.log.port import PartitionId
 
 MAX_REGEXES = 1_000
-"""Of all groups: each is asked about every topic that comes."""
+"""The limit for all groups together: each new topic is matched against every expression."""
 MAX_PLACES = 20_000_000
-"""Of the tables of all of them: 40 MB."""
+"""The limit for the entries of all tables together: 40 MB."""
 
 
 class SubscribedTopics:
-    """What members mean, among the topics that there are; used under the broker's lock."""
+    """Matches subscriptions with existing topics; used under the broker's lock."""
 
     def __init__(self, topics: Topics, max_places: int = MAX_PLACES) -> None:
         self._topics = topics
         self._max_places = max_places
         self._regexes: dict[str, TopicRegex] = {}
         self._meant: dict[str, set[str]] = {}
-        """The topics that each regular expression means now; never internal ones."""
+        """The topics that each regular expression matches now; never internal ones."""
 
     def learn(self, text: str) -> None:
-        """Find out what a regular expression means; InvalidExpression if that cannot be done."""
+        """Compile and match a new regular expression; raises InvalidExpression."""
         if self.knows(text):
             return
         if len(self._regexes) >= MAX_REGEXES:
@@ -36,15 +36,15 @@ class SubscribedTopics:
         self._take_in(regex, MATCH_BUDGET)
 
     def learn_again(self, text: str) -> None:
-        """Find out, after a start, what a regular expression means that was accepted before it."""
+        """Match, after a restart, a regular expression that was accepted before it."""
         try:
             self._take_in(TopicRegex(text), None)
         except InvalidExpression:
-            # Older versions took more; whoever wants it hears that with its next heartbeat.
+            # An older version accepted it; the member's next heartbeat gets the error.
             self._meant[text] = set()
 
     def knows(self, text: str) -> bool:
-        """Tell whether there is nothing more to be learnt of an expression, or of none."""
+        """Tell whether an expression is empty or already known."""
         return not text or text in self._regexes
 
     def _take_in(self, regex: TopicRegex, budget: int | None) -> None:
@@ -59,31 +59,31 @@ class SubscribedTopics:
         )
 
     def unlearn(self, text: str) -> None:
-        """Forget a regular expression that nobody uses any more."""
+        """Drop a regular expression that no member uses any more."""
         self._regexes.pop(text, None)
         self._meant.pop(text, None)
 
     def of(self, profile: Profile) -> frozenset[str]:
-        """Return the topics that a member means."""
+        """Return the existing topics that a member subscribes to."""
         found = {each for each in profile.names if self._topics.find(each) is not None}
         return frozenset(found | self._meant.get(profile.regex, set()))
 
     def of_group(self, group: ConsumerGroup) -> set[str]:
-        """Return the topics that some member means."""
+        """Return the existing topics that any member of a group subscribes to."""
         found = {each for each in group.names if self._topics.find(each) is not None}
         return found.union(*(self._meant[each] for each in group.regexes))
 
     def partitions(self, names: Iterable[str]) -> dict[str, Sequence[PartitionId]]:
-        """Return the partitions of topics, by the names of these."""
+        """Return the partitions of topics, by topic name."""
         return {each: self._topics.get(each).partitions for each in sorted(names)}
 
     def are_met(self, group: ConsumerGroup, members: Iterable[ConsumerMember]) -> bool:
-        """Tell whether all that is to be owned, and nothing else, has been assigned."""
+        """Tell whether the targets cover exactly the partitions of all subscribed topics."""
         wanted = {at for each in self.of_group(group) for at in self._topics.get(each).partitions}
         return wanted == {at for member in members for at in member.target}
 
     def topic_changed(self, name: str) -> set[str]:
-        """Take note that a topic came, changed or went; return what expressions mean it."""
+        """React to a created, changed or deleted topic; return the expressions that match it."""
         topic = self._topics.find(name)
         is_there = topic is not None and not topic.internal
         concerned = set()

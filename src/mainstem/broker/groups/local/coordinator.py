@@ -1,19 +1,20 @@
 """Groups of consumers in this process: who is a member, and who owns which partition.
 
-How this works: members come and go, topics appear and vanish, and each time ``assign`` says who
-should own what (the target). A partition without an owner goes to its target at once. One that
-has another owner is first taken back in two steps: the owner finds it under ``revoked``, finishes
-what it is doing with it, commits and releases it; only then does the target own it. So as long as
-nobody crashes, no event is read twice and no partition by two members at once. An owner that does
-not release in time is fenced: it is no longer a member, and cannot commit any more.
+How this works: whenever members or topics come or go, ``assign`` decides the target owner of each
+partition. A partition without an owner goes to its target at once. A partition that another member
+owns is revoked first: the owner finds it in ``revoked``, finishes its events, commits and releases
+it; only then does the target own it. So without crashes no event is read twice, and no two members
+read a partition at once. An owner that does not release in time is fenced: it is removed from the
+group and can no longer commit.
 
     free ── target ──▶ owned ── other target ──▶ revoked ── release ──▶ owned by the target
                          ▲                         │
                          └── target again ─────────┘      leave, or too slow: free at once
 
-Every change of who owns what has a number, the generation, and each share says in which one it
-was given; a member that sees another number must begin again at the group's cursor. Cursors know
-nothing of this: other kinds of groups keep their own membership, and ``occupy`` their names.
+Every change of ownership increments the generation. Each assigned partition carries the generation
+in which it was assigned (``since``); if that differs, the member restarts at the group's cursor.
+Cursors are independent of this: Kafka's kinds of groups keep their members elsewhere, and only
+``occupy`` the group's name here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,14 +31,14 @@ from mainstem.log.port import PartitionId
 Changed = Callable[[], None]
 
 HAND_OVER_MS = 300_000
-"""How long a member may take to release a partition; events may take minutes to work on."""
+"""How long a member may take to release a partition; handling an event may take minutes."""
 MAX_MEMBERS = 10_000
 KIND = "mainstem"
-"""What these groups are called beside those of other kinds."""
+"""The name of this kind of group in error messages."""
 
 
 class AssignedPartition(NamedTuple):
-    """A partition as a member owns it; ``since`` differs whenever it was given anew."""
+    """A partition as assigned to a member; ``since`` is the generation of that assignment."""
 
     topic: str
     partition: int
@@ -45,15 +46,15 @@ class AssignedPartition(NamedTuple):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a member may read, what it has to give up, and how long it may wait for more."""
+    """The partitions that a member reads, and those that it has to give up."""
 
     generation: int
     owned: tuple[AssignedPartition, ...]
-    """To be read; a share not seen before begins at the group's cursor."""
+    """To be read; a newly assigned partition starts at the group's cursor."""
     revoked: tuple[AssignedPartition, ...]
     """To be finished, committed and released."""
     awaited_until_ms: int | None = None
-    """When to ask again at the latest, if others have yet to release partitions; else None."""
+    """When to look again at the latest, if others must first release partitions; else None."""
 
 
 class _Member:
@@ -67,7 +68,7 @@ class _Member:
         self._patterns = [each for each in wanted if is_pattern(each)]
 
     def wants(self, topic: Topic) -> bool:
-        """Tell whether the member reads the topic; a pattern never means internal ones."""
+        """Tell whether the member subscribes to a topic; patterns never match internal topics."""
         if topic.name in self._names:
             return True
         return not topic.internal and any(matches(each, topic.name) for each in self._patterns)
@@ -80,30 +81,30 @@ class _Group:
         self.generation = 0
         self.members: dict[str, _Member] = {}
         self.topics: dict[str, Topic] = {}
-        """Every topic that some member wants, by name."""
+        """Every topic that a member subscribes to, by name."""
         self.reads: dict[str, set[str]] = {}
-        """The names of the topics that each member wants."""
+        """The names of the topics that each member subscribes to."""
         self.names: dict[PartitionId, str] = {}
-        """The topic's name of every partition of these topics."""
+        """The topic's name for every partition of these topics."""
         self.targets: dict[PartitionId, str] = {}
         self.owners: dict[PartitionId, tuple[str, int]] = {}
-        """Who owns each partition, and since which generation."""
+        """The owner of each partition, and the generation of that assignment."""
         self.revoked: dict[PartitionId, int] = {}
-        """Partitions to be released, and until when."""
+        """Partitions to be released, with the deadline for that."""
 
     def readers(self, topic: Topic) -> list[str]:
-        """Return the members that want a topic."""
+        """Return the members that subscribe to a topic."""
         return [member.id for member in self.members.values() if member.wants(topic)]
 
     def add_topic(self, topic: Topic, readers: Iterable[str]) -> None:
-        """Take in a topic that is new to some readers, or has grown."""
+        """Add a topic that is new to some readers, or has more partitions."""
         self.topics[topic.name] = topic
         self.names |= dict.fromkeys(topic.partitions, topic.name)
         for reader in readers:
             self.reads[reader].add(topic.name)
 
     def drop_topic(self, name: str) -> None:
-        """Leave a topic out; its partitions have no owner any more."""
+        """Remove a topic and the owners of its partitions."""
         topic = self.topics.pop(name)
         for names in self.reads.values():
             names.discard(name)
@@ -114,7 +115,7 @@ class _Group:
             self.revoked.pop(partition, None)
 
     def rebalance(self, release_by_ms: int) -> list[Changed]:
-        """Decide anew who should own what, and begin to bring it about; return whom to tell."""
+        """Compute new targets, and assign or revoke partitions; return the callbacks to call."""
         self.generation += 1
         told: set[str] = set()
         partitions = {name: topic.partitions for name, topic in self.topics.items()}
@@ -132,28 +133,28 @@ class _Group:
                 told.add(target)
         return self.callbacks(told)
 
-    def release(self, member: str, shares: Iterable[AssignedPartition]) -> list[Changed]:
-        """Give shares of a member to those that should have them; return whom to tell."""
+    def release(self, member: str, partitions: Iterable[AssignedPartition]) -> list[Changed]:
+        """Give a member's partitions to their targets; return the callbacks to call."""
         self.generation += 1
         told: set[str] = set()
-        for share in shares:
-            partition = self.held(member, share)
+        for assigned in partitions:
+            partition = self.held(member, assigned)
             if partition is not None:
                 self.revoked.pop(partition, None)
                 self.owners[partition] = (self.targets[partition], self.generation)
                 told.add(self.targets[partition])
         return self.callbacks(told)
 
-    def held(self, member: str, share: AssignedPartition) -> PartitionId | None:
-        """Return the partition of a share, if the member still has that very share."""
-        topic = self.topics.get(share.topic)
-        if topic is None or not 0 <= share.partition < len(topic.partitions):
+    def held(self, member: str, assigned: AssignedPartition) -> PartitionId | None:
+        """Return a partition's id, if the member still owns it by that very assignment."""
+        topic = self.topics.get(assigned.topic)
+        if topic is None or not 0 <= assigned.partition < len(topic.partitions):
             return None
-        partition = topic.partitions[share.partition]
-        return partition if self.owners.get(partition) == (member, share.since) else None
+        partition = topic.partitions[assigned.partition]
+        return partition if self.owners.get(partition) == (member, assigned.since) else None
 
     def remove(self, member: str) -> None:
-        """Take a member out; what it owned is free."""
+        """Remove a member; its partitions have no owner then."""
         del self.members[member]
         for name in self.reads.pop(member):
             if not any(name in names for names in self.reads.values()):
@@ -163,13 +164,13 @@ class _Group:
             self.revoked.pop(partition, None)
 
     def assignment(self, member: str) -> Assignment:
-        """Return what a member owns and must give up."""
+        """Return the partitions that a member owns, and those that it must give up."""
         owned: list[AssignedPartition] = []
         revoked: list[AssignedPartition] = []
         for partition, (owner, since) in self.owners.items():
             if owner == member:
-                share = AssignedPartition(self.names[partition], partition.number, since)
-                (revoked if partition in self.revoked else owned).append(share)
+                assigned = AssignedPartition(self.names[partition], partition.number, since)
+                (revoked if partition in self.revoked else owned).append(assigned)
         awaited = [until for at, until in self.revoked.items() if self.targets[at] == member]
         return Assignment(
             self.generation,
@@ -184,11 +185,11 @@ class _Group:
         return sorted(overdue)
 
     def callbacks(self, members: Iterable[str]) -> list[Changed]:
-        """Return how to tell members that what they own has changed."""
+        """Return the callbacks of members whose assignment has changed."""
         return [self.members[member].changed for member in members]
 
     def _current(self) -> dict[PartitionId, str]:
-        """Return who has, or is about to get, each partition: what is worth keeping as it is."""
+        """Return the present owner or target of each partition, which the assignor should keep."""
         current = {at: owner for at, (owner, _) in self.owners.items()}
         live = {at: target for at, target in self.targets.items() if target in self.members}
         return current | live
@@ -197,7 +198,7 @@ class _Group:
 class Groups:
     """All groups of this process; used under the broker's lock.
 
-    Methods that change who owns what return the callbacks to make without the lock.
+    Methods that change the assignment return callbacks, to be called without the lock.
     """
 
     def __init__(self, topics: Topics, hand_over_ms: int = HAND_OVER_MS) -> None:
@@ -209,7 +210,7 @@ class Groups:
         self._joined = 0
 
     def live(self) -> set[str]:
-        """Return the names of the groups that have members, of whatever kind."""
+        """Return the names of the groups that have members, of all kinds."""
         return self._groups.keys() | self._occupied.keys()
 
     def take_emptied(self) -> set[str]:
@@ -218,11 +219,11 @@ class Groups:
         return emptied
 
     def is_live(self, group: str) -> bool:
-        """Tell whether the group has members, of whatever kind."""
+        """Tell whether the group has members, of any kind."""
         return group in self._groups or group in self._occupied
 
     def owners(self, group: str) -> dict[PartitionId, str]:
-        """Return who owns each partition of a group now."""
+        """Return the present owner of each partition of a group."""
         found = self._groups.get(group)
         return {} if found is None else {at: owner for at, (owner, _) in found.owners.items()}
 
@@ -232,28 +233,28 @@ class Groups:
         return [] if found is None else list(found.members)
 
     def check_not_live(self, group: str, deed: str) -> None:
-        """Refuse what would pull the rug from under the members of a group."""
+        """Raise GroupIsLive if a group has members; ``deed`` says what was to be done to it."""
         if group in self._groups:
             raise GroupIsLive(group, f"{len(self._groups[group].members)} members", deed)
         if group in self._occupied:
             raise GroupIsLive(group, f"{self._occupied[group]} consumers", deed)
 
     def occupy(self, group: str, kind: str) -> None:
-        """Take a group's name for consumers of another kind; refused while others hold it."""
+        """Reserve a group's name for one of Kafka's kinds; refused while another kind holds it."""
         check_group(group)
         if group in self._groups or self._occupied.get(group, kind) != kind:
             self.check_not_live(group, f"joined by {kind} consumers")
         self._occupied[group] = kind
 
     def vacate(self, group: str) -> None:
-        """Give the name back when the last consumer of the other kind has gone."""
+        """Free a name that was reserved, when the last member has left."""
         if self._occupied.pop(group, None) is not None:
             self._emptied.add(group)
 
     def join(
         self, group: str, wanted: Sequence[str], changed: Changed, now_ms: int
     ) -> tuple[str, list[Changed]]:
-        """Add a member that reads topics, by name or pattern; return its id."""
+        """Add a member that reads topics, by name or pattern; return its id and the callbacks."""
         check_group(group)
         if not wanted:
             raise InvalidSetting(f"a member of group {group!r} must name at least one topic")
@@ -274,7 +275,7 @@ class Groups:
         return member.id, found.rebalance(now_ms + self._hand_over_ms)
 
     def leave(self, group: str, member: str, now_ms: int) -> list[Changed]:
-        """Take a member out, by its own will or not; what it owned goes to others at once."""
+        """Remove a member, also by force; its partitions go to other members at once."""
         found = self._groups.get(group)
         if found is None or member not in found.members:
             return []
@@ -287,34 +288,34 @@ class Groups:
         return told + found.rebalance(now_ms + self._hand_over_ms)
 
     def release(
-        self, group: str, member: str, shares: Iterable[AssignedPartition]
+        self, group: str, member: str, partitions: Iterable[AssignedPartition]
     ) -> list[Changed]:
-        """Give up what the member has stopped reading and has committed; what is gone is gone."""
-        return self._member(group, member).release(member, shares)
+        """Give up partitions that the member has committed; ignores those it no longer owns."""
+        return self._member(group, member).release(member, partitions)
 
     def assignment(self, group: str, member: str) -> Assignment:
-        """Return what the member may read now."""
+        """Return the member's present assignment."""
         return self._member(group, member).assignment(member)
 
     def held(
-        self, group: str, member: str, shares: Iterable[AssignedPartition]
+        self, group: str, member: str, partitions: Iterable[AssignedPartition]
     ) -> list[PartitionId]:
-        """Return the partitions of shares; Fenced unless the member still has every one."""
+        """Return the ids of assigned partitions; Fenced unless the member still owns them all."""
         found = self._member(group, member)
-        partitions: list[PartitionId] = []
-        for share in shares:
-            partition = found.held(member, share)
+        ids: list[PartitionId] = []
+        for assigned in partitions:
+            partition = found.held(member, assigned)
             if partition is None:
                 raise Fenced(
-                    f"{member} of group {group!r} does not own partition {share.partition} of "
-                    f"topic {share.topic!r} any more, so it cannot commit there; "
+                    f"{member} of group {group!r} does not own partition {assigned.partition} of "
+                    f"topic {assigned.topic!r} any more, so it cannot commit there; "
                     "look at its assignment"
                 )
-            partitions.append(partition)
-        return partitions
+            ids.append(partition)
+        return ids
 
     def topic_changed(self, name: str, now_ms: int) -> list[Changed]:
-        """Take note that a topic was created, deleted, or got more partitions."""
+        """React to a topic that was created, deleted, or got more partitions."""
         topic = self._topics.find(name)
         told: list[Changed] = []
         for group in self._groups.values():
@@ -329,7 +330,7 @@ class Groups:
             if topic is not None and readers:
                 group.add_topic(topic, readers)
             if gone or readers:
-                # Who owned a partition of the topic that is gone must hear of it too.
+                # Owners of partitions of the deleted topic must be told too.
                 told += (owners if gone else []) + group.rebalance(now_ms + self._hand_over_ms)
         return told
 

@@ -1,4 +1,4 @@
-"""One consumer of a group, as the program that consumes holds it."""
+"""One member of a local group, as the consuming program holds it."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -10,11 +10,10 @@ from mainstem.log.port import Durable
 
 
 class Member:
-    """A place in a group: what to read, how far it was read, and giving it up.
+    """One member of a group, as the consuming program sees it; thread-safe.
 
-    Its program looks at ``assignment`` whenever it is told that it changed. It begins shares it
-    has not seen before at the group's cursor, and those under ``revoked`` it finishes, commits and
-    releases. Safe to use from several threads.
+    The program reads ``assignment`` whenever it is told of a change. It starts reading new
+    partitions at the group's cursor. It finishes, commits and releases those in ``revoked``.
     """
 
     def __init__(self, state: State, now_ms: Callable[[], int], group: str, member: str) -> None:
@@ -24,7 +23,7 @@ class Member:
         self.id = member
 
     def assignment(self) -> Assignment:
-        """Return what to read and what to give up; raises Fenced if it is no member any more."""
+        """Return the partitions to read and to give up; raises Fenced if no longer a member."""
         with self._state.lock:
             calls = self._state.groups.tick(self._now_ms())
         make(calls)
@@ -32,7 +31,7 @@ class Member:
             return self._state.groups.assignment(self.group, self.id)
 
     def commit(self, offsets: Mapping[AssignedPartition, int], metadata: str = "") -> Durable:
-        """Move the group's cursors in shares it has; Fenced, and nothing moved, if one is gone."""
+        """Commit offsets in owned partitions; Fenced, with nothing committed, if one was lost."""
         now_ms = self._now_ms()
         state = self._state
         with state.lock:
@@ -47,14 +46,14 @@ class Member:
         make(calls)
         return durable
 
-    def release(self, shares: Iterable[AssignedPartition]) -> None:
-        """Give up shares that it has stopped reading and has committed."""
+    def release(self, partitions: Iterable[AssignedPartition]) -> None:
+        """Give up partitions that the program has stopped reading and has committed."""
         with self._state.lock:
-            calls = self._state.groups.release(self.group, self.id, shares)
+            calls = self._state.groups.release(self.group, self.id, partitions)
         make(calls)
 
     def leave(self) -> None:
-        """Leave the group; what it owned goes to others at once, so commit before."""
+        """Leave the group; its partitions go to other members at once, so commit before."""
         with self._state.lock:
             calls = self._state.groups.leave(self.group, self.id, self._now_ms())
         make(calls)

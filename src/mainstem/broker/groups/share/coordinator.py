@@ -1,10 +1,10 @@
-"""Share groups: consumers under one name, who share events of one or more topics one by one.
+"""Share groups (KIP-932): consumers that share the events of one or more topics one by one.
 
-How this works: a share group is the queues of its name, one on each topic that a member
-ever wanted; a queue of that name is part of it. Members only tell that they are there and what
-they want, and may take from every partition of it: nothing is divided, so nothing is handed over.
-Who is a member is not written down. After a restart members are not known, and join again; how far
-the group has got is in its queues.
+How this works: a share group is the set of queues with its name, one on each topic that a member
+ever subscribed to, whoever created them. Members only send heartbeats with their subscriptions, and
+may acquire from every partition of those topics: partitions are not divided, so there is nothing to
+rebalance. Members are not stored; after a restart they join again. The group's progress is in its
+queues.
 """
 
 import threading
@@ -49,22 +49,22 @@ from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
 
 KIND = "share"
-"""What these groups are called beside those of other kinds."""
+"""The name of this kind of group in error messages."""
 DEFAULTS = GroupLimits()
 
 
 class ShareHeartbeatResponse(msgspec.Struct, frozen=True):
-    """What a member is told: its epoch, when to come again, and what is new for it."""
+    """The answer to a heartbeat: the member's epoch, the heartbeat interval, its assignment."""
 
     epoch: int
     heartbeat_ms: int
     places: AssignedTopics | None
     durable: Durable
-    """When what it has begun to share is written down."""
+    """When queues that this heartbeat created are durable."""
 
 
 class ShareMemberState(msgspec.Struct, frozen=True):
-    """A member, as an administrator sees it."""
+    """The description of a member, for administrators."""
 
     id: str
     client_id: str
@@ -76,7 +76,7 @@ class ShareMemberState(msgspec.Struct, frozen=True):
 
 
 class ShareGroupState(msgspec.Struct, frozen=True):
-    """A share group, as an administrator sees it."""
+    """The description of a share group, for administrators."""
 
     name: str
     epoch: int
@@ -102,19 +102,19 @@ class ShareGroups:
         self._monotonic_ms = monotonic_ms
         self._limits = limits
         self._lock = threading.Lock()
-        """Taken before that of the queues."""
+        """Taken before the lock of the queues."""
         self._groups: dict[str, ShareGroup] = {}
         self._members = self._bytes = 0
-        """Of all groups, and what they want."""
+        """The members of all groups, and the estimated memory of their subscriptions."""
         self._silent = Deadlines[tuple[str, str]](state.alarm)
-        # Laid over, and not written into them: what is set no more is as if it had never been.
+        # Group settings override the queues' own at read time; removing one restores the queue's.
         queues.lay_over(lambda name, own: altered_queue(own, configs.fold.of(name)))
         configs.changed = queues.overlay_changed
 
     # Members
 
     def heartbeat(self, beat: ShareHeartbeat) -> ShareHeartbeatResponse:
-        """Join a group, or stay in it; what is new to it begins as the group's settings say."""
+        """Join a group or stay in it; queues on topics that are new to the group are created."""
         check_group(beat.group)
         settings = self.settings(beat.group)
         with self._lock:
@@ -130,33 +130,33 @@ class ShareGroups:
             self._groups[beat.group] = group
             due_ms = self._monotonic_ms() + settings.session_ms
             self._silent.set((group.name, member.id), due_ms)
-            durable = self._look(group, member, settings)
+            durable = self._create_queues(group, member, settings)
             told = group.assign(member, self._places(member))
         return ShareHeartbeatResponse(member.epoch, settings.heartbeat_ms, told, durable)
 
     def leave(self, group: str, member_id: str) -> None:
-        """Take a member out; what is out with it is not touched. Raises UnknownMember."""
+        """Remove a member, but not its unsettled deliveries; raises UnknownMember."""
         with self._lock:
             found = self._groups.get(group)
             if found is None or member_id not in found.members:
-                raise self._stranger(group, member_id)
+                raise self._unknown_member(group, member_id)
             self._take_out(found, member_id)
 
     def tick(self) -> None:
-        """Take out members that were silent for too long."""
+        """Remove members whose session has expired."""
         with self._lock:
             while (due := self._silent.take(self._monotonic_ms())) is not None:
                 self._take_out(self._groups[due[0]], due[1])
 
     def next_deadline(self) -> int | None:
-        """Return when ``tick`` should be called, on the monotonic clock; None if never."""
+        """Return when ``tick`` is next due, on the monotonic clock; None if never."""
         with self._lock:
             return self._silent.next()
 
     # Administration
 
     def settings(self, group: str) -> ShareSettings:
-        """Return how a group behaves."""
+        """Return the settings in force for a group."""
         return settings_of(self._configs.fold.all_of(group))
 
     def names(self) -> list[str]:
@@ -181,13 +181,13 @@ class ShareGroups:
             )
 
     def positions(self, name: str) -> list[QueueState]:
-        """Return how far a group has got in each of its topics; raises UnknownGroup."""
+        """Return the group's progress in each of its topics; raises UnknownGroup."""
         with self._lock:
             self._check_known(name)
         return self._queues.every(name)
 
     def check_movable(self, name: str) -> None:
-        """Refuse a group that ``seek`` refuses, whatever the topic."""
+        """Raise the error that ``seek`` would raise for this group on any topic."""
         check_group(name)
         with self._lock:
             self._check_empty(name, "moved")
@@ -195,9 +195,9 @@ class ShareGroups:
     def seek(
         self, name: str, topic: str, offsets: Mapping[int, int]
     ) -> tuple[Durable, dict[int, MainstemError]]:
-        """Let a group without members go on from elsewhere in a topic; it may be new, both may.
+        """Move a group without members to other offsets of a topic; creates what does not exist.
 
-        Returns also the partitions that were not moved, and why.
+        Also returns the partitions that were refused, each with its error.
         """
         check_group(name)
         with self._lock:
@@ -219,9 +219,9 @@ class ShareGroups:
             return self._queues.seek(topic, name, moved), refused
 
     def forget(self, name: str, topics: Iterable[str]) -> tuple[Durable, dict[str, MainstemError]]:
-        """Forget how far a group without members has got in some topics, in one append.
+        """Delete the offsets of a group without members in some topics, in one append.
 
-        Returns also the topics that nothing was known of, and why.
+        Also returns the topics that were refused, each with its error.
         """
         check_group(name)
         with self._lock:
@@ -230,17 +230,17 @@ class ShareGroups:
             return self._queues.delete_on(topics, name)
 
     def delete(self, name: str) -> Durable:
-        """Forget a group without members altogether, in one append."""
+        """Delete a group without members, in one append."""
         with self._lock:
             self._check_empty(name, "deleted")
             self._check_known(name)
             return self._queues.delete_all(name)
 
-    # Parts of decisions, under the lock
+    # Helpers, used under the lock
 
     def _check_newcomer(self, group: ShareGroup, beat: ShareHeartbeat) -> None:
         if beat.epoch:
-            raise self._stranger(group.name, beat.member_id)
+            raise self._unknown_member(group.name, beat.member_id)
         if len(group.members) >= self._limits.max_members:
             raise GroupFull(group.name, f"{self._limits.max_members} members")
         if self._members >= self._limits.max_members_of_all:
@@ -248,11 +248,11 @@ class ShareGroups:
         with self._state.lock:
             self._state.groups.occupy(group.name, KIND)
 
-    def _stranger(self, name: str, member_id: str) -> MainstemError:
-        """Return what to say to somebody who takes itself for a member.
+    def _unknown_member(self, name: str, member_id: str) -> MainstemError:
+        """Return the error for a request with an unknown member id.
 
-        A restart forgets members, and they shall come again: that there is no such group, clients
-        take for the end, so they hear it only while others have the name.
+        After a restart members must join again, which UnknownMember makes them do. Clients treat
+        UnknownGroup as fatal, so it is returned only while another kind of group has the name.
         """
         with self._state.lock:
             if name not in self._groups and self._state.groups.is_live(name):
@@ -269,10 +269,12 @@ class ShareGroups:
         if size and self._bytes - _size(group, beat.member_id) + size > self._limits.max_bytes:
             raise GroupFull(group.name, f"{self._limits.max_bytes} bytes for all groups")
 
-    def _look(self, group: ShareGroup, member: ShareMember, settings: ShareSettings) -> Durable:
-        """See which topics there are of those that a member wants, and begin what is new.
+    def _create_queues(
+        self, group: ShareGroup, member: ShareMember, settings: ShareSettings
+    ) -> Durable:
+        """Create the missing queues on existing topics that a member subscribes to.
 
-        What only others want they look for themselves: all of it would be too much for everyone.
+        Each heartbeat covers only its own member's topics, to bound the work.
         """
         topics = {name: self._state.topics.find(name) for name in member.topics}
         seen: dict[str, str | None] = {name: None for name, it in topics.items() if it is None}
@@ -283,13 +285,13 @@ class ShareGroups:
                     continue
                 is_begun = self._queues.settings(name, group.name) is not None
                 if not is_begun and not topic.internal:
-                    # A topic that came later than the wish for it is wanted from its beginning.
+                    # A topic that was created after the subscription is read from its start.
                     is_later = group.ids.get(name, topic.id) != topic.id
                     starts = {} if is_later else self._starts(topic, settings.start)
                     durable = self._create(group.name, topic, starts)
                 seen[name] = topic.id
         finally:
-            # What could not be begun for want of space is begun by the member's next heartbeat.
+            # On a full disk the member's next heartbeat tries again.
             group.update_topics(seen)
         return durable
 
@@ -343,7 +345,7 @@ class ShareGroups:
             raise UnknownGroup(name)
 
     def _check_empty(self, name: str, deed: str) -> None:
-        """Refuse what would change a group under its members, or under those of another kind."""
+        """Raise if the group has members, of this or another kind."""
         if name in self._groups:
             count = len(self._groups[name].members)
             raise GroupIsLive(name, f"{count} members", deed)
@@ -353,6 +355,6 @@ class ShareGroups:
 
 
 def _size(group: ShareGroup, member_id: str) -> int:
-    """Return how much is kept of what a member wants; 0 if there is no such one."""
+    """Return the estimated memory of a member's subscription; 0 if it is unknown."""
     member = group.members.get(member_id)
     return 0 if member is None else texts_bytes(member.topics)

@@ -1,4 +1,4 @@
-"""One share group while it has members: who they are, what they want, and in which epoch."""
+"""One share group while it has members: the members, their subscriptions and epochs."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ import msgspec
 from mainstem.core.errors import FencedMemberEpoch, UnknownMember
 
 AssignedTopics = tuple[tuple[str, str, int], ...]
-"""Topics by name, each with its id and how many partitions it has."""
+"""Topics: name, id and number of partitions."""
 
 
 class ShareHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """A member shows itself; without topics it wants what it wanted before."""
+    """A ShareGroupHeartbeat request; ``topics`` is None if the subscription is unchanged."""
 
     group: str
     member_id: str
@@ -34,14 +34,14 @@ class ShareMember:
         self.topics: tuple[str, ...] = ()
         self.epoch = self.previous_epoch = 0
         self.assigned: AssignedTopics | None = None
-        """What it was last told that it may take from."""
+        """The assignment that it was last sent."""
 
 
 class ShareGroup:
-    """Every member may take events from every partition of the topics that it wants.
+    """Every member may acquire events from every partition of the topics it subscribes to.
 
-    The epoch counts what has changed for anybody. A member that speaks of its last epoch but one
-    has not got the answer that told it the latest.
+    The epoch is incremented with every change in the group. A member that sends its previous epoch
+    has not received the last answer.
     """
 
     def __init__(self, name: str) -> None:
@@ -49,12 +49,12 @@ class ShareGroup:
         self.epoch = 0
         self.members: dict[str, ShareMember] = {}
         self.wanted: Counter[str] = Counter()
-        """How many members want each topic."""
+        """The number of members that subscribe to each topic."""
         self.ids: dict[str, str | None] = {}
-        """The ids of the topics that are wanted, as last seen; None if there was none."""
+        """The last seen id of each subscribed topic; None if it did not exist."""
 
     def heartbeat(self, beat: ShareHeartbeat) -> ShareMember:
-        """Take in a member, or what it wants now; raises UnknownMember, FencedMemberEpoch."""
+        """Add a member or update its subscription; raises UnknownMember, FencedMemberEpoch."""
         member = self.members.get(beat.member_id)
         if member is None:
             if beat.epoch:
@@ -64,7 +64,7 @@ class ShareGroup:
         elif beat.epoch not in (0, member.epoch, member.previous_epoch):
             raise FencedMemberEpoch(self.name, member.id, beat.epoch, member.epoch)
         if beat.epoch == 0 or beat.topics is not None:
-            # A member that names its topics has to be told what it may take from.
+            # A member that sends its topics expects its assignment in the answer.
             member.assigned = None
         if beat.topics is not None and beat.topics != member.topics:
             self._want(member, tuple(dict.fromkeys(beat.topics)))
@@ -72,7 +72,7 @@ class ShareGroup:
         return member
 
     def assign(self, member: ShareMember, places: AssignedTopics) -> AssignedTopics | None:
-        """Return what a member may take from if it does not know; it is in the epoch then."""
+        """Move a member to the current epoch; return its assignment if it has changed."""
         if member.epoch != self.epoch:
             member.previous_epoch, member.epoch = member.epoch, self.epoch
         if member.assigned == places:
@@ -81,7 +81,7 @@ class ShareGroup:
         return places
 
     def update_topics(self, ids: Mapping[str, str | None]) -> bool:
-        """Take note of which topics there are; return whether that has changed."""
+        """Update the ids of subscribed topics; return whether one has changed."""
         is_changed = any(name in self.ids and self.ids[name] != ids[name] for name in ids)
         self.ids.update(ids)
         if is_changed:
@@ -89,12 +89,12 @@ class ShareGroup:
         return is_changed
 
     def forget(self, member_id: str) -> None:
-        """Take a member out."""
+        """Remove a member."""
         self._want(self.members.pop(member_id), ())
         self.epoch += 1
 
     def _want(self, member: ShareMember, topics: tuple[str, ...]) -> None:
-        """Let a member want other topics; of those that nobody wants nothing is kept."""
+        """Change a member's subscription; drop topics without subscribers."""
         self.wanted.subtract(member.topics)
         self.wanted.update(topics)
         for name in {*member.topics} - {*topics}:

@@ -1,4 +1,4 @@
-"""Where a share group begins in a topic that is new to it: what may be said, and what it means."""
+"""The setting share.auto.offset.reset: where a share group starts in a topic that is new to it."""
 
 import re
 
@@ -9,18 +9,18 @@ _SECONDS = (86_400, 3_600, 60, 1)
 
 
 def read_start(text: str) -> str:
-    """Return a start as it is kept; raises ValueError for one that means nothing."""
+    """Return the normalized value; raises ValueError if it is invalid."""
     if text in ("earliest", "latest"):
         return text
     kind, _, duration = text.partition(":")
     start = f"{kind}:{duration.upper()}"
     if back_ms(start) is None:
-        raise ValueError("choose earliest, latest, or by_duration: and a duration, as PT1H30M")
+        raise ValueError("choose earliest, latest, or by_duration: with a duration like PT1H30M")
     return start
 
 
 def back_ms(start: str) -> int | None:
-    """Return how long before now a start is, None if it is none of that kind."""
+    """Return the duration of a ``by_duration`` start, None for other starts."""
     found = _DURATION.fullmatch(start)
     if found is None or not any(found.groups()):
         return None

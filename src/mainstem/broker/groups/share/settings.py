@@ -1,4 +1,4 @@
-"""What share groups are set to: the names in a group's settings, and what each means here."""
+"""Settings of share groups: their Kafka names, and how they apply to queues."""
 
 from collections.abc import Mapping
 
@@ -19,18 +19,18 @@ RECORD_LIMIT = "record_limit"
 
 
 class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How members of a share group behave, and how its queues begin."""
+    """The settings of a share group's members, and the start of its queues."""
 
     heartbeat_ms: int
     session_ms: int
     start: str
-    """``earliest``, ``latest``, or ``by_duration:`` and how far back, as PnDTnHnMnS."""
+    """``earliest``, ``latest``, or ``by_duration:`` with a duration as PnDTnHnMnS."""
     lock_ms: int
     renews: bool
 
 
 def settings_of(settings: Mapping[str, str]) -> ShareSettings:
-    """Return how a group behaves that is set to all this."""
+    """Parse a group's settings, given by Kafka's names."""
     return ShareSettings(
         heartbeat_ms=int(settings[HEARTBEAT]),
         session_ms=int(settings[SESSION]),
@@ -41,12 +41,12 @@ def settings_of(settings: Mapping[str, str]) -> ShareSettings:
 
 
 def fresh_queue(settings: Mapping[str, str]) -> QueueSettings:
-    """Return how a new queue of such a group is."""
+    """Return the settings of a new queue of a share group."""
     return altered_queue(QueueSettings(), settings)
 
 
 def altered_queue(was: QueueSettings, own: Mapping[str, str]) -> QueueSettings:
-    """Return what was set for the group, and else what the queue has."""
+    """Return a queue's settings, overridden by those set for the group."""
     changes: dict[str, object] = {
         _OURS[name]: text == "read_uncommitted" if name == ISOLATION else int(text) or None
         for name, text in own.items()

@@ -15,7 +15,7 @@ from mainstem.kafka_protocol.messages.transactions import (
     EndTxnResponse,
 )
 
-_BUMPS = 5
+_BUMPS_EPOCH = 5
 """The first version of EndTxn that belongs to the newer rules."""
 
 
@@ -23,10 +23,10 @@ _BUMPS = 5
 def answer(asked: Asked, request: EndTxnRequest, reply: Reply) -> None:
     """Commit or abort."""
     who = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    bumps = asked.header.api_version >= _BUMPS
+    bumps_epoch = asked.header.api_version >= _BUMPS_EPOCH
     try:
         ended = asked.service.broker.transactions.end(
-            request.transactional_id, who, committed=request.committed, bumps=bumps
+            request.transactional_id, who, committed=request.committed, bumps_epoch=bumps_epoch
         )
     except MainstemError as error:
         reply(EndTxnResponse(error_code=code_in(asked.header, error)))

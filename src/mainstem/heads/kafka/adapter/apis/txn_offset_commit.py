@@ -22,7 +22,7 @@ from mainstem.kafka_protocol.messages.transactions import (
     TxnOffsetCommitResponse,
 )
 
-_JOINS = 5
+_ADDS_GROUP = 5
 """The first version of TxnOffsetCommit that does."""
 
 
@@ -38,7 +38,7 @@ def answer(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
             request.group_id,
             Membership(request.member_id, request.generation_id, request.group_instance_id),
             cursors,
-            joins=asked.header.api_version >= _JOINS,
+            adds_group=asked.header.api_version >= _ADDS_GROUP,
         )
     except MainstemError as error:
         reply(_committed(request.topics, {}, code_in(asked.header, error)))
