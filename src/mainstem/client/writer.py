@@ -7,9 +7,9 @@ every append is a transaction, which is refused in an older epoch.
 
 import threading
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
+from mainstem.client.contexts import Closing
 from mainstem.client.values import HeadersLike, Key, Value, event_of, make_event
 from mainstem.core.errors import Closed, InvalidName, InvalidSetting, UnknownPartition
 from mainstem.core.event import Event, Position
@@ -58,7 +58,7 @@ class Appender(Protocol):
         """Let go."""
 
 
-class LogWriter:
+class LogWriter(Closing):
     """Implements ``Writer``; safe to use from several threads."""
 
     def __init__(self, appender: Appender) -> None:
@@ -101,17 +101,7 @@ class LogWriter:
         """Be closed without touching the log, and without a lock that another process may hold."""
         self._closed = self._closed or reason
 
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
+    def _leave(self, *, failed: bool) -> None:
         self.close()
 
     def _append(self, events: Sequence[Event]) -> list[Position]:

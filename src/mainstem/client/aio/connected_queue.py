@@ -9,10 +9,12 @@ from itertools import islice
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
 
+from mainstem.client.aio.threaded import Threaded, in_thread
 from mainstem.client.aio.worker import SLICE_S, Worker
 from mainstem.client.checks import check_limit
 from mainstem.client.connected.delivery import ConnectedDelivery
 from mainstem.client.connected.queue import ConnectedQueue
+from mainstem.client.contexts import AsyncClosing
 from mainstem.client.stem import AsyncDelivery, Delivery
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event
@@ -20,48 +22,38 @@ from mainstem.core.event import Event
 T = TypeVar("T")
 
 
-class AsyncConnectedDelivery:
+class AsyncConnectedDelivery(Threaded[ConnectedDelivery]):
     """One event handed to one consumer; the rules are those of ``Delivery``, over the network."""
 
-    __slots__ = ("blocking",)
+    __slots__ = ()
 
-    def __init__(self, delivery: ConnectedDelivery) -> None:
-        self.blocking = delivery
+    @property
+    def blocking(self) -> ConnectedDelivery:
         """The same delivery, for use from other threads."""
+        return self._blocking
 
     @property
     def event(self) -> Event:
         """What was published."""
-        return self.blocking.event
+        return self._blocking.event
 
     @property
     def count(self) -> int:
         """How often the event has been delivered, this time included."""
-        return self.blocking.count
+        return self._blocking.count
 
-    async def ack(self) -> None:
-        """Say that it is done: it never comes again; durable on return."""
-        await asyncio.to_thread(self.blocking.ack)
-
-    async def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
-        """Say that it failed: it comes again, or becomes a dead letter; the reason is not kept."""
-        await asyncio.to_thread(self.blocking.nack, delay_s=delay_s, reason=reason)
-
-    async def release(self) -> None:
-        """Give it back untried; over the network this delivery counts."""
-        await asyncio.to_thread(self.blocking.release)
-
-    async def reject(self, reason: str = "") -> None:
-        """Say that it will never work: a dead letter at once; the reason is not kept."""
-        await asyncio.to_thread(self.blocking.reject, reason)
+    ack = in_thread(ConnectedDelivery.ack)
+    nack = in_thread(ConnectedDelivery.nack)
+    release = in_thread(ConnectedDelivery.release)
+    reject = in_thread(ConnectedDelivery.reject)
 
     def renew(self) -> NoReturn:
         """Refuse: locks cannot be renewed over the network."""
-        self.blocking.renew()
+        self._blocking.renew()
 
     async def __aenter__(self) -> Event:
         """Return the event."""
-        return self.blocking.event
+        return self._blocking.event
 
     async def __aexit__(
         self,
@@ -69,14 +61,11 @@ class AsyncConnectedDelivery:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ack, or give back if there was an error, unless it was settled inside.
-
-        This does not wait for the server: what it refuses is raised by whoever asks next.
-        """
-        await asyncio.to_thread(self.blocking.__exit__, kind, error, trace)
+        """Ack, or give back, as ``ConnectedDelivery`` does."""
+        await asyncio.to_thread(self._blocking.__exit__, kind, error, trace)
 
 
-class AsyncConnectedQueue:
+class AsyncConnectedQueue(AsyncClosing):
     """Deliveries as they come, for one task at a time; the rules are those of ``Queue``.
 
     The server is asked when the first delivery is, or by ``async with``: what it refuses is raised
@@ -145,13 +134,7 @@ class AsyncConnectedQueue:
         await self._run(self._opened)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
+    async def _leave(self, *, failed: bool) -> None:
         await self.close()
 
     async def _next(

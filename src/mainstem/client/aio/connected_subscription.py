@@ -5,11 +5,10 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from types import TracebackType
-from typing import Self
 
 from mainstem.client.aio.worker import SLICE_S, Worker
 from mainstem.client.connected.subscription import ConnectedSubscription
+from mainstem.client.contexts import AsyncClosing
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 
@@ -17,7 +16,7 @@ _AHEAD = 500
 """Events taken at once where there are no cursors that would count them as finished."""
 
 
-class AsyncConnectedSubscription:
+class AsyncConnectedSubscription(AsyncClosing):
     """Events as they come, for one task at a time; the rules are those of ``Subscription``."""
 
     def __init__(self, make: Callable[[], ConnectedSubscription], *, has_cursors: bool) -> None:
@@ -73,27 +72,14 @@ class AsyncConnectedSubscription:
 
     async def close(self) -> None:
         """Leave the group; what was returned is finished, and committed if that is automatic."""
-        await self._close(finished=True)
+        await self._leave(failed=False)
 
-    async def __aenter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close; an error means that the last event was not finished."""
-        await self._close(finished=kind is None)
-
-    async def _close(self, *, finished: bool) -> None:
+    async def _leave(self, *, failed: bool) -> None:
         if self._closed:
             return
         self._closed = True
         # What was taken and not returned is not finished, and cursors do not tell them apart.
-        finished = finished and self._worker.taking is None and not self._taken
+        finished = not failed and self._worker.taking is None and not self._taken
         try:
             if self._subscription is not None:
                 await asyncio.to_thread(self._subscription.close_now, finished=finished)

@@ -4,34 +4,21 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import Self
 
 from mainstem.broker.door import Delivery as BrokerDelivery
 from mainstem.broker.door import Outcome
 from mainstem.client.aio.wakeup import Wakeup, until_durable
 from mainstem.client.checks import check_limit
-from mainstem.client.embedded.queue_consumer import HeldDelivery, QueueConsumer, held_of
+from mainstem.client.contexts import AsyncClosing
+from mainstem.client.embedded.queue_consumer import DeliveredEvent, HeldDelivery, QueueConsumer
 from mainstem.client.stem import AsyncDelivery
 from mainstem.core.event import Event
 
 
-class AsyncEmbeddedDelivery:
+class AsyncEmbeddedDelivery(DeliveredEvent):
     """One event handed to one consumer; the rules are those of ``Delivery``."""
 
-    __slots__ = ("_held",)
-
-    def __init__(self, held: HeldDelivery) -> None:
-        self._held = held
-
-    @property
-    def event(self) -> Event:
-        """What was published."""
-        return self._held.given.event
-
-    @property
-    def count(self) -> int:
-        """How often the event has been delivered, this time included."""
-        return self._held.given.count
+    __slots__ = ()
 
     async def ack(self) -> None:
         """Say that it is done: it never comes again; durable on return."""
@@ -48,10 +35,6 @@ class AsyncEmbeddedDelivery:
     async def reject(self, reason: str = "") -> None:
         """Say that it will never work: a dead letter at once."""
         await self._settle(Outcome.REJECT, 0.0, reason)
-
-    def renew(self) -> None:
-        """Keep it for another ``lock_s`` seconds from now."""
-        self._held.renew()
 
     async def __aenter__(self) -> Event:
         """Return the event."""
@@ -70,7 +53,7 @@ class AsyncEmbeddedDelivery:
         await until_durable(self._held.settle(outcome, delay_s, reason))
 
 
-class AsyncEmbeddedQueue:
+class AsyncEmbeddedQueue(AsyncClosing):
     """Deliveries as they come, for one task at a time; the rules are those of ``Queue``."""
 
     def __init__(self, consumer: QueueConsumer, *, follow: bool) -> None:
@@ -115,7 +98,7 @@ class AsyncEmbeddedQueue:
         Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
         Raises InvalidSetting if one was delivered to another consumer; none is acked then.
         """
-        settled = self._consumer.ack_many([held_of(each) for each in deliveries])
+        settled = self._consumer.ack_many(deliveries)
         await until_durable(settled.durable)
         for error in settled.refused.values():
             raise error
@@ -124,17 +107,7 @@ class AsyncEmbeddedQueue:
         """Give back what was not settled; it comes again at once, and this does not count."""
         await until_durable(self._consumer.leave())
 
-    async def __aenter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
+    async def _leave(self, *, failed: bool) -> None:
         await self.close()
 
     async def _take(self, limit: int, timeout_s: float | None) -> list[AsyncEmbeddedDelivery]:

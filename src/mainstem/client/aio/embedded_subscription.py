@@ -4,15 +4,15 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from mainstem.broker.door import Door
 from mainstem.client.aio.wakeup import Wakeup, until_durable
+from mainstem.client.contexts import AsyncClosing
 from mainstem.client.embedded.feed import Feed
+from mainstem.client.feed_subscription import FeedSubscription
 from mainstem.client.reaper import Reaper
 from mainstem.client.subscription import SubscriptionOptions
-from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 
 T = TypeVar("T")
@@ -21,22 +21,16 @@ _IN_A_ROW = 256
 """Events returned before others on the event loop have a turn."""
 
 
-class AsyncEmbeddedSubscription:
+class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
     """Events as they come, for one task at a time; the rules are those of ``Subscription``."""
 
     def __init__(
         self, broker: Door, options: SubscriptionOptions, now_ms: Callable[[], int], reaper: Reaper
     ) -> None:
-        # Set first, as __del__ also comes after a constructor that raised.
-        self._feed: Feed | None = None
+        super().__init__(options, reaper)
         self._wakeup = Wakeup()
-        self._reaper = reaper
         self._in_a_row = 0
-        self._ended = False
-        # Who commits by hand may do so after the last event as well.
-        self._by_hand = options.group is not None and options.commit == "manual"
-        # The feed must not refer to this object, or it would never be let go.
-        self.feed = self._feed = Feed(broker, options, self._wakeup.wake, now_ms)
+        self.feed = Feed(broker, options, self._wakeup.wake, now_ms)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Iterate."""
@@ -63,45 +57,16 @@ class AsyncEmbeddedSubscription:
         """Store the group's cursors after the last event returned; durable on return."""
         await until_durable(self.feed.commit())
 
-    @property
-    def assignment(self) -> tuple[tuple[str, int], ...]:
-        """The partitions (topic, number) read now."""
-        return self.feed.assignment
-
-    @property
-    def missed(self) -> int:
-        """Events that were deleted before this subscription could read them."""
-        return self.feed.missed
-
     async def close(self) -> None:
         """Leave the group; what was returned is finished, and committed if that is automatic."""
-        await until_durable(self.feed.close(finished=True))
-
-    async def __aenter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close; an error means that the last event was not finished."""
-        await until_durable(self.feed.close(finished=kind is None))
+        await self._leave(failed=False)
 
     def stem_closes(self, *, failed: bool) -> None:
         """Be closed by the stem: what the task is working on is not finished."""
         self.feed.close(finished=False)
 
-    def __del__(self) -> None:
-        # Only a note: finalisers run anywhere, see ``reaper.py``.
-        if self._feed is not None and not self._feed.closed:
-            self._reaper.note(self._feed)
-
-    def _check_open(self) -> None:
-        if self.feed.closed and not self._ended:
-            raise Closed("the subscription has been closed; subscribe again")
+    async def _leave(self, *, failed: bool) -> None:
+        await until_durable(self.feed.close(finished=not failed))
 
     async def _next(self, take: Callable[[], T | None], timeout_s: float | None) -> T | None:
         self._in_a_row += 1

@@ -2,19 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable
-from types import TracebackType
 from typing import Self, TypeVar
 
+from mainstem.client.aio.threaded import in_thread
 from mainstem.client.aio.worker import Worker
+from mainstem.client.contexts import AsyncClosing
 from mainstem.client.stem import Writer
-from mainstem.client.values import HeadersLike, Key, Value
+from mainstem.client.values import Value
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event, Position
 
 T = TypeVar("T")
 
 
-class ThreadedWriter:
+class ThreadedWriter(AsyncClosing):
     """Implements ``AsyncWriter``; it takes over at ``async with``, or at the first call.
 
     An append whose task is cancelled is made all the same.
@@ -26,20 +27,8 @@ class ThreadedWriter:
         self._worker: Worker[None] = Worker("mainstem-writer")
         self._closed = False
 
-    async def append(
-        self,
-        value: Value,
-        *,
-        key: Key = None,
-        headers: HeadersLike = (),
-        timestamp_ms: int | None = None,
-    ) -> Position:
-        """Append one event; return where it stands, once durable; raises WriterFenced."""
-        return await self._run(
-            lambda: self._opened().append(
-                value, key=key, headers=headers, timestamp_ms=timestamp_ms
-            )
-        )
+    append = in_thread(Writer.append)
+    truncate = in_thread(Writer.truncate)
 
     async def append_many(
         self, events: Iterable[Value | Event] | AsyncIterable[Value | Event]
@@ -49,42 +38,31 @@ class ThreadedWriter:
             given = [each async for each in events]
         else:
             given = list(events)
-        return await self._run(lambda: self._opened().append_many(given))
-
-    async def truncate(self, before: int) -> None:
-        """Delete the events before an offset; raises WriterFenced."""
-        await self._run(lambda: self._opened().truncate(before))
+        return await self._call(lambda writer: writer.append_many(given))
 
     async def close(self) -> None:
         """Append no more; the name stays with this writer until another takes over."""
         if self._closed:
             return
-        closing = self._run(self._close)
         self._closed = True
-        await closing
+        await self._worker.run(self._close)
         self._worker.end()
 
     async def __aenter__(self) -> Self:
         """Take over, and return itself."""
-        await self._run(self._opened)
+        await self._call(lambda writer: None)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
+    async def _leave(self, *, failed: bool) -> None:
         await self.close()
 
-    def _run(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+    def _call(self, call: Callable[[Writer], T]) -> "asyncio.Future[T]":
+        """Make a call after those before it; the first one makes the writer."""
         if self._closed:
             raise Closed("the writer has been closed; open it again")
-        return self._worker.run(call)
+        return self._worker.run(lambda: call(self._opened()))
 
     def _opened(self) -> Writer:
-        """Return the writer, in the thread; the first call makes it."""
         if self._writer is None:
             self._writer = self._make()
         return self._writer

@@ -14,14 +14,13 @@ one: an event that nobody has seen goes back once from here.
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
-from typing import Self
 
 from mainstem.client.checks import check_limit
 from mainstem.client.connected.delivery import ConnectedDelivery
 from mainstem.client.connected.prefetch import Prefetch
 from mainstem.client.connected.queue_end import QueueEnd
 from mainstem.client.connected.share_member import Given, Leaving, ShareMember
+from mainstem.client.contexts import Closing
 from mainstem.client.reaper import Reaper
 from mainstem.client.stem import Delivery
 from mainstem.core.errors import (
@@ -42,7 +41,7 @@ _SLICE_S = 0.1
 """How long one wait in librdkafka is at most: who closes waits for its end."""
 
 
-class ConnectedQueue:
+class ConnectedQueue(Closing):
     """Implements ``Queue`` through the Kafka protocol; one consumer, in one thread or several."""
 
     def __init__(
@@ -156,22 +155,12 @@ class ConnectedQueue:
         if failed is not None:
             raise failed
 
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
+    def _leave(self, *, failed: bool) -> None:
         try:
             self.close()
         except MainstemError:
             # The error inside says more.
-            if kind is None:
+            if not failed:
                 raise
 
     def __del__(self) -> None:

@@ -3,20 +3,18 @@
 import threading
 import time
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
 from mainstem.client.connected.feed import ConnectedFeed
+from mainstem.client.feed_subscription import BlockingSubscription
 from mainstem.client.reaper import Reaper
 from mainstem.client.subscription import SubscriptionOptions
-from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 from mainstem.remote.admin import Admin
 
 _FOREVER_S = 3600.0
 
 
-class ConnectedSubscription:
+class ConnectedSubscription(BlockingSubscription[ConnectedFeed]):
     """Implements ``Subscription`` through the Kafka protocol.
 
     An event counts as finished when the next one is asked for, or at ``close`` by the thread that
@@ -26,14 +24,8 @@ class ConnectedSubscription:
     """
 
     def __init__(self, administration: Admin, options: SubscriptionOptions, reaper: Reaper) -> None:
-        # Set first, as __del__ also comes after a constructor that raised.
-        self._feed: ConnectedFeed | None = None
-        self._reaper = reaper
-        self._reader = threading.get_ident()
-        self._ended = False
-        # Who commits by hand may do so after the last event as well.
-        self._by_hand = options.group is not None and options.commit == "manual"
-        self.feed = self._feed = ConnectedFeed(administration, options)
+        super().__init__(options, reaper)
+        self.feed = ConnectedFeed(administration, options)
 
     def __iter__(self) -> Iterator[Event]:
         """Iterate."""
@@ -61,49 +53,9 @@ class ConnectedSubscription:
         """Store the group's cursors after the last event returned; durable on return."""
         self.feed.commit()
 
-    @property
-    def assignment(self) -> tuple[tuple[str, int], ...]:
-        """The partitions (topic, number) read now; in a group, known after the first poll."""
-        return self.feed.assignment
-
-    @property
-    def missed(self) -> int:
-        """Events that were deleted before this subscription could read them."""
-        return self.feed.missed
-
-    def close(self) -> None:
-        """Leave the group; what was returned and finished is committed if commits are automatic."""
-        self.close_now(finished=threading.get_ident() == self._reader)
-
     def close_now(self, *, finished: bool) -> None:
         """Close, saying whether the events returned last are finished."""
         self.feed.close(finished=finished)
-
-    def stem_closes(self, *, failed: bool) -> None:
-        """Be closed by the stem, as its consumer would have done."""
-        self.close_now(finished=not failed and threading.get_ident() == self._reader)
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close; an error means that the last event was not finished."""
-        self.close_now(finished=kind is None)
-
-    def __del__(self) -> None:
-        # This may run at any point of any thread, so it only leaves a note, for the stem.
-        if self._feed is not None and not self._feed.closed:
-            self._reaper.note(self._feed)
-
-    def _check_open(self) -> None:
-        if self.feed.closed and not self._ended:
-            raise Closed("the subscription has been closed; subscribe again")
 
     def _wait(self, limit: int, timeout: float | None) -> list[Event]:
         self._reader = threading.get_ident()

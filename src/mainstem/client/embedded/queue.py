@@ -5,33 +5,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Self
 
 from mainstem.broker.door import Delivery as BrokerDelivery
 from mainstem.broker.door import Outcome
 from mainstem.client.checks import check_limit
-from mainstem.client.embedded.queue_consumer import HeldDelivery, QueueConsumer, held_of
+from mainstem.client.contexts import Closing
+from mainstem.client.embedded.queue_consumer import DeliveredEvent, HeldDelivery, QueueConsumer
 from mainstem.client.stem import Delivery
 from mainstem.core.event import Event
 
 
-class EmbeddedDelivery:
+class EmbeddedDelivery(DeliveredEvent):
     """Implements ``Delivery`` on the broker of this process."""
 
-    __slots__ = ("_held",)
-
-    def __init__(self, held: HeldDelivery) -> None:
-        self._held = held
-
-    @property
-    def event(self) -> Event:
-        """What was published."""
-        return self._held.given.event
-
-    @property
-    def count(self) -> int:
-        """How often the event has been delivered, this time included."""
-        return self._held.given.count
+    __slots__ = ()
 
     def ack(self) -> None:
         """Say that it is done: it never comes again; durable on return."""
@@ -48,10 +35,6 @@ class EmbeddedDelivery:
     def reject(self, reason: str = "") -> None:
         """Say that it will never work: a dead letter at once."""
         self._settle(Outcome.REJECT, 0.0, reason)
-
-    def renew(self) -> None:
-        """Keep it for another ``lock_s`` seconds from now."""
-        self._held.renew()
 
     def __enter__(self) -> Event:
         """Return the event."""
@@ -73,7 +56,7 @@ class EmbeddedDelivery:
         self._held.settle(outcome, delay_s, reason).wait()
 
 
-class EmbeddedQueue:
+class EmbeddedQueue(Closing):
     """Implements ``Queue`` on the log of this process; one consumer, in one thread or several."""
 
     def __init__(self, consumer: QueueConsumer, *, follow: bool) -> None:
@@ -113,7 +96,7 @@ class EmbeddedQueue:
         Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
         Raises InvalidSetting if one was delivered to another consumer; none is acked then.
         """
-        settled = self._consumer.ack_many([held_of(each) for each in deliveries])
+        settled = self._consumer.ack_many(deliveries)
         settled.durable.wait()
         for error in settled.refused.values():
             raise error
@@ -122,17 +105,7 @@ class EmbeddedQueue:
         """Give back what was not settled; it comes again at once, and this does not count."""
         self._consumer.leave().wait()
 
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
+    def _leave(self, *, failed: bool) -> None:
         self.close()
 
     def _take(self, limit: int, timeout: float | None) -> list[EmbeddedDelivery]:

@@ -1,6 +1,6 @@
 """A consumer's place at a queue, however its deliveries are waited for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from traceback import TracebackException
 
@@ -13,6 +13,7 @@ from mainstem.core.errors import (
     UnknownQueue,
     UnknownTopic,
 )
+from mainstem.core.event import Event
 
 Call = Callable[[], None]
 
@@ -52,11 +53,12 @@ class QueueConsumer:
         self._wait_for(settled.durable)
         return settled
 
-    def ack_many(self, held: Sequence["HeldDelivery"]) -> Settled:
+    def ack_many(self, deliveries: Iterable[object]) -> Settled:
         """Ack deliveries in one write; those that are not out any more are refused.
 
         Raises InvalidSetting, with nothing acked, if one was made for another consumer.
         """
+        held = [_held(each) for each in deliveries]
         for each in held:
             if each.consumer is not self:
                 raise InvalidSetting(
@@ -161,8 +163,30 @@ class HeldDelivery:
         self.consumer.renew(self.settlement(Outcome.RENEW))
 
 
-def held_of(delivery: object) -> HeldDelivery:
-    """Return what stands behind a delivery of whatever queue."""
+class DeliveredEvent:
+    """What a delivery tells, and can do, without waiting."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, held: HeldDelivery) -> None:
+        self._held = held
+
+    @property
+    def event(self) -> Event:
+        """What was published."""
+        return self._held.given.event
+
+    @property
+    def count(self) -> int:
+        """How often the event has been delivered, this time included."""
+        return self._held.given.count
+
+    def renew(self) -> None:
+        """Keep it for another ``lock_s`` seconds from now."""
+        self._held.renew()
+
+
+def _held(delivery: object) -> HeldDelivery:
     held = getattr(delivery, "_held", None)
     if not isinstance(held, HeldDelivery):
         raise InvalidSetting(

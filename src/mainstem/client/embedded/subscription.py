@@ -5,20 +5,19 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from queue import Empty, SimpleQueue
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from mainstem.broker.door import Door
 from mainstem.client.embedded.feed import Feed
+from mainstem.client.feed_subscription import BlockingSubscription
 from mainstem.client.reaper import Reaper
 from mainstem.client.subscription import SubscriptionOptions
-from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 
 T = TypeVar("T")
 
 
-class EmbeddedSubscription:
+class EmbeddedSubscription(BlockingSubscription[Feed]):
     """Implements ``Subscription`` on the log of this process.
 
     An event counts as finished when the next one is asked for, or at ``close`` by the thread that
@@ -34,17 +33,9 @@ class EmbeddedSubscription:
         now_ms: Callable[[], int],
         reaper: Reaper,
     ) -> None:
-        # Set first, as __del__ also comes after a constructor that raised.
-        self._feed: Feed | None = None
-        self._signals: SimpleQueue[None] = SimpleQueue()
-        self._reaper = reaper
-        self._reader = threading.get_ident()
-        self._ended = False
-        # Who commits by hand may do so after the last event as well.
-        self._by_hand = options.group is not None and options.commit == "manual"
-        signals = self._signals
-        # The feed must not refer to this object, or it would never be let go.
-        self.feed = self._feed = Feed(broker, options, lambda: signals.put(None), now_ms)
+        super().__init__(options, reaper)
+        signals = self._signals = SimpleQueue[None]()
+        self.feed = Feed(broker, options, lambda: signals.put(None), now_ms)
 
     def __iter__(self) -> Iterator[Event]:
         """Iterate."""
@@ -75,50 +66,9 @@ class EmbeddedSubscription:
         """Store the group's cursors after the last event returned; durable on return."""
         self.feed.commit().wait()
 
-    @property
-    def assignment(self) -> tuple[tuple[str, int], ...]:
-        """The partitions (topic, number) read now."""
-        return self.feed.assignment
-
-    @property
-    def missed(self) -> int:
-        """Events that were deleted before this subscription could read them."""
-        return self.feed.missed
-
-    def close(self) -> None:
-        """Leave the group; what was returned and finished is committed if commits are automatic."""
-        self.close_now(finished=threading.get_ident() == self._reader)
-
     def close_now(self, *, finished: bool) -> None:
         """Close, saying whether the events returned last are finished."""
         self.feed.close(finished=finished).wait()
-
-    def stem_closes(self, *, failed: bool) -> None:
-        """Be closed by the stem, as its consumer would have done."""
-        self.close_now(finished=not failed and threading.get_ident() == self._reader)
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close; an error means that the last event was not finished."""
-        self.close_now(finished=kind is None)
-
-    def __del__(self) -> None:
-        # This may run at any point of any thread, even one that holds the broker's lock: so it
-        # only leaves a note, for the stem to act on.
-        if self._feed is not None and not self._feed.closed:
-            self._reaper.note(self._feed)
-
-    def _check_open(self) -> None:
-        if self.feed.closed and not self._ended:
-            raise Closed("the subscription has been closed; subscribe again")
 
     def _wait(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
         until = None if timeout is None else time.monotonic() + timeout

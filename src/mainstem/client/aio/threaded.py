@@ -1,0 +1,43 @@
+"""Async twins of blocking objects: their calls are made in a thread."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from operator import methodcaller
+from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+B = TypeVar("B")
+B_co = TypeVar("B_co", covariant=True)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class CallsInThread(Protocol[B_co]):
+    """Can call its blocking twin in a thread."""
+
+    def _call(self, call: Callable[[B_co], R]) -> Awaitable[R]: ...
+
+
+def in_thread(
+    method: Callable[Concatenate[B, P], R],
+) -> Callable[Concatenate[CallsInThread[B], P], Coroutine[object, object, R]]:
+    """Return the async twin of a blocking method, with its signature and its documentation."""
+
+    @wraps(method)
+    async def call(self: CallsInThread[B], /, *args: P.args, **named: P.kwargs) -> R:
+        made: Callable[[B], R] = methodcaller(method.__name__, *args, **named)
+        return await self._call(made)
+
+    return call
+
+
+class Threaded(Generic[B]):
+    """The async twin of something that may be called from any thread."""
+
+    __slots__ = ("_blocking",)
+
+    def __init__(self, blocking: B) -> None:
+        self._blocking = blocking
+
+    def _call(self, call: Callable[[B], R]) -> Awaitable[R]:
+        return asyncio.to_thread(call, self._blocking)
