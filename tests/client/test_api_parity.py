@@ -79,8 +79,9 @@ OWN: dict[type, set[str]] = {
     EmbeddedStem: {"config", "path", "recovery"}
     # For the async stem, which drives the same parts.
     | {"bulk", "check_open", "create_unknown", "forget", "join_queue", "reaper", "register"}
-    | {"subscription_options", "try_publish"},
-    ConnectedStem: {"address", "send"},
+    | {"close_now", "open_queue", "open_subscription", "try_publish", "with_settings"},
+    ConnectedStem: {"address", "check_open", "send"}
+    | {"close_now", "open_queue", "open_subscription"},
     EmbeddedQueues: {"open"},
     ConnectedQueues: {"close", "open"},
     EmbeddedSubscription: {"close_now", "stem_closes"},
@@ -89,7 +90,7 @@ OWN: dict[type, set[str]] = {
     EmbeddedQueue: {"consumer"},
     AsyncEmbeddedQueue: {"consumer"},
     ConnectedQueue: {"begin", "close_for", "settle"},
-    ConnectedDelivery: {"given", "is_of"},
+    ConnectedDelivery: {"given", "is_of", "leave"},
     AsyncConnectedDelivery: {"blocking"},
     LogWriter: {"close_for", "forget"},
 }

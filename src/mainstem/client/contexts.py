@@ -1,16 +1,14 @@
-"""Closing at the end of ``with`` and ``async with`` blocks."""
+"""Ends of ``with`` and ``async with`` blocks."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 
-class Closing(ABC):
-    """What a ``with`` block closes."""
+class Exits(ABC):
+    """Does something at the end of its ``with`` block."""
 
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
+    __slots__ = ()
 
     def __exit__(
         self,
@@ -18,20 +16,26 @@ class Closing(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close; an error means that what was given out last was not finished."""
-        self._leave(failed=kind is not None)
+        """Close or settle; an error means that what was given out last was not finished."""
+        self._leave(error)
 
     @abstractmethod
-    def _leave(self, *, failed: bool) -> None:
-        """Close; ``failed`` if an error ended the block."""
+    def _leave(self, error: BaseException | None) -> None:
+        """Close or settle; ``error`` is what ended the block, if it did not end well."""
 
 
-class AsyncClosing(ABC):
-    """What an ``async with`` block closes."""
+class Closing(Exits):
+    """What a ``with`` block closes."""
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         """Return itself."""
         return self
+
+
+class AsyncExits(ABC):
+    """Does something at the end of its ``async with`` block."""
+
+    __slots__ = ()
 
     async def __aexit__(
         self,
@@ -39,9 +43,17 @@ class AsyncClosing(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close; an error means that what was given out last was not finished."""
-        await self._leave(failed=kind is not None)
+        """Close or settle; an error means that what was given out last was not finished."""
+        await self._leave(error)
 
     @abstractmethod
-    async def _leave(self, *, failed: bool) -> None:
-        """Close; ``failed`` if an error ended the block."""
+    async def _leave(self, error: BaseException | None) -> None:
+        """Close or settle; ``error`` is what ended the block, if it did not end well."""
+
+
+class AsyncClosing(AsyncExits):
+    """What an ``async with`` block closes."""
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self

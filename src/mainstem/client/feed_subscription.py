@@ -82,5 +82,5 @@ class BlockingSubscription(FeedSubscription[F], Closing):
     def close_now(self, *, finished: bool) -> None:
         """Close, saying whether the events returned last are finished."""
 
-    def _leave(self, *, failed: bool) -> None:
-        self.close_now(finished=not failed)
+    def _leave(self, error: BaseException | None) -> None:
+        self.close_now(finished=error is None)

@@ -4,13 +4,13 @@ The second half is the same for an event loop (``mainstem.aio``); a test compare
 and all implementations with them, member by member.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Literal, Protocol, Self, runtime_checkable
 
 from mainstem.client.info import GroupInfo, Lag, Order, QueuedEvent, QueueInfo, TopicInfo
 from mainstem.client.starts import Start
-from mainstem.client.values import HeadersLike, Key, Value
+from mainstem.client.values import AsyncValues, HeadersLike, Key, Value, Values
 from mainstem.core.event import Event, Position
 
 
@@ -205,7 +205,7 @@ class Writer(Context, Protocol):
     ) -> Position:
         """Append one event; return where it stands, once durable; raises WriterFenced."""
 
-    def append_many(self, events: Iterable[Value | Event]) -> list[Position]:
+    def append_many(self, events: Values) -> list[Position]:
         """Append events, all or none; return where they stand, once durable."""
 
     def truncate(self, before: int) -> None:
@@ -242,9 +242,7 @@ class Stem(Context, Protocol):
     ) -> Position:
         """Append one event; return where it stands, once it is as durable as the topic says."""
 
-    def publish_many(
-        self, topic: str, events: Iterable[Value | Event], *, partition: int | None = None
-    ) -> int:
+    def publish_many(self, topic: str, events: Values, *, partition: int | None = None) -> int:
         """Append many events in large batches; return how many, once all are durable."""
 
     def subscribe(
@@ -385,10 +383,10 @@ class AsyncSubscription(AsyncContext, Protocol):
     async def __anext__(self) -> Event:
         """Return the next event; StopAsyncIteration at the end, or once closed."""
 
-    async def poll(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as the blocking twin
+    async def poll(self, timeout: float | None = None) -> Event | None:
         """Return the next event, or None if none came in ``timeout`` seconds."""
 
-    async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:  # noqa: ASYNC109
+    async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
         """Return the events that are there, at most ``limit``, waiting for the first."""
 
     async def commit(self) -> None:
@@ -452,13 +450,11 @@ class AsyncQueue(AsyncContext, Protocol):
     async def __anext__(self) -> AsyncDelivery:
         """Return the next delivery; StopAsyncIteration once closed, or if it does not follow."""
 
-    async def poll(self, timeout: float | None = None) -> AsyncDelivery | None:  # noqa: ASYNC109 - as the blocking twin
+    async def poll(self, timeout: float | None = None) -> AsyncDelivery | None:
         """Return the next delivery, or None if none came in ``timeout`` seconds."""
 
     async def poll_many(
-        self,
-        limit: int = 100,
-        timeout: float | None = None,  # noqa: ASYNC109 - as the blocking twin
+        self, limit: int = 100, timeout: float | None = None
     ) -> Sequence[AsyncDelivery]:
         """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
 
@@ -483,9 +479,7 @@ class AsyncWriter(AsyncContext, Protocol):
     ) -> Position:
         """Append one event; return where it stands, once durable; raises WriterFenced."""
 
-    async def append_many(
-        self, events: Iterable[Value | Event] | AsyncIterable[Value | Event]
-    ) -> list[Position]:
+    async def append_many(self, events: AsyncValues) -> list[Position]:
         """Append events, all or none; return where they stand, once durable."""
 
     async def truncate(self, before: int) -> None:
@@ -528,11 +522,7 @@ class AsyncStem(AsyncContext, Protocol):
         """Append one event; return where it stands, once it is as durable as the topic says."""
 
     async def publish_many(
-        self,
-        topic: str,
-        events: Iterable[Value | Event] | AsyncIterable[Value | Event],
-        *,
-        partition: int | None = None,
+        self, topic: str, events: AsyncValues, *, partition: int | None = None
     ) -> int:
         """Append many events in large batches; return how many, once all are durable."""
 

@@ -1,7 +1,7 @@
 """What a program hands over (text, JSON, mappings, times) as the bytes that an event holds."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +12,8 @@ from mainstem.core.event import NO_TIMESTAMP, Event, Headers
 Value = bytes | str | None | dict[str, Any] | list[Any] | int | float | bool
 """Bytes go as they are, text as UTF-8, None as a deletion; anything else becomes JSON."""
 Key = bytes | str | None
+Values = Iterable[Value | Event]
+AsyncValues = Iterable[Value | Event] | AsyncIterable[Value | Event]
 HeadersLike = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 _to_json = msgspec.json.Encoder().encode
@@ -39,22 +41,19 @@ def value_bytes(value: Value) -> bytes | None:
     """Return a value as bytes: bytes as they are, text as UTF-8, None as None, the rest as JSON."""
     if type(value) is bytes or value is None:
         return value
-    if isinstance(value, str):
-        return _utf8(value, "value")
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    return _json_bytes(value)
+    found = _plain_bytes(value, "value")
+    return _json_bytes(value) if found is None else found
 
 
 def key_bytes(key: Key) -> bytes | None:
     """Return a key as bytes: bytes as they are, text as UTF-8, None as None."""
     if type(key) is bytes or key is None:
         return key
-    if isinstance(key, str):
-        return _utf8(key, "key")
-    if isinstance(key, bytes | bytearray | memoryview):
-        return bytes(key)
-    raise InvalidEvent(f"a key is text or bytes, not {type(key).__name__}: use str() or encode it")
+    found = _plain_bytes(key, "key")
+    if found is None:
+        kind = type(key).__name__
+        raise InvalidEvent(f"a key is text or bytes, not {kind}: use str() or encode it")
+    return found
 
 
 def header_pairs(headers: HeadersLike) -> Headers:
@@ -73,6 +72,13 @@ def _name(name: str) -> str:
         raise InvalidEvent(f"a header's name is text, not {type(name).__name__}")
     _utf8(name, "header name")
     return name
+
+
+def _plain_bytes(value: object, what: str) -> bytes | None:
+    """Return text as UTF-8 and bytes of any type as bytes; None for anything else."""
+    if isinstance(value, str):
+        return _utf8(value, what)
+    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
 
 
 def _utf8(text: str, what: str) -> bytes:

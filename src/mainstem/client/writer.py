@@ -6,11 +6,11 @@ every append is a transaction, which is refused in an older epoch.
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from mainstem.client.contexts import Closing
-from mainstem.client.values import HeadersLike, Key, Value, event_of, make_event
+from mainstem.client.values import HeadersLike, Key, Value, Values, event_of, make_event
 from mainstem.core.errors import Closed, InvalidName, InvalidSetting, UnknownPartition
 from mainstem.core.event import Event, Position
 from mainstem.core.names import check_group
@@ -77,7 +77,7 @@ class LogWriter(Closing):
         """Append one event; return where it stands, once durable; raises WriterFenced."""
         return self._append([make_event(value, key, headers, timestamp_ms)])[0]
 
-    def append_many(self, events: Iterable[Value | Event]) -> list[Position]:
+    def append_many(self, events: Values) -> list[Position]:
         """Append events, all or none; return where they stand, once durable."""
         return self._append([event_of(each) for each in events])
 
@@ -101,7 +101,7 @@ class LogWriter(Closing):
         """Be closed without touching the log, and without a lock that another process may hold."""
         self._closed = self._closed or reason
 
-    def _leave(self, *, failed: bool) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         self.close()
 
     def _append(self, events: Sequence[Event]) -> list[Position]:

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from itertools import islice
-from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
 
 from mainstem.client.aio.threaded import Threaded, in_thread
@@ -14,7 +13,7 @@ from mainstem.client.aio.worker import SLICE_S, Worker
 from mainstem.client.checks import check_limit
 from mainstem.client.connected.delivery import ConnectedDelivery
 from mainstem.client.connected.queue import ConnectedQueue
-from mainstem.client.contexts import AsyncClosing
+from mainstem.client.contexts import AsyncClosing, AsyncExits
 from mainstem.client.stem import AsyncDelivery, Delivery
 from mainstem.core.errors import Closed
 from mainstem.core.event import Event
@@ -22,7 +21,7 @@ from mainstem.core.event import Event
 T = TypeVar("T")
 
 
-class AsyncConnectedDelivery(Threaded[ConnectedDelivery]):
+class AsyncConnectedDelivery(Threaded[ConnectedDelivery], AsyncExits):
     """One event handed to one consumer; the rules are those of ``Delivery``, over the network."""
 
     __slots__ = ()
@@ -55,14 +54,8 @@ class AsyncConnectedDelivery(Threaded[ConnectedDelivery]):
         """Return the event."""
         return self._blocking.event
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Ack, or give back, as ``ConnectedDelivery`` does."""
-        await asyncio.to_thread(self._blocking.__exit__, kind, error, trace)
+    async def _leave(self, error: BaseException | None) -> None:
+        await asyncio.to_thread(self._blocking.leave, error)
 
 
 class AsyncConnectedQueue(AsyncClosing):
@@ -95,14 +88,12 @@ class AsyncConnectedQueue(AsyncClosing):
             raise StopAsyncIteration
         return found[0]
 
-    async def poll(self, timeout: float | None = None) -> AsyncConnectedDelivery | None:  # noqa: ASYNC109 - as the blocking twin
+    async def poll(self, timeout: float | None = None) -> AsyncConnectedDelivery | None:
         """Return the next delivery, or None if none came in ``timeout`` seconds."""
         return next(iter(await self._next(1, timeout)), None)
 
     async def poll_many(
-        self,
-        limit: int = 100,
-        timeout: float | None = None,  # noqa: ASYNC109 - as the blocking twin
+        self, limit: int = 100, timeout: float | None = None
     ) -> list[AsyncConnectedDelivery]:
         """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
         check_limit(limit)
@@ -134,7 +125,7 @@ class AsyncConnectedQueue(AsyncClosing):
         await self._run(self._opened)
         return self
 
-    async def _leave(self, *, failed: bool) -> None:
+    async def _leave(self, error: BaseException | None) -> None:
         await self.close()
 
     async def _next(

@@ -39,13 +39,13 @@ class AsyncConnectedSubscription(AsyncClosing):
             raise StopAsyncIteration
         return events[0]
 
-    async def poll(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as the blocking twin
+    async def poll(self, timeout: float | None = None) -> Event | None:
         """Return the next event, or None if none came in ``timeout`` seconds."""
         self._check_open()
         events = await self._next(1, timeout)
         return events[0] if events else None
 
-    async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:  # noqa: ASYNC109
+    async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
         """Return the events that are there, at most ``limit``, waiting for the first."""
         self._check_open()
         return await self._next(max(1, limit), timeout)
@@ -72,14 +72,14 @@ class AsyncConnectedSubscription(AsyncClosing):
 
     async def close(self) -> None:
         """Leave the group; what was returned is finished, and committed if that is automatic."""
-        await self._leave(failed=False)
+        await self._leave(None)
 
-    async def _leave(self, *, failed: bool) -> None:
+    async def _leave(self, error: BaseException | None) -> None:
         if self._closed:
             return
         self._closed = True
         # What was taken and not returned is not finished, and cursors do not tell them apart.
-        finished = not failed and self._worker.taking is None and not self._taken
+        finished = error is None and self._worker.taking is None and not self._taken
         try:
             if self._subscription is not None:
                 await asyncio.to_thread(self._subscription.close_now, finished=finished)

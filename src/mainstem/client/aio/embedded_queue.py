@@ -3,19 +3,18 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
-from types import TracebackType
 
 from mainstem.broker.door import Delivery as BrokerDelivery
 from mainstem.broker.door import Outcome
 from mainstem.client.aio.wakeup import Wakeup, until_durable
 from mainstem.client.checks import check_limit
-from mainstem.client.contexts import AsyncClosing
+from mainstem.client.contexts import AsyncClosing, AsyncExits
 from mainstem.client.embedded.queue_consumer import DeliveredEvent, HeldDelivery, QueueConsumer
 from mainstem.client.stem import AsyncDelivery
 from mainstem.core.event import Event
 
 
-class AsyncEmbeddedDelivery(DeliveredEvent):
+class AsyncEmbeddedDelivery(DeliveredEvent, AsyncExits):
     """One event handed to one consumer; the rules are those of ``Delivery``."""
 
     __slots__ = ()
@@ -40,13 +39,7 @@ class AsyncEmbeddedDelivery(DeliveredEvent):
         """Return the event."""
         return self._held.given.event
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Ack, or nack if there was an error, unless it was settled inside; waits for no disk."""
+    async def _leave(self, error: BaseException | None) -> None:
         self._held.leave(error)
 
     async def _settle(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> None:
@@ -77,15 +70,13 @@ class AsyncEmbeddedQueue(AsyncClosing):
             raise StopAsyncIteration
         return found[0]
 
-    async def poll(self, timeout: float | None = None) -> AsyncEmbeddedDelivery | None:  # noqa: ASYNC109 - as the blocking twin
+    async def poll(self, timeout: float | None = None) -> AsyncEmbeddedDelivery | None:
         """Return the next delivery, or None if none came in ``timeout`` seconds."""
         self._consumer.check_open()
         return next(iter(await self._take(1, timeout)), None)
 
     async def poll_many(
-        self,
-        limit: int = 100,
-        timeout: float | None = None,  # noqa: ASYNC109 - as the blocking twin
+        self, limit: int = 100, timeout: float | None = None
     ) -> list[AsyncEmbeddedDelivery]:
         """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
         self._consumer.check_open()
@@ -107,7 +98,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
         """Give back what was not settled; it comes again at once, and this does not count."""
         await until_durable(self._consumer.leave())
 
-    async def _leave(self, *, failed: bool) -> None:
+    async def _leave(self, error: BaseException | None) -> None:
         await self.close()
 
     async def _take(self, limit: int, timeout_s: float | None) -> list[AsyncEmbeddedDelivery]:

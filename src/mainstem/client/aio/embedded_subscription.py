@@ -43,12 +43,12 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
             raise StopAsyncIteration
         return event
 
-    async def poll(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as the blocking twin
+    async def poll(self, timeout: float | None = None) -> Event | None:
         """Return the next event, or None if none came in ``timeout`` seconds."""
         self._check_open()
         return await self._next(self.feed.take, timeout)
 
-    async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:  # noqa: ASYNC109
+    async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
         """Return the events that are there, at most ``limit``, waiting for the first."""
         self._check_open()
         return await self._next(partial(self.feed.take_many, max(1, limit)), timeout) or []
@@ -59,14 +59,14 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
 
     async def close(self) -> None:
         """Leave the group; what was returned is finished, and committed if that is automatic."""
-        await self._leave(failed=False)
+        await self._leave(None)
 
     def stem_closes(self, *, failed: bool) -> None:
         """Be closed by the stem: what the task is working on is not finished."""
         self.feed.close(finished=False)
 
-    async def _leave(self, *, failed: bool) -> None:
-        await until_durable(self.feed.close(finished=not failed))
+    async def _leave(self, error: BaseException | None) -> None:
+        await until_durable(self.feed.close(finished=error is None))
 
     async def _next(self, take: Callable[[], T | None], timeout_s: float | None) -> T | None:
         self._in_a_row += 1
@@ -88,10 +88,7 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
                 if not self._by_hand:
                     await self.close()
                 return None
-            seconds = self.feed.wait_s()
-            if until is not None:
-                left = until - time.monotonic()
-                if left <= 0:
-                    return None
-                seconds = left if seconds is None else min(left, seconds)
-            await asyncio.wait((rung,), timeout=seconds)
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            await asyncio.wait((rung,), timeout=self.feed.wait_s(left))

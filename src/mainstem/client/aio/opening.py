@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from mainstem.client.aio.embedded_stem import AsyncEmbeddedStem
 from mainstem.client.embedded.stem import open_stem
+from mainstem.client.stem import AsyncContext
 
 if TYPE_CHECKING:
     from mainstem.client.aio.connected_stem import AsyncConnectedStem
@@ -40,19 +41,12 @@ class _Closes(Protocol):
     def close(self) -> None: ...
 
 
-class _Exits(Protocol):
+class _Opened(AsyncContext, Protocol):
     @property
     def blocking(self) -> _Closes: ...
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
 
-
-S = TypeVar("S", bound=_Exits)
+S = TypeVar("S", bound=_Opened)
 
 
 class Opening(Generic[S]):

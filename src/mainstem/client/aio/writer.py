@@ -1,16 +1,16 @@
 """A fenced writer for an event loop: a thread appends, in the order of the calls."""
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable
 from typing import Self, TypeVar
 
 from mainstem.client.aio.threaded import in_thread
 from mainstem.client.aio.worker import Worker
 from mainstem.client.contexts import AsyncClosing
 from mainstem.client.stem import Writer
-from mainstem.client.values import Value
+from mainstem.client.values import AsyncValues
 from mainstem.core.errors import Closed
-from mainstem.core.event import Event, Position
+from mainstem.core.event import Position
 
 T = TypeVar("T")
 
@@ -30,9 +30,7 @@ class ThreadedWriter(AsyncClosing):
     append = in_thread(Writer.append)
     truncate = in_thread(Writer.truncate)
 
-    async def append_many(
-        self, events: Iterable[Value | Event] | AsyncIterable[Value | Event]
-    ) -> list[Position]:
+    async def append_many(self, events: AsyncValues) -> list[Position]:
         """Append events, all or none; return where they stand, once durable."""
         if isinstance(events, AsyncIterable):
             given = [each async for each in events]
@@ -53,7 +51,7 @@ class ThreadedWriter(AsyncClosing):
         await self._call(lambda writer: None)
         return self
 
-    async def _leave(self, *, failed: bool) -> None:
+    async def _leave(self, error: BaseException | None) -> None:
         await self.close()
 
     def _call(self, call: Callable[[Writer], T]) -> "asyncio.Future[T]":

@@ -1,10 +1,10 @@
 """A delivery of a queue of a server."""
 
 from contextlib import suppress
-from types import TracebackType
 from typing import NoReturn, Protocol
 
 from mainstem.client.connected.share_member import Given
+from mainstem.client.contexts import Exits
 from mainstem.core.errors import Closed, StaleDelivery, Unsupported
 from mainstem.core.event import Event
 from mainstem.remote.share_consumer import Verdict
@@ -17,7 +17,7 @@ class Settles(Protocol):
         """Say what becomes of a delivery; raises StaleDelivery."""
 
 
-class ConnectedDelivery:
+class ConnectedDelivery(Exits):
     """Implements ``Delivery`` through the Kafka protocol."""
 
     __slots__ = ("_queue", "given")
@@ -68,12 +68,10 @@ class ConnectedDelivery:
         """Return the event."""
         return self.given.shared.event
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _leave(self, error: BaseException | None) -> None:
+        self.leave(error)
+
+    def leave(self, error: BaseException | None) -> None:
         """Ack, or give back if there was an error, unless it was settled inside.
 
         This does not wait for the server: what it refuses is raised by whoever asks next.

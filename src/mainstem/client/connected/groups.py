@@ -1,26 +1,25 @@
 """Groups of a server: list, show, seek, delete."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from mainstem.client.connected.starts import offsets_of
 from mainstem.client.info import GroupInfo, Lag
-from mainstem.client.starts import Start, check_start
-from mainstem.core.errors import GroupIsLive, UnknownGroup
-from mainstem.core.names import check_group
+from mainstem.client.seekable_groups import SeekableGroups
+from mainstem.client.starts import Start
 from mainstem.remote.admin import Admin, Bounds, Place
 from mainstem.remote.consumer_groups import ConsumerGroups, GroupState
 from mainstem.remote.timestamps import times_at
 
 
-class ConnectedGroups:
+class ConnectedGroups(SeekableGroups):
     """Implements ``Groups`` through the Kafka protocol."""
 
     def __init__(self, administration: Admin, check_open: Callable[[], None]) -> None:
+        super().__init__(check_open)
         self._administration = administration
         self._cursors = ConsumerGroups(administration)
-        self._check_open = check_open
 
     def list(self) -> tuple[GroupInfo, ...]:
         """Return every group that is live or has cursors."""
@@ -32,45 +31,25 @@ class ConnectedGroups:
         self._check_open()
         return self._infos([self._cursors.state(name)])[0]
 
-    def seek(
-        self,
-        name: str,
-        topic: str,
-        to: Start,
-        *,
-        partition: int | None = None,
-        dry_run: bool = False,
-    ) -> tuple[Lag, ...]:
-        """Move the cursors of a group that has no live members; return where they are then."""
-        self._check_open()
-        check_start(to)
-        check_group(name)
-        self._check_not_live(name, "moved")
-        count = self._administration.count(topic)
-        numbers = range(count) if partition is None else (partition,)
-        offsets = offsets_of(self._administration, [(topic, each) for each in numbers], to)
-        if not dry_run:
-            self._cursors.move(name, offsets)
-        bounds = self._administration.bounds(offsets)
-        return tuple(
-            Lag(name, topic, place[1], offset, at.tail, max(0, at.tail - offset))
-            for place, offset in offsets.items()
-            if (at := bounds.get(place))
-        )
-
     def delete(self, name: str) -> None:
         """Forget a group that has no live members."""
         self._check_open()
         self._cursors.delete(name)
 
-    def _check_not_live(self, name: str, deed: str) -> None:
-        """Refuse what the server would refuse, so that a dry run tells the same."""
-        try:
-            members = len(self._cursors.state(name).members)
-        except UnknownGroup:
-            return
-        if members:
-            raise GroupIsLive(name, f"{members} members", deed)
+    def _members(self, name: str) -> int:
+        return len(self._cursors.state(name).members)
+
+    def _partitions(self, topic: str) -> int:
+        return self._administration.count(topic)
+
+    def _offsets(self, places: Sequence[Place], to: Start) -> dict[Place, int]:
+        return offsets_of(self._administration, places, to)
+
+    def _move(self, name: str, offsets: Mapping[Place, int]) -> None:
+        self._cursors.move(name, offsets)
+
+    def _tails(self, places: Iterable[Place]) -> dict[Place, int]:
+        return {place: at.tail for place, at in self._administration.bounds(places).items()}
 
     def _infos(self, states: Iterable[GroupState]) -> tuple[GroupInfo, ...]:
         found = list(states)

@@ -155,12 +155,12 @@ class ConnectedQueue(Closing):
         if failed is not None:
             raise failed
 
-    def _leave(self, *, failed: bool) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         try:
             self.close()
         except MainstemError:
             # The error inside says more.
-            if not failed:
+            if error is None:
                 raise
 
     def __del__(self) -> None:

@@ -7,9 +7,10 @@ from functools import partial
 from mainstem.client.checks import check_limit, milliseconds
 from mainstem.client.connected.admin_api import NotThere, events_at, queues_at
 from mainstem.client.connected.queue import ConnectedQueue
-from mainstem.client.info import Order, QueuedEvent, QueueInfo
+from mainstem.client.info import QueuedEvent, QueueInfo
+from mainstem.client.queue_options import QueueOptions
 from mainstem.client.reaper import Reaper
-from mainstem.client.starts import Start, check_start
+from mainstem.client.starts import check_start
 from mainstem.core.errors import (
     InvalidName,
     InvalidSetting,
@@ -52,23 +53,14 @@ class ConnectedQueues:
         self._check_open = check_open
         self._groups = ShareGroups(administration)
 
-    def open(
-        self,
-        topic: str,
-        name: str,
-        *,
-        start: Start,
-        max_deliveries: int | None,
-        lock_s: float | None,
-        order: Order | None,
-        follow: bool,
-    ) -> ConnectedQueue:
+    def open(self, options: QueueOptions) -> ConnectedQueue:
         """Join a queue, made if it is not there; what is given of its settings is changed."""
+        topic, name, lock_s = options.topic, options.name, options.lock_s
         self._check_open()
         if not isinstance(name, str):
             raise InvalidName("queue", name, "it is no text")
         check_group(name, "queue")
-        wanted = _settings(start, max_deliveries, lock_s, order)
+        wanted = _settings(options)
         partitions = range(self._administration.count(topic))
         now = self._groups.settings(name)
         if ACQUIRE in now:
@@ -83,12 +75,12 @@ class ConnectedQueues:
             name,
             lock_s=lock_s,
             strict=ACQUIRE in now,
-            follow=follow,
+            follow=options.follow,
             unsettled=partial(self._unsettled, topic, name, partitions),
             ready=partial(self._ready, topic, name),
             reaper=self._reaper,
         )
-        if start == "latest":
+        if options.start == "latest":
             # What is published from now on is meant, and not what is after its consumer has joined.
             made.begin(partial(self._has_begun, topic, name, partitions), _BEGIN_S)
         return made
@@ -179,10 +171,9 @@ class ConnectedQueues:
         return count
 
 
-def _settings(
-    start: Start, max_deliveries: int | None, lock_s: float | None, order: Order | None
-) -> dict[str, str]:
+def _settings(options: QueueOptions) -> dict[str, str]:
     """Return what a share group is to be set to; refuse what it cannot be."""
+    start, order, max_deliveries = options.start, options.order, options.max_deliveries
     check_start(start)
     if start not in ("earliest", "latest"):
         raise Unsupported(
@@ -204,6 +195,6 @@ def _settings(
                 f"not {max_deliveries!r:.300}"
             )
         wanted[DELIVERIES] = str(int(max_deliveries))
-    if lock_s is not None:
-        wanted[LOCK] = str(milliseconds(lock_s, "lock_s"))
+    if options.lock_s is not None:
+        wanted[LOCK] = str(milliseconds(options.lock_s, "lock_s"))
     return wanted

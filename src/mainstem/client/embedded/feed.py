@@ -135,10 +135,13 @@ class Feed:
         """Whether it was closed."""
         return self._closed
 
-    def wait_s(self) -> float | None:
-        """Return after how many seconds to ask again at the latest; None if only when signalled."""
+    def wait_s(self, left_s: float | None = None) -> float | None:
+        """Return after how many seconds to ask again at the latest; None if only when signalled.
+
+        ``left_s``: how long the consumer waits at most.
+        """
         with self._lock:
-            waits: list[float] = []
+            waits = [] if left_s is None else [left_s]
             if self._auto and self._positions(finished=True):
                 waits.append(self._commit_at - time.monotonic())
             if self._awaited_until_ms is not None:

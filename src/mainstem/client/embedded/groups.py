@@ -1,22 +1,22 @@
 """Groups of the embedded log: list, show, seek, delete."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mainstem.broker.door import Door, GroupState
 from mainstem.broker.door import Lag as BrokerLag
 from mainstem.client.embedded.starts import offset_of
 from mainstem.client.info import GroupInfo, Lag
-from mainstem.client.starts import Start, check_start
-from mainstem.core.errors import GroupIsLive, MainstemError, UnknownGroup
-from mainstem.core.names import check_group
+from mainstem.client.seekable_groups import Place, SeekableGroups
+from mainstem.client.starts import Start
+from mainstem.core.errors import MainstemError
 
 
-class EmbeddedGroups:
+class EmbeddedGroups(SeekableGroups):
     """Implements ``Groups`` on the broker of this process."""
 
     def __init__(self, broker: Door, check_open: Callable[[], None]) -> None:
+        super().__init__(check_open)
         self._broker = broker
-        self._check_open = check_open
 
     def list(self) -> tuple[GroupInfo, ...]:
         """Return every group that is live or has cursors."""
@@ -28,44 +28,25 @@ class EmbeddedGroups:
         self._check_open()
         return self._info(self._broker.group(name))
 
-    def seek(
-        self,
-        name: str,
-        topic: str,
-        to: Start,
-        *,
-        partition: int | None = None,
-        dry_run: bool = False,
-    ) -> tuple[Lag, ...]:
-        """Move the cursors of a group that has no live members; return where they are then."""
-        self._check_open()
-        check_start(to)
-        check_group(name)
-        self._check_not_live(name)
-        count = len(self._broker.topic(topic).partitions)
-        numbers = range(count) if partition is None else (partition,)
-        offsets = {(topic, each): offset_of(self._broker, topic, each, to) for each in numbers}
-        if not dry_run:
-            self._broker.seek(name, offsets).wait()
-        found = []
-        for (_, number), offset in offsets.items():
-            tail = self._broker.bounds(topic, number).tail
-            found.append(Lag(name, topic, number, offset, tail, max(0, tail - offset)))
-        return tuple(found)
-
     def delete(self, name: str) -> None:
         """Forget a group that has no live members."""
         self._check_open()
         self._broker.delete_group(name).wait()
 
-    def _check_not_live(self, name: str) -> None:
-        """Refuse what the broker would refuse, so that a dry run tells the same."""
-        try:
-            members = len(self._broker.group(name).members)
-        except UnknownGroup:
-            return
-        if members:
-            raise GroupIsLive(name, f"{members} members", "moved")
+    def _members(self, name: str) -> int:
+        return len(self._broker.group(name).members)
+
+    def _partitions(self, topic: str) -> int:
+        return len(self._broker.topic(topic).partitions)
+
+    def _offsets(self, places: Sequence[Place], to: Start) -> dict[Place, int]:
+        return {place: offset_of(self._broker, *place, to) for place in places}
+
+    def _move(self, name: str, offsets: Mapping[Place, int]) -> None:
+        self._broker.seek(name, offsets).wait()
+
+    def _tails(self, places: Iterable[Place]) -> dict[Place, int]:
+        return {place: self._broker.bounds(*place).tail for place in places}
 
     def _info(self, state: GroupState) -> GroupInfo:
         found = tuple(self._lag(each) for each in state.lags)

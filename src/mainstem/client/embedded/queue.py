@@ -4,18 +4,17 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from types import TracebackType
 
 from mainstem.broker.door import Delivery as BrokerDelivery
 from mainstem.broker.door import Outcome
 from mainstem.client.checks import check_limit
-from mainstem.client.contexts import Closing
+from mainstem.client.contexts import Closing, Exits
 from mainstem.client.embedded.queue_consumer import DeliveredEvent, HeldDelivery, QueueConsumer
 from mainstem.client.stem import Delivery
 from mainstem.core.event import Event
 
 
-class EmbeddedDelivery(DeliveredEvent):
+class EmbeddedDelivery(DeliveredEvent, Exits):
     """Implements ``Delivery`` on the broker of this process."""
 
     __slots__ = ()
@@ -40,16 +39,8 @@ class EmbeddedDelivery(DeliveredEvent):
         """Return the event."""
         return self._held.given.event
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Ack, or nack if there was an error, unless it was settled inside.
-
-        This does not wait for the disk: at a power cut within milliseconds it comes again.
-        """
+    def _leave(self, error: BaseException | None) -> None:
+        # This does not wait for the disk: at a power cut within milliseconds it comes again.
         self._held.leave(error)
 
     def _settle(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> None:
@@ -105,7 +96,7 @@ class EmbeddedQueue(Closing):
         """Give back what was not settled; it comes again at once, and this does not count."""
         self._consumer.leave().wait()
 
-    def _leave(self, *, failed: bool) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         self.close()
 
     def _take(self, limit: int, timeout: float | None) -> list[EmbeddedDelivery]:

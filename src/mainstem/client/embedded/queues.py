@@ -14,9 +14,10 @@ from mainstem.broker.door import (
 from mainstem.client.checks import check_limit, milliseconds
 from mainstem.client.embedded.queue_consumer import QueueConsumer
 from mainstem.client.embedded.starts import offset_of
-from mainstem.client.info import Order, QueuedEvent, QueueInfo
+from mainstem.client.info import QueuedEvent, QueueInfo
 from mainstem.client.queue_info import queue_info
-from mainstem.client.starts import Start, check_start
+from mainstem.client.queue_options import QueueOptions
+from mainstem.client.starts import check_start
 from mainstem.core.errors import InvalidName, InvalidSetting, UnknownPartition
 from mainstem.core.event import Position
 
@@ -29,17 +30,9 @@ class EmbeddedQueues:
         self._check_open = check_open
         self._after_crash = after_crash
 
-    def open(
-        self,
-        topic: str,
-        name: str,
-        *,
-        start: Start,
-        max_deliveries: int | None,
-        lock_s: float | None,
-        order: Order | None,
-    ) -> QueueConsumer:
+    def open(self, options: QueueOptions) -> QueueConsumer:
         """Join a queue, made if it is not there; what is given of its settings is changed."""
+        topic, name, start = options.topic, options.name, options.start
         if not isinstance(name, str):
             raise InvalidName("queue", name, "it is no text")
         check_start(start)
@@ -48,7 +41,7 @@ class EmbeddedQueues:
             if number not in numbers:
                 raise UnknownPartition(topic, number, len(numbers))
         was = self._broker.queues.created_with(topic, name)
-        settings = _altered(was or QueueSettings(), max_deliveries, lock_s, order)
+        settings = _altered(was or QueueSettings(), options)
         if settings != was:
             starts = (
                 {} if was else {at: offset_of(self._broker, topic, at, start) for at in numbers}
@@ -82,12 +75,8 @@ class EmbeddedQueues:
         self._broker.queues.delete(topic, name).wait()
 
 
-def _altered(
-    was: QueueSettings,
-    max_deliveries: int | None,
-    lock_s: float | None,
-    order: Order | None,
-) -> QueueSettings:
+def _altered(was: QueueSettings, options: QueueOptions) -> QueueSettings:
+    max_deliveries, lock_s = options.max_deliveries, options.lock_s
     changes: dict[str, object] = {}
     if max_deliveries is not None:
         if not isinstance(max_deliveries, int) or not 0 <= max_deliveries <= MAX_DELIVERIES:
@@ -102,8 +91,8 @@ def _altered(
             most = MAX_LOCK_MS // 1000
             raise InvalidSetting(f"lock_s must be 0.001 to {most} seconds, not {lock_s}")
         changes["lock_ms"] = lock_ms
-    if order is not None:
-        changes["order"] = order
+    if options.order is not None:
+        changes["order"] = options.order
     merged = {name: getattr(was, name) for name in was.__struct_fields__} | changes
     try:
         settings = msgspec.convert(merged, QueueSettings)

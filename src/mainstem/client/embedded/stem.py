@@ -2,13 +2,15 @@
 
 import atexit
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, NoReturn, Protocol, Self
+from typing import NoReturn, Protocol
 from weakref import WeakSet
 
+import msgspec
+
 from mainstem.broker.door import HeldPublish, Published
+from mainstem.client.blocking_stem import BlockingStem
 from mainstem.client.embedded.feed import Feed
 from mainstem.client.embedded.groups import EmbeddedGroups
 from mainstem.client.embedded.publishing import Bulk, Wait
@@ -18,12 +20,10 @@ from mainstem.client.embedded.queues import EmbeddedQueues
 from mainstem.client.embedded.subscription import EmbeddedSubscription
 from mainstem.client.embedded.topics import EmbeddedTopics
 from mainstem.client.embedded.writer import EmbeddedAppender
-from mainstem.client.info import Order
+from mainstem.client.queue_options import QueueOptions
 from mainstem.client.reaper import Reaper
-from mainstem.client.starts import Start
 from mainstem.client.subscription import SubscriptionOptions
-from mainstem.client.values import HeadersLike, Key, Value, event_of, make_event
-from mainstem.client.writer import LogWriter, check_writer, only_partition
+from mainstem.client.values import Values, event_of
 from mainstem.core.errors import Closed, MainstemError, TopicExists, UnknownTopic
 from mainstem.core.event import Event, Position
 from mainstem.node.config import Config, load_config
@@ -69,10 +69,14 @@ class OpenSubscription(Protocol):
         """Be closed; ``failed`` if an error is what closes the stem."""
 
 
-class EmbeddedStem:
+class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
     """Implements ``Stem`` on a node in this process; safe to use from several threads."""
 
+    _topics: EmbeddedTopics
+    _queues: EmbeddedQueues
+
     def __init__(self, node: Node) -> None:
+        super().__init__()
         self.node = node
         self._broker = node.broker
         self._closed: str | None = None
@@ -81,30 +85,13 @@ class EmbeddedStem:
         after_crash = node.recovery is not None and not node.recovery.clean
         self._queues = EmbeddedQueues(node.broker, self.check_open, after_crash=after_crash)
         self._queue_consumers: WeakSet[QueueConsumer] = WeakSet()
-        self._writers: WeakSet[LogWriter] = WeakSet()
-        self._reaper = Reaper()
         self._subscriptions: WeakSet[OpenSubscription] = WeakSet()
         # Looked up once, and replaced when closed: publishing asks nothing else.
         self._append: Callable[[str, Sequence[Event], int | None], Published]
         self._append = node.broker.publish
         _open_stems.add(self)
         # A program that forgets to close still commits what its consumers finished.
-        atexit.register(self._close, failed=True)
-
-    @property
-    def topics(self) -> EmbeddedTopics:
-        """Create, list, show, alter, delete, trim."""
-        return self._topics
-
-    @property
-    def groups(self) -> EmbeddedGroups:
-        """List, show, seek, delete."""
-        return self._groups
-
-    @property
-    def queues(self) -> EmbeddedQueues:
-        """List, show, peek, delete."""
-        return self._queues
+        atexit.register(self.close_now, failed=True)
 
     @property
     def config(self) -> Config:
@@ -121,18 +108,7 @@ class EmbeddedStem:
         """What opening the directory found and mended; None in memory."""
         return self.node.recovery
 
-    def publish(
-        self,
-        topic: str,
-        value: Value,
-        *,
-        key: Key = None,
-        headers: HeadersLike = (),
-        timestamp_ms: int | None = None,
-        partition: int | None = None,
-    ) -> Position:
-        """Append one event; return where it stands, once it is as durable as the topic says."""
-        event = make_event(value, key, headers, timestamp_ms)
+    def _publish(self, topic: str, event: Event, partition: int | None) -> Position:
         try:
             published = self._append(topic, (event,), partition)
         except UnknownTopic:
@@ -141,9 +117,7 @@ class EmbeddedStem:
         published.durable.wait()
         return published.position
 
-    def publish_many(
-        self, topic: str, events: Iterable[Value | Event], *, partition: int | None = None
-    ) -> int:
+    def publish_many(self, topic: str, events: Values, *, partition: int | None = None) -> int:
         """Append many events in large batches; return how many, once all are durable.
 
         Events are gathered until a batch is full, so an iterable that pauses holds back what it
@@ -158,80 +132,24 @@ class EmbeddedStem:
             self._wait(wait)
         return bulk.count
 
-    def subscribe(
-        self,
-        *topics: str,
-        group: str | None = None,
-        start: Start = "earliest",
-        follow: bool = True,
-        commit: Literal["auto", "manual"] = "auto",
-        partitions: Iterable[int] | None = None,
-    ) -> EmbeddedSubscription:
-        """Read topics (names or patterns such as ``orders.*``) as an iterator of events.
-
-        With a group: members share the partitions and go on from the group's cursors; ``start``
-        holds where there is no cursor yet. Without: everything, from ``start``, nothing stored.
-        Without ``follow`` it ends at what was the tail when it began.
-        """
-        options = self.subscription_options(topics, group, start, follow, commit, partitions)
+    def open_subscription(self, options: SubscriptionOptions) -> EmbeddedSubscription:
+        """Subscribe; closed with the stem, or when it is abandoned."""
+        options = self.with_settings(options)
         made = EmbeddedSubscription(self._broker, options, self.node.now_ms, self._reaper)
         self.register(made)
         return made
 
-    def queue(
-        self,
-        topic: str,
-        *,
-        name: str,
-        start: Start = "earliest",
-        max_deliveries: int | None = None,
-        lock_s: float | None = None,
-        order: Order | None = None,
-        follow: bool = True,
-    ) -> EmbeddedQueue:
-        """Share the events of a topic one by one with the other consumers of a queue.
+    def open_queue(self, options: QueueOptions) -> EmbeddedQueue:
+        """Join a queue; left when the stem is closed."""
+        return EmbeddedQueue(self.join_queue(options), follow=options.follow)
 
-        The first one makes the queue, and ``start`` holds for it. An event that is not settled in
-        ``lock_s`` seconds (30) goes to another consumer; after ``max_deliveries`` failures (5;
-        0: never) it becomes a dead letter in ``<topic>.dead``. With order ``key`` an event waits
-        until all earlier ones of its key are settled. What is given changes the queue for all.
-        Without ``follow`` it ends when there is nothing to be had.
-        """
-        consumer = self.join_queue(topic, name, start, max_deliveries, lock_s, order)
-        return EmbeddedQueue(consumer, follow=follow)
+    def _partitions(self, topic: str) -> int:
+        return len(self._broker.topic(topic).partitions)
 
-    def writer(self, topic: str, *, name: str, partition: int | None = None) -> LogWriter:
-        """Become the only writer of that name: the one before is fenced, here and over the network.
-
-        The topic must exist. Events are in one order, so it has one partition, or ``partition`` is
-        given.
-        """
-        self.check_open()
-        check_writer(name)
-        number = only_partition(topic, len(self._broker.topic(topic).partitions), partition)
-        appender = EmbeddedAppender(
-            self._broker, self._topics, self.node.now_ms, self._wait, topic, number, name
+    def _appender(self, topic: str, partition: int, name: str) -> EmbeddedAppender:
+        return EmbeddedAppender(
+            self._broker, self._topics, self.node.now_ms, self._wait, topic, partition, name
         )
-        made = LogWriter(appender)
-        self._writers.add(made)
-        return made
-
-    def close(self) -> None:
-        """Finish what is under way and let go of the directory."""
-        self._close(failed=False)
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close; an error means that events given out last were not finished."""
-        self._close(failed=kind is not None)
 
     # For the async twin
 
@@ -270,44 +188,19 @@ class EmbeddedStem:
             pending_bytes=self.config.pending_bytes,
         )
 
-    def subscription_options(
-        self,
-        topics: tuple[str, ...],
-        group: str | None,
-        start: Start,
-        follow: bool,
-        commit: Literal["auto", "manual"],
-        partitions: Iterable[int] | None,
-    ) -> SubscriptionOptions:
+    def with_settings(self, options: SubscriptionOptions) -> SubscriptionOptions:
         """Return what a subscription is asked for, with this stem's settings."""
         self._settle_groups()
-        return SubscriptionOptions(
-            topics=topics,
-            group=group,
-            start=start,
-            follow=follow,
-            commit=commit,
-            partitions=None if partitions is None else tuple(partitions),
-            fetch_bytes=self.config.fetch_bytes,
-            commit_s=self.config.commit_ms / 1000,
+        return msgspec.structs.replace(
+            options, fetch_bytes=self.config.fetch_bytes, commit_s=self.config.commit_ms / 1000
         )
 
-    def join_queue(
-        self,
-        topic: str,
-        name: str,
-        start: Start,
-        max_deliveries: int | None,
-        lock_s: float | None,
-        order: Order | None,
-    ) -> QueueConsumer:
+    def join_queue(self, options: QueueOptions) -> QueueConsumer:
         """Take a place at a queue, to be left when the stem is closed."""
         self.check_open()
-        if not self._broker.topics(topic):
-            self.create_unknown(topic)
-        consumer = self._queues.open(
-            topic, name, start=start, max_deliveries=max_deliveries, lock_s=lock_s, order=order
-        )
+        if not self._broker.topics(options.topic):
+            self.create_unknown(options.topic)
+        consumer = self._queues.open(options)
         self._queue_consumers.add(consumer)
         return consumer
 
@@ -333,15 +226,11 @@ class EmbeddedStem:
         else:
             wait.durable.wait(max(0, wait.until_ms - self.node.now_ms()) / 1000)
 
-    def _settle_groups(self) -> None:
-        """See to it that abandoned members are not taken for live ones."""
-        self.check_open()
-        self._reaper.reap()
-
-    def _close(self, *, failed: bool) -> None:
+    def close_now(self, *, failed: bool) -> None:
+        """Close; ``failed`` if an error is the reason, or the end of the program."""
         if self._closed:
             return
-        atexit.unregister(self._close)
+        atexit.unregister(self.close_now)
         self._refuse("the stem has been closed; open it again")
         _open_stems.discard(self)
         self._reaper.stop()

@@ -82,14 +82,11 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
                 if not self._by_hand:
                     self.close_now(finished=True)
                 return None
-            seconds = self.feed.wait_s()
-            if until is not None:
-                left = until - time.monotonic()
-                if left <= 0:
-                    return None
-                seconds = left if seconds is None else min(left, seconds)
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return None
             try:
-                self._signals.get(timeout=seconds)
+                self._signals.get(timeout=self.feed.wait_s(left))
             except Empty:
                 continue
 

@@ -1,0 +1,130 @@
+"""What the async twins of ``mainstem.open`` and ``mainstem.connect`` do alike."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from functools import partial
+from typing import Generic, Literal, TypeVar
+
+from mainstem.client.aio.administration import ThreadedGroups, ThreadedQueues, ThreadedTopics
+from mainstem.client.aio.writer import ThreadedWriter
+from mainstem.client.contexts import AsyncClosing
+from mainstem.client.info import Order
+from mainstem.client.queue_options import QueueOptions
+from mainstem.client.starts import Start
+from mainstem.client.stem import AsyncQueue, AsyncSubscription, Stem
+from mainstem.client.subscription import SubscriptionOptions
+from mainstem.client.values import AsyncValues, HeadersLike, Key, Value, make_event
+from mainstem.core.event import Event, Position
+
+B = TypeVar("B", bound=Stem)
+S = TypeVar("S", bound=AsyncSubscription)
+Q = TypeVar("Q", bound=AsyncQueue)
+
+
+class LoopStem(AsyncClosing, Generic[B, S, Q]):
+    """A stem for one event loop, over a blocking one."""
+
+    def __init__(self, stem: B) -> None:
+        self._stem = stem
+        self.topics = ThreadedTopics(stem.topics)
+        """Create, list, show, alter, delete, trim."""
+        self.groups = ThreadedGroups(stem.groups)
+        """List, show, seek, delete."""
+        self.queues = ThreadedQueues(stem.queues)
+        """List, show, peek, delete."""
+
+    @property
+    def blocking(self) -> B:
+        """The same stem, for use from other threads."""
+        return self._stem
+
+    async def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: Key = None,
+        headers: HeadersLike = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Position:
+        """Append one event; return where it stands, once it is as durable as the topic says."""
+        event = make_event(value, key, headers, timestamp_ms)
+        return await self._publish(topic, event, partition)
+
+    async def publish_many(
+        self, topic: str, events: AsyncValues, *, partition: int | None = None
+    ) -> int:
+        """Append many events in large batches; return how many, once all are durable."""
+        return await self._publish_many(topic, events, partition)
+
+    def subscribe(
+        self,
+        *topics: str,
+        group: str | None = None,
+        start: Start = "earliest",
+        follow: bool = True,
+        commit: Literal["auto", "manual"] = "auto",
+        partitions: Iterable[int] | None = None,
+    ) -> S:
+        """Read topics as an async iterator of events; the rules are those of ``Stem.subscribe``.
+
+        A server is asked when the first event is: what it refuses is raised there.
+        """
+        options = SubscriptionOptions(
+            topics=topics,
+            group=group,
+            start=start,
+            follow=follow,
+            commit=commit,
+            partitions=None if partitions is None else tuple(partitions),
+        )
+        return self._subscription(options)
+
+    def queue(
+        self,
+        topic: str,
+        *,
+        name: str,
+        start: Start = "earliest",
+        max_deliveries: int | None = None,
+        lock_s: float | None = None,
+        order: Order | None = None,
+        follow: bool = True,
+    ) -> Q:
+        """Share the events of a topic one by one; the rules are those of ``Stem.queue``.
+
+        A server is asked when the first delivery is, or by ``async with``.
+        """
+        options = QueueOptions(
+            topic=topic,
+            name=name,
+            start=start,
+            max_deliveries=max_deliveries,
+            lock_s=lock_s,
+            order=order,
+            follow=follow,
+        )
+        return self._queue(options)
+
+    def writer(self, topic: str, *, name: str, partition: int | None = None) -> ThreadedWriter:
+        """Become the only writer of that name; the rules are those of ``Stem.writer``."""
+        return ThreadedWriter(partial(self._stem.writer, topic, name=name, partition=partition))
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of the directory or connection."""
+        await self._leave(None)
+
+    @abstractmethod
+    async def _publish(self, topic: str, event: Event, partition: int | None) -> Position: ...
+
+    @abstractmethod
+    async def _publish_many(
+        self, topic: str, events: AsyncValues, partition: int | None
+    ) -> int: ...
+
+    @abstractmethod
+    def _subscription(self, options: SubscriptionOptions) -> S: ...
+
+    @abstractmethod
+    def _queue(self, options: QueueOptions) -> Q: ...
