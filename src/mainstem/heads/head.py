@@ -6,6 +6,7 @@ and closes them in reverse. A library that owns its sockets fits in by taking ov
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import msgspec
@@ -58,6 +59,25 @@ class RunningHead(Protocol):
 Start = Callable[["HeadContext", HeadSettings, "socket.socket"], Awaitable[RunningHead]]
 
 
+def bind_tcp(settings: HeadSettings, address: Address) -> "socket.socket":
+    """Take an address for a head that is connected to."""
+    # Loaded only now: what is off costs nothing, and settings are read without sockets.
+    taken: socket.socket = import_module("mainstem.heads.transport.server").bind(*address.pair)
+    return taken
+
+
+def starts_in(module: str) -> Start:
+    """Return what starts a head: the function ``start`` of a module, which is loaded only then."""
+
+    async def start(
+        context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
+    ) -> RunningHead:
+        begin: Start = import_module(module).start
+        return await begin(context, settings, listener)
+
+    return start
+
+
 class Head(msgspec.Struct, frozen=True):
     """A protocol that can be served."""
 
@@ -66,12 +86,12 @@ class Head(msgspec.Struct, frozen=True):
     title: str
     settings: HeadSettings
     """The defaults."""
-    bind: Callable[[HeadSettings, Address], "socket.socket"]
-    """Takes the address, before the log is opened."""
     start: Start
     """Begins to serve. Loads what it needs itself: what is off costs nothing."""
     serves: str
     """What ``--help`` says of the flag: who connects there."""
+    bind: Callable[[HeadSettings, Address], "socket.socket"] = bind_tcp
+    """Takes the address, before the log is opened."""
     connect: str = "{at}"
     """What ``mainstem serve`` prints: how to connect."""
     examples: tuple[str, ...] = ()

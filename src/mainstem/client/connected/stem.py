@@ -59,6 +59,11 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         """Where the server is."""
         return self._administration.cluster.address
 
+    @property
+    def queues(self) -> ConnectedQueues:
+        """List, show, peek, delete."""
+        return self._queues
+
     def _publish(self, topic: str, event: Event, partition: int | None) -> Position:
         try:
             return self.send(topic, event, partition).wait()

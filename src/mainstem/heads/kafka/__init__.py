@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mainstem.heads.head import Head, HeadSettings, RunningHead
+from mainstem.heads.head import Head, HeadSettings, starts_in
 from mainstem.heads.kafka.metrics import METRICS
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.heads.listen import Address
@@ -15,8 +15,6 @@ _PROGRAM = (
 if TYPE_CHECKING:
     import socket
 
-    from mainstem.heads.context import HeadContext
-
 
 def _bind(settings: HeadSettings, address: Address) -> "socket.socket":
     from mainstem.heads.transport.server import bind  # noqa: PLC0415 - only what is used
@@ -25,21 +23,12 @@ def _bind(settings: HeadSettings, address: Address) -> "socket.socket":
     return bind(address.host, address.port, settings.silence_ms)
 
 
-async def _start(
-    context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
-) -> RunningHead:
-    from mainstem.heads.kafka.head import start  # noqa: PLC0415 - only what is used
-
-    assert isinstance(settings, KafkaSettings)
-    return await start(context, settings, listener)
-
-
 HEAD = Head(
     name="kafka",
     title="Kafka",
     settings=KafkaSettings(),
     bind=_bind,
-    start=_start,
+    start=starts_in("mainstem.heads.kafka.head"),
     serves="Where Kafka clients connect.",
     connect="{at}   (bootstrap.servers={at})",
     examples=(

@@ -1,6 +1,6 @@
 """The Kafka head: every conversation with a Kafka client, over one broker."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from mainstem.heads.kafka.adapter.service import Asked, Service
 from mainstem.heads.kafka.metrics import samples
 from mainstem.heads.kafka.session import Session
 from mainstem.heads.kafka.settings import KafkaSettings
-from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.server import Server, serve
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.messages.produce import ProduceRequest
@@ -89,26 +88,7 @@ class KafkaConversation:
             give_up()
 
 
-class KafkaHead:
-    """The head while it serves."""
-
-    def __init__(self, service: Service, server: Server) -> None:
-        self.service = service
-        self._server = server
-        self.address = server.address
-        self.traffic = server.traffic
-        self.connections = server.connections
-        self.drain = server.drain
-        self.close = server.close
-
-    def samples(self) -> Iterator[tuple[Metric, Sample]]:
-        """Return what clients asked for, and what they were refused."""
-        return samples(self.service.counts)
-
-
-async def start(
-    context: HeadContext, settings: KafkaSettings, listener: "socket.socket"
-) -> KafkaHead:
+async def start(context: HeadContext, settings: KafkaSettings, listener: "socket.socket") -> Server:
     """Serve Kafka clients at an address that was taken."""
     service = Service(context, settings)
     service.broker.consumers.use_protocol(ConsumerProtocol())
@@ -117,6 +97,11 @@ async def start(
         peer = context.auth.peer(outbox.peer, tls=outbox.is_tls)
         return KafkaConversation(service.as_seen_by(peer), peer.address)
 
-    server = serve(listener, converse, max_connections=settings.max_connections)
+    server = serve(
+        listener,
+        converse,
+        max_connections=settings.max_connections,
+        samples=partial(samples, service.counts),
+    )
     service.host, service.port = server.address.host, server.address.port
-    return KafkaHead(service, server)
+    return server

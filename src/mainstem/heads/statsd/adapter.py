@@ -227,3 +227,12 @@ def _sample_event(metric: Metric) -> Event:
 
 def _sum_event(found: Aggregate) -> Event:
     return Event(_encode(found), found.name.encode(), timestamp_ms=found.end_ms)
+
+
+async def start(
+    context: HeadContext, settings: StatsdSettings, listener: "socket.socket"
+) -> StatsdHead:
+    """Receive metrics at an address that was taken."""
+    head = StatsdHead(context, settings, listener)
+    await head.start()
+    return head

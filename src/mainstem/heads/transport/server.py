@@ -6,6 +6,7 @@ import logging
 import socket
 import ssl
 import time
+from collections.abc import Callable, Iterable
 
 from mainstem.heads.conversation import Converse
 from mainstem.heads.listen import peer_of
@@ -27,17 +28,25 @@ GOODBYE_S = 0.2
 _LOOK_S = 0.005
 
 
+def no_samples() -> Iterable[tuple[Metric, Sample]]:
+    """Return no metrics of a head's own: what every head has is counted in ``Server.traffic``."""
+    return ()
+
+
 class Server:
-    """A listening socket of a head, and its connections."""
+    """A listening socket of a head, and its connections: all of a head while it serves."""
 
     def __init__(
         self,
         acceptor: "Acceptor[Connection | _Refusal]",
         connections: set[Connection],
         traffic: Traffic,
+        samples: Callable[[], Iterable[tuple[Metric, Sample]]],
     ) -> None:
         self.traffic = traffic
         self.address = acceptor.address
+        self.samples = samples
+        """Returns the head's own metrics; from any thread."""
         self._acceptor = acceptor
         self._connections = connections
 
@@ -45,10 +54,6 @@ class Server:
         """Return who is connected; from any thread."""
         now = time.monotonic()
         return [ConnectionInfo(each.peer, now - each.since) for each in self._connections.copy()]
-
-    def samples(self) -> tuple[tuple[Metric, Sample], ...]:
-        """Return no metrics of its own: what every head has is counted in ``traffic``."""
-        return ()
 
     async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
         """Stop listening, and let every peer go once it has its answers, while there is time."""
@@ -102,6 +107,7 @@ def serve(
     converse: Converse,
     *,
     max_connections: int,
+    samples: Callable[[], Iterable[tuple[Metric, Sample]]] = no_samples,
     tls: ssl.SSLContext | None = None,
 ) -> Server:
     """Begin a conversation with whoever connects, up to a limit; with TLS after its handshake."""
@@ -122,7 +128,7 @@ def serve(
             traffic.closed += 1
             traffic.cut_off += 1
 
-    return Server(Acceptor(listener, connect, give_up, tls), connections, traffic)
+    return Server(Acceptor(listener, connect, give_up, tls), connections, traffic, samples)
 
 
 class _Refusal(asyncio.Protocol):

@@ -2,13 +2,11 @@
 
 import logging
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.context import HeadContext
 from mainstem.heads.conversation import Outbox
-from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.stomp.adapter.conversation import StompConversation
 from mainstem.heads.stomp.adapter.destinations import TEMPORARY
 from mainstem.heads.stomp.adapter.service import Service
@@ -21,25 +19,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainstem.heads.stomp")
 
 
-class StompHead:
-    """The head while it serves."""
-
-    def __init__(self, service: Service, server: Server) -> None:
-        self.service = service
-        self.address = server.address
-        self.traffic = server.traffic
-        self.connections = server.connections
-        self.drain = server.drain
-        self.close = server.close
-
-    def samples(self) -> Iterator[tuple[Metric, Sample]]:
-        """Return what clients asked for, and what they were refused."""
-        return self.service.counts.samples()
-
-
-async def start(
-    context: HeadContext, settings: StompSettings, listener: "socket.socket"
-) -> StompHead:
+async def start(context: HeadContext, settings: StompSettings, listener: "socket.socket") -> Server:
     """Serve STOMP clients at an address that was taken."""
     service = Service(context, settings, lambda: int(time.monotonic() * 1000))
     _forget_temporary(context)
@@ -47,8 +27,8 @@ async def start(
     def converse(outbox: Outbox) -> StompConversation:
         return StompConversation(service, outbox)
 
-    server = serve(listener, converse, max_connections=settings.max_connections)
-    return StompHead(service, server)
+    most = settings.max_connections
+    return serve(listener, converse, max_connections=most, samples=service.counts.samples)
 
 
 def _forget_temporary(context: HeadContext) -> None:

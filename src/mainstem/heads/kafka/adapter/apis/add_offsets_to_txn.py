@@ -6,15 +6,11 @@ from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.kafka_protocol.messages.transactions import (
-    ADD_OFFSETS_TO_TXN,
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-)
+from mainstem.kafka_protocol.messages import transactions as messages
 
 
-@serves(ADD_OFFSETS_TO_TXN, 0, 4)
-def answer(asked: Asked, request: AddOffsetsToTxnRequest, reply: Reply) -> None:
+@serves(messages.ADD_OFFSETS_TO_TXN, 0, 4)
+def answer(asked: Asked, request: messages.AddOffsetsToTxnRequest, reply: Reply) -> None:
     """Add a group's offsets to a transaction."""
     who = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
@@ -22,10 +18,10 @@ def answer(asked: Asked, request: AddOffsetsToTxnRequest, reply: Reply) -> None:
             request.transactional_id, who, request.group_id
         )
     except MainstemError as error:
-        reply(AddOffsetsToTxnResponse(error_code=code_in(asked.header, error)))
+        reply(messages.AddOffsetsToTxnResponse(error_code=code_in(asked.header, error)))
         return
     reply_when_durable(
         asked,
         durable.then,
-        lambda code: reply(AddOffsetsToTxnResponse(error_code=code)),
+        lambda code: reply(messages.AddOffsetsToTxnResponse(error_code=code)),
     )

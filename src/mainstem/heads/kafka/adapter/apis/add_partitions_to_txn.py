@@ -14,18 +14,11 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.transactions import (
-    ADD_PARTITIONS_TO_TXN,
-    AddedPartition,
-    AddedTopic,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    TransactionTopic,
-)
+from mainstem.kafka_protocol.messages import transactions as messages
 
 
-@serves(ADD_PARTITIONS_TO_TXN, 0, 3)
-def answer(asked: Asked, request: AddPartitionsToTxnRequest, reply: Reply) -> None:
+@serves(messages.ADD_PARTITIONS_TO_TXN, 0, 3)
+def answer(asked: Asked, request: messages.AddPartitionsToTxnRequest, reply: Reply) -> None:
     """Add partitions to a transaction."""
     topics = request.v3_and_below_topics
     who = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
@@ -48,14 +41,14 @@ def answer(asked: Asked, request: AddPartitionsToTxnRequest, reply: Reply) -> No
 
 
 def _added(
-    topics: Iterable[TransactionTopic], refused: dict[Place, Code], code: Code
-) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(
+    topics: Iterable[messages.TransactionTopic], refused: dict[Place, Code], code: Code
+) -> messages.AddPartitionsToTxnResponse:
+    return messages.AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=tuple(
-            AddedTopic(
+            messages.AddedTopic(
                 topic.name,
                 tuple(
-                    AddedPartition(number, refused.get((topic.name, number), code))
+                    messages.AddedPartition(number, refused.get((topic.name, number), code))
                     for number in topic.partitions
                 ),
             )

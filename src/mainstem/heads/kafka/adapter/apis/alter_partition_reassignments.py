@@ -5,43 +5,42 @@ from mainstem.heads.kafka.adapter.missing_partition import missing_partition
 from mainstem.heads.kafka.adapter.registry import requires, serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.replicas import (
-    ALTER_PARTITION_REASSIGNMENTS,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignedPartition,
-    ReassignedTopic,
-)
+from mainstem.kafka_protocol.messages import replicas as messages
 
 
-@serves(ALTER_PARTITION_REASSIGNMENTS, 0, 1)
-@requires(Action.ALTER, CLUSTER, AlterPartitionReassignmentsResponse)
-def answer(asked: Asked, request: AlterPartitionReassignmentsRequest, reply: Reply) -> None:
+@serves(messages.ALTER_PARTITION_REASSIGNMENTS, 0, 1)
+@requires(Action.ALTER, CLUSTER, messages.AlterPartitionReassignmentsResponse)
+def answer(
+    asked: Asked, request: messages.AlterPartitionReassignmentsRequest, reply: Reply
+) -> None:
     """Accept assignments that change nothing, refuse all others."""
     responses = [
-        ReassignedTopic(
+        messages.ReassignedTopic(
             each.name, [_reassigned(asked.service, each.name, p) for p in each.partitions]
         )
         for each in request.topics
     ]
     reply(
-        AlterPartitionReassignmentsResponse(
+        messages.AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
             responses=responses,
         )
     )
 
 
-def _reassigned(service: Service, topic: str, wish: ReassignablePartition) -> ReassignedPartition:
+def _reassigned(
+    service: Service, topic: str, wish: messages.ReassignablePartition
+) -> messages.ReassignedPartition:
     number, node = wish.partition_index, service.settings.node_id
     missing = missing_partition(service, topic, number)
     if missing:
         reason = f"there is no partition {number} of {topic!r:.300}"
-        return ReassignedPartition(number, missing, reason)
+        return messages.ReassignedPartition(number, missing, reason)
     if wish.replicas is None:
-        return ReassignedPartition(number, Code.NO_REASSIGNMENT_IN_PROGRESS, "nothing is moved")
+        return messages.ReassignedPartition(
+            number, Code.NO_REASSIGNMENT_IN_PROGRESS, "nothing is moved"
+        )
     if tuple(wish.replicas) != (node,):
         reason = f"there is one broker, {node}: name it, and no other"
-        return ReassignedPartition(number, Code.INVALID_REPLICA_ASSIGNMENT, reason)
-    return ReassignedPartition(number)
+        return messages.ReassignedPartition(number, Code.INVALID_REPLICA_ASSIGNMENT, reason)
+    return messages.ReassignedPartition(number)

@@ -5,17 +5,11 @@ from mainstem.heads.kafka.adapter.missing_partition import missing_partition
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.replicas import (
-    ALTER_REPLICA_LOG_DIRS,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    MovedPartition,
-    MovedTopic,
-)
+from mainstem.kafka_protocol.messages import replicas as messages
 
 
-@serves(ALTER_REPLICA_LOG_DIRS, 1, 2)
-def answer(asked: Asked, request: AlterReplicaLogDirsRequest, reply: Reply) -> None:
+@serves(messages.ALTER_REPLICA_LOG_DIRS, 1, 2)
+def answer(asked: Asked, request: messages.AlterReplicaLogDirsRequest, reply: Reply) -> None:
     """Accept assignments that change nothing, refuse all others."""
     service = asked.service
     results = []
@@ -23,7 +17,7 @@ def answer(asked: Asked, request: AlterReplicaLogDirsRequest, reply: Reply) -> N
         here = directory.path == LOG_DIR
         for topic in directory.topics:
             partitions = [
-                MovedPartition(
+                messages.MovedPartition(
                     number,
                     missing_partition(service, topic.name, number)
                     if here
@@ -31,5 +25,5 @@ def answer(asked: Asked, request: AlterReplicaLogDirsRequest, reply: Reply) -> N
                 )
                 for number in topic.partitions
             ]
-            results.append(MovedTopic(topic.name, partitions))
-    reply(AlterReplicaLogDirsResponse(results=results))
+            results.append(messages.MovedTopic(topic.name, partitions))
+    reply(messages.AlterReplicaLogDirsResponse(results=results))

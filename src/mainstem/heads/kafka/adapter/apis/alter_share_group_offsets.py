@@ -9,18 +9,11 @@ from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_or_none
 from mainstem.heads.kafka.adapter.when_all import reply_later, when_all
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.share_groups import (
-    ALTER_SHARE_GROUP_OFFSETS,
-    AlteredShareOffset,
-    AlteredShareOffsetsTopic,
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsResponse,
-    AlterShareOffsetsTopic,
-)
+from mainstem.kafka_protocol.messages import share_groups as messages
 
 
-@serves(ALTER_SHARE_GROUP_OFFSETS, 0, 0)
-def answer(asked: Asked, request: AlterShareGroupOffsetsRequest, reply: Reply) -> None:
+@serves(messages.ALTER_SHARE_GROUP_OFFSETS, 0, 0)
+def answer(asked: Asked, request: messages.AlterShareGroupOffsetsRequest, reply: Reply) -> None:
     """Move the start offsets of a group without members; answered when durable."""
     share, durables = asked.service.broker.share, []
     try:
@@ -43,25 +36,27 @@ def answer(asked: Asked, request: AlterShareGroupOffsetsRequest, reply: Reply) -
             durables.append(durable)
         responses.append(_altered(asked.service, topic, refused))
 
-    def body(failed: MainstemError | None) -> AlterShareGroupOffsetsResponse:
+    def body(failed: MainstemError | None) -> messages.AlterShareGroupOffsetsResponse:
         if failed is not None:
             return _not_altered(failed)
-        return AlterShareGroupOffsetsResponse(responses=responses)
+        return messages.AlterShareGroupOffsetsResponse(responses=responses)
 
     when_all(durables, reply_later(asked, reply, body))
 
 
-def _not_altered(error: MainstemError) -> AlterShareGroupOffsetsResponse:
-    return AlterShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
+def _not_altered(error: MainstemError) -> messages.AlterShareGroupOffsetsResponse:
+    return messages.AlterShareGroupOffsetsResponse(
+        error_code=code_of(error), error_message=str(error)
+    )
 
 
 def _altered(
-    service: Service, topic: AlterShareOffsetsTopic, refused: Mapping[int, MainstemError]
-) -> AlteredShareOffsetsTopic:
+    service: Service, topic: messages.AlterShareOffsetsTopic, refused: Mapping[int, MainstemError]
+) -> messages.AlteredShareOffsetsTopic:
     partitions = []
     for number in (each.partition_index for each in topic.partitions):
         error = refused.get(number)
         code, message = (Code.NONE, None) if error is None else (code_of(error), str(error))
-        partitions.append(AlteredShareOffset(number, code, message))
+        partitions.append(messages.AlteredShareOffset(number, code, message))
     name = topic.topic_name
-    return AlteredShareOffsetsTopic(name, id_or_none(service, name), partitions)
+    return messages.AlteredShareOffsetsTopic(name, id_or_none(service, name), partitions)

@@ -3,14 +3,7 @@
 from mainstem.heads.kafka.adapter.registry import SERVED, serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.connection import (
-    API_VERSIONS,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FinalizedFeature,
-    ServedApi,
-    SupportedFeature,
-)
+from mainstem.kafka_protocol.messages import connection as messages
 
 KEY = 18
 _TRANSACTIONS = "transaction.version"
@@ -20,25 +13,31 @@ _FROM_ZERO = 4
 """Clients of earlier versions cannot read that a feature begins at 0."""
 
 
-@serves(API_VERSIONS, 0, 4)
-def answer(asked: Asked, request: ApiVersionsRequest, reply: Reply) -> None:
+@serves(messages.API_VERSIONS, 0, 4)
+def answer(asked: Asked, request: messages.ApiVersionsRequest, reply: Reply) -> None:
     """Return the served APIs with their versions, and the supported features."""
     can = asked.header.api_version >= _FROM_ZERO
     reply(
-        ApiVersionsResponse(
+        messages.ApiVersionsResponse(
             api_keys=served(),
-            supported_features=(SupportedFeature(_TRANSACTIONS, 0, _NEWER_RULES),) if can else (),
+            supported_features=(messages.SupportedFeature(_TRANSACTIONS, 0, _NEWER_RULES),)
+            if can
+            else (),
             finalized_features_epoch=1,
-            finalized_features=(FinalizedFeature(_TRANSACTIONS, _NEWER_RULES, _NEWER_RULES),),
+            finalized_features=(
+                messages.FinalizedFeature(_TRANSACTIONS, _NEWER_RULES, _NEWER_RULES),
+            ),
         )
     )
 
 
-def served() -> tuple[ServedApi, ...]:
+def served() -> tuple[messages.ServedApi, ...]:
     """Return every API that has an entry in the table, with its versions."""
-    return tuple(ServedApi(key, each.first, each.last) for key, each in sorted(SERVED.items()))
+    return tuple(
+        messages.ServedApi(key, each.first, each.last) for key, each in sorted(SERVED.items())
+    )
 
 
-def too_new() -> ApiVersionsResponse:
+def too_new() -> messages.ApiVersionsResponse:
     """Return the answer to an unknown version: clients read it as version 0, and ask again."""
-    return ApiVersionsResponse(Code.UNSUPPORTED_VERSION, served())
+    return messages.ApiVersionsResponse(Code.UNSUPPORTED_VERSION, served())

@@ -13,38 +13,30 @@ from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.consumer_groups import (
-    CONSUMER_GROUP_DESCRIBE,
-    AssignedPartitions,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    DescribedAssignment,
-    DescribedConsumer,
-    DescribedConsumerGroup,
-)
+from mainstem.kafka_protocol.messages import consumer_groups as messages
 
 _CLASSIC, _CONSUMER = 0, 1
 """The protocol that a member speaks."""
 
 
-@serves(CONSUMER_GROUP_DESCRIBE, 0, 1)
-def answer(asked: Asked, request: ConsumerGroupDescribeRequest, reply: Reply) -> None:
+@serves(messages.CONSUMER_GROUP_DESCRIBE, 0, 1)
+def answer(asked: Asked, request: messages.ConsumerGroupDescribeRequest, reply: Reply) -> None:
     """Describe consumer groups, each once."""
     allowed = on_group(request.include_authorized_operations)
     names = dict.fromkeys(limited(asked, request.group_ids))
     groups = [_described(asked.service, name, allowed) for name in names]
-    reply(ConsumerGroupDescribeResponse(groups=groups))
+    reply(messages.ConsumerGroupDescribeResponse(groups=groups))
 
 
-def _described(service: Service, name: str, allowed: int) -> DescribedConsumerGroup:
+def _described(service: Service, name: str, allowed: int) -> messages.DescribedConsumerGroup:
     try:
         found = service.broker.consumers.describe(name)
     except MainstemError as error:
-        return DescribedConsumerGroup(
+        return messages.DescribedConsumerGroup(
             error_code=code_of(error), error_message=str(error), group_id=name
         )
     if found is None:
-        return DescribedConsumerGroup(
+        return messages.DescribedConsumerGroup(
             error_code=Code.GROUP_ID_NOT_FOUND if name else Code.INVALID_GROUP_ID,
             error_message=f"there is no consumer group {name!r:.300}",
             group_id=name,
@@ -54,8 +46,8 @@ def _described(service: Service, name: str, allowed: int) -> DescribedConsumerGr
 
 def _shown(
     service: Service, group: ConsumerGroupDescription, allowed: int
-) -> DescribedConsumerGroup:
-    return DescribedConsumerGroup(
+) -> messages.DescribedConsumerGroup:
+    return messages.DescribedConsumerGroup(
         group_id=group.name,
         group_state=group.phase.value,
         group_epoch=group.epochs.group,
@@ -66,9 +58,9 @@ def _shown(
     )
 
 
-def _member(service: Service, member: ConsumerMember) -> DescribedConsumer:
+def _member(service: Service, member: ConsumerMember) -> messages.DescribedConsumer:
     profile = member.profile
-    return DescribedConsumer(
+    return messages.DescribedConsumer(
         member_id=member.id,
         instance_id=profile.instance_id,
         rack_id=profile.rack or None,
@@ -84,10 +76,10 @@ def _member(service: Service, member: ConsumerMember) -> DescribedConsumer:
     )
 
 
-def _assignment(service: Service, partitions: Partitions) -> DescribedAssignment:
+def _assignment(service: Service, partitions: Partitions) -> messages.DescribedAssignment:
     topics = []
     for topic_id, numbers in written(partitions).items():
         topic = service.broker.topic_by_id(topic_id)
         if topic is not None:
-            topics.append(AssignedPartitions(bytes.fromhex(topic_id), topic.name, numbers))
-    return DescribedAssignment(topics)
+            topics.append(messages.AssignedPartitions(bytes.fromhex(topic_id), topic.name, numbers))
+    return messages.DescribedAssignment(topics)

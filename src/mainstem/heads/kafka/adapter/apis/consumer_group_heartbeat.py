@@ -28,25 +28,23 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.stopping import STOPPING
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.consumer_groups import (
-    CONSUMER_GROUP_HEARTBEAT,
-    ConsumerAssignment,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    OwnedPartitions,
-)
+from mainstem.kafka_protocol.messages import consumer_groups as messages
 
 _JOIN, _LEAVE, _LEAVE_FOR_A_WHILE = 0, -1, -2
 _CHOOSES_ITS_ID = 1
 
 
-@serves(CONSUMER_GROUP_HEARTBEAT, 0, 1)
-def answer(asked: Asked, request: ConsumerGroupHeartbeatRequest, reply: Reply) -> None:
+@serves(messages.CONSUMER_GROUP_HEARTBEAT, 0, 1)
+def answer(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest, reply: Reply) -> None:
     """Handle a heartbeat or a leave; answered when the assignment is durable."""
     service = asked.service
     wrong = _wrong(request, asked.header.api_version)
     if wrong is not None:
-        reply(ConsumerGroupHeartbeatResponse(error_code=Code.INVALID_REQUEST, error_message=wrong))
+        reply(
+            messages.ConsumerGroupHeartbeatResponse(
+                error_code=Code.INVALID_REQUEST, error_message=wrong
+            )
+        )
         return
     try:
         if service.draining:
@@ -61,8 +59,8 @@ def answer(asked: Asked, request: ConsumerGroupHeartbeatRequest, reply: Reply) -
     except MainstemError as error:
         reply(_refusal(asked, error))
         return
-    owned = None if heard.owned is None else ConsumerAssignment(_sent(heard.owned))
-    response = ConsumerGroupHeartbeatResponse(
+    owned = None if heard.owned is None else messages.ConsumerAssignment(_sent(heard.owned))
+    response = messages.ConsumerGroupHeartbeatResponse(
         member_id=heard.member_id,
         member_epoch=heard.epoch,
         heartbeat_interval_ms=heard.interval_ms,
@@ -84,7 +82,7 @@ def _is_of_others(service: Service, group: str) -> bool:
     return is_other or service.broker.share.has_members(group)
 
 
-def _wrong(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
+def _wrong(request: messages.ConsumerGroupHeartbeatRequest, version: int) -> str | None:
     """Return what is wrong with a heartbeat, whatever the group; None if nothing is."""
     epoch, is_join = request.member_epoch, request.member_epoch == _JOIN
     owned, names = request.topic_partitions, request.subscribed_topic_names
@@ -114,7 +112,7 @@ def _wrong(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
     return next((text for applies, text in rules if applies), None)
 
 
-def _heard(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> HeartbeatResponse:
+def _heard(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest) -> HeartbeatResponse:
     timeout_ms, names = request.rebalance_timeout_ms, request.subscribed_topic_names
     regex = request.subscribed_topic_regex
     if request.member_epoch == _JOIN and names is None:
@@ -141,7 +139,7 @@ def _heard(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> HeartbeatRes
     )
 
 
-def _left(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> HeartbeatResponse:
+def _left(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest) -> HeartbeatResponse:
     durable = asked.service.broker.consumers.leave(
         request.group_id,
         request.member_id,
@@ -151,18 +149,18 @@ def _left(asked: Asked, request: ConsumerGroupHeartbeatRequest) -> HeartbeatResp
     return HeartbeatResponse(request.member_id, request.member_epoch, 0, None, durable)
 
 
-def _refusal(asked: Asked, error: MainstemError) -> ConsumerGroupHeartbeatResponse:
+def _refusal(asked: Asked, error: MainstemError) -> messages.ConsumerGroupHeartbeatResponse:
     code = code_in(asked.header, error)
     if isinstance(error, GroupIsLive):
         # What it is asked for is a consumer group of that name, and there is none.
         code = Code.GROUP_ID_NOT_FOUND
     elif isinstance(error, InvalidSetting):
         code = Code.INVALID_REQUEST
-    return ConsumerGroupHeartbeatResponse(error_code=code, error_message=str(error))
+    return messages.ConsumerGroupHeartbeatResponse(error_code=code, error_message=str(error))
 
 
-def _sent(partitions: Partitions) -> tuple[OwnedPartitions, ...]:
+def _sent(partitions: Partitions) -> tuple[messages.OwnedPartitions, ...]:
     return tuple(
-        OwnedPartitions(bytes.fromhex(topic_id), numbers)
+        messages.OwnedPartitions(bytes.fromhex(topic_id), numbers)
         for topic_id, numbers in written(partitions).items()
     )

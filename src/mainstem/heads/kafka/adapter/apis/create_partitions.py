@@ -9,55 +9,49 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_requests import NAMED_TWICE, Wrong, misplaced, named_once
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.topics import (
-    CREATE_PARTITIONS,
-    CreatedPartitions,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
+from mainstem.kafka_protocol.messages import topics as messages
 
 
-@serves(CREATE_PARTITIONS, 0, 3)
-def answer(asked: Asked, request: CreatePartitionsRequest, reply: Reply) -> None:
+@serves(messages.CREATE_PARTITIONS, 0, 3)
+def answer(asked: Asked, request: messages.CreatePartitionsRequest, reply: Reply) -> None:
     """Add partitions to topics; answered when all are durable or refused."""
-    parts = Parts[CreatedPartitions](asked.service)
+    parts = Parts[messages.CreatedPartitions](asked.service)
     once, twice = named_once(request.topics, lambda topic: topic.name)
     for name in twice:
-        parts.add(CreatedPartitions(name, Code.INVALID_REQUEST, NAMED_TWICE))
+        parts.add(messages.CreatedPartitions(name, Code.INVALID_REQUEST, NAMED_TWICE))
     for each in once:
         try:
             _grow(asked.service, each, request.validate_only, parts)
         except MainstemError as error:
             parts.add(_not_grown(each.name, error))
-    parts.then(lambda results: reply(CreatePartitionsResponse(results=results)))
+    parts.then(lambda results: reply(messages.CreatePartitionsResponse(results=results)))
 
 
-def _not_grown(name: str, error: MainstemError) -> CreatedPartitions:
-    return CreatedPartitions(name, code_of(error), str(error))
+def _not_grown(name: str, error: MainstemError) -> messages.CreatedPartitions:
+    return messages.CreatedPartitions(name, code_of(error), str(error))
 
 
 def _grow(
     service: Service,
-    asked: CreatePartitionsTopic,
+    asked: messages.CreatePartitionsTopic,
     validate_only: bool,
-    parts: Parts[CreatedPartitions],
+    parts: Parts[messages.CreatedPartitions],
 ) -> None:
     now = service.broker.topic(asked.name).settings.partitions
     if asked.count <= now:
         message = f"topic {asked.name!r} has {now} partitions; ask for more than that"
-        parts.add(CreatedPartitions(asked.name, Code.INVALID_PARTITIONS, message))
+        parts.add(messages.CreatedPartitions(asked.name, Code.INVALID_PARTITIONS, message))
     elif wrong := _wrong_growth(asked, asked.count - now):
-        parts.add(CreatedPartitions(asked.name, *wrong))
+        parts.add(messages.CreatedPartitions(asked.name, *wrong))
     elif validate_only:
-        parts.add(CreatedPartitions(asked.name))
+        parts.add(messages.CreatedPartitions(asked.name))
     else:
         durable = service.broker.alter_topic(asked.name, partitions=asked.count).durable
-        grown = CreatedPartitions(asked.name)
+        grown = messages.CreatedPartitions(asked.name)
         parts.add_later(durable, grown, partial(_not_grown, asked.name))
 
 
-def _wrong_growth(asked: CreatePartitionsTopic, count: int) -> Wrong:
+def _wrong_growth(asked: messages.CreatePartitionsTopic, count: int) -> Wrong:
     places = asked.assignments
     if places is None:
         return None

@@ -13,23 +13,16 @@ from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_requests import NAMED_TWICE, Wrong, misplaced, named_once
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import NO_ID
-from mainstem.kafka_protocol.messages.topics import (
-    CREATE_TOPICS,
-    CreatedConfig,
-    CreatedTopic,
-    CreateTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from mainstem.kafka_protocol.messages import topics as messages
 
 _NOTHING_TO_KEEP: Durable = AT_ONCE
 _BY_DEFAULT = -1
 
 
-@serves(CREATE_TOPICS, 2, 7)
-def answer(asked: Asked, request: CreateTopicsRequest, reply: Reply) -> None:
+@serves(messages.CREATE_TOPICS, 2, 7)
+def answer(asked: Asked, request: messages.CreateTopicsRequest, reply: Reply) -> None:
     """Create topics, each by itself; answered when all are durable or refused."""
-    parts = Parts[CreatedTopic](asked.service)
+    parts = Parts[messages.CreatedTopic](asked.service)
     once, twice = named_once(request.topics, lambda topic: topic.name)
     for name in twice:
         parts.add(_refused(name, Code.INVALID_REQUEST, NAMED_TWICE))
@@ -38,19 +31,22 @@ def answer(asked: Asked, request: CreateTopicsRequest, reply: Reply) -> None:
             _create(asked.service, topic, request.validate_only, parts)
         except MainstemError as error:
             parts.add(_not_created(topic.name, error))
-    parts.then(lambda created: reply(CreateTopicsResponse(topics=created)))
+    parts.then(lambda created: reply(messages.CreateTopicsResponse(topics=created)))
 
 
-def _not_created(name: str, error: MainstemError) -> CreatedTopic:
+def _not_created(name: str, error: MainstemError) -> messages.CreatedTopic:
     return _refused(name, code_of(error), str(error))
 
 
-def _refused(name: str, code: Code, message: str) -> CreatedTopic:
-    return CreatedTopic(name, NO_ID, code, message)
+def _refused(name: str, code: Code, message: str) -> messages.CreatedTopic:
+    return messages.CreatedTopic(name, NO_ID, code, message)
 
 
 def _create(
-    service: Service, topic: CreateTopic, validate_only: bool, parts: Parts[CreatedTopic]
+    service: Service,
+    topic: messages.CreateTopic,
+    validate_only: bool,
+    parts: Parts[messages.CreatedTopic],
 ) -> None:
     check_topic(topic.name)
     if service.broker.topics(topic.name):
@@ -66,28 +62,28 @@ def _create(
         done = service.broker.create_topic(topic.name, settings)
         topic_id, durable = bytes.fromhex(done.topic.id), done.durable
     shown = tuple(
-        CreatedConfig(each.name, each.value, False, each.source)
+        messages.CreatedConfig(each.name, each.value, False, each.source)
         for each in topic_configs.shown(settings)
     )
-    created = CreatedTopic(topic.name, topic_id, 0, None, 0, settings.partitions, 1, shown)
+    created = messages.CreatedTopic(topic.name, topic_id, 0, None, 0, settings.partitions, 1, shown)
     parts.add_later(durable, created, partial(_not_created, topic.name))
 
 
-def _changes(topic: CreateTopic) -> dict[str, object]:
+def _changes(topic: messages.CreateTopic) -> dict[str, object]:
     for each in topic.configs:
         if each.value is None:
             raise InvalidSetting(f"{each.name}: a new topic has its default; leave it out")
     return topic_configs.changes(((each.name, each.value) for each in topic.configs), {})
 
 
-def _partitions(service: Service, topic: CreateTopic) -> int:
+def _partitions(service: Service, topic: messages.CreateTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
     chosen = topic.num_partitions
     return service.settings.auto_create_partitions if chosen == _BY_DEFAULT else chosen
 
 
-def _wrong_numbers(topic: CreateTopic) -> Wrong:
+def _wrong_numbers(topic: messages.CreateTopic) -> Wrong:
     partitions, copies = topic.num_partitions, topic.replication_factor
     if copies >= _BY_DEFAULT and copies and (partitions < _BY_DEFAULT or not partitions):
         return Code.INVALID_PARTITIONS, f"{partitions} partitions: a topic has at least one"
@@ -97,7 +93,7 @@ def _wrong_numbers(topic: CreateTopic) -> Wrong:
     return None
 
 
-def _wrong_places(topic: CreateTopic) -> Wrong:
+def _wrong_places(topic: messages.CreateTopic) -> Wrong:
     """Return what is wrong with where the partitions of a new topic are to be."""
     if (topic.num_partitions, topic.replication_factor) != (_BY_DEFAULT, _BY_DEFAULT):
         message = "partitions have places: leave their number and the replication factor to them"

@@ -9,26 +9,21 @@ from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.kafka_protocol.messages.groups import (
-    DELETE_GROUPS,
-    DeletedGroup,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-)
+from mainstem.kafka_protocol.messages import groups as messages
 
 
-@serves(DELETE_GROUPS, 0, 2)
-def answer(asked: Asked, request: DeleteGroupsRequest, reply: Reply) -> None:
+@serves(messages.DELETE_GROUPS, 0, 2)
+def answer(asked: Asked, request: messages.DeleteGroupsRequest, reply: Reply) -> None:
     """Delete groups without members; answered when durable."""
-    parts = Parts[DeletedGroup](asked.service)
+    parts = Parts[messages.DeletedGroup](asked.service)
     for name in dict.fromkeys(limited(asked, request.groups_names)):
         delete_it = partial(_delete, asked.service, name)
-        parts.attempt(delete_it, DeletedGroup(name), partial(_not_deleted, asked, name))
-    parts.then(lambda results: reply(DeleteGroupsResponse(results=results)))
+        parts.attempt(delete_it, messages.DeletedGroup(name), partial(_not_deleted, asked, name))
+    parts.then(lambda results: reply(messages.DeleteGroupsResponse(results=results)))
 
 
-def _not_deleted(asked: Asked, name: str, error: MainstemError) -> DeletedGroup:
-    return DeletedGroup(name, code_in(asked.header, error))
+def _not_deleted(asked: Asked, name: str, error: MainstemError) -> messages.DeletedGroup:
+    return messages.DeletedGroup(name, code_in(asked.header, error))
 
 
 def _delete(service: Service, name: str) -> Durable:

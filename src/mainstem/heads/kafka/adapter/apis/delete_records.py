@@ -5,34 +5,27 @@ from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.offsets import (
-    DELETE_RECORDS,
-    DeletedRecordsPartition,
-    DeletedRecordsTopic,
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-)
+from mainstem.kafka_protocol.messages import offsets as messages
 
 _TO_THE_TAIL = -1
 
 
-@serves(DELETE_RECORDS, 0, 2)
-def answer(asked: Asked, request: DeleteRecordsRequest, reply: Reply) -> None:
+@serves(messages.DELETE_RECORDS, 0, 2)
+def answer(asked: Asked, request: messages.DeleteRecordsRequest, reply: Reply) -> None:
     """Delete what is before offsets."""
     topics = tuple(
-        DeletedRecordsTopic(
+        messages.DeletedRecordsTopic(
             topic.name,
             tuple(_deleted(asked.service, topic.name, each) for each in topic.partitions),
         )
         for topic in request.topics
     )
-    reply(DeleteRecordsResponse(topics=topics))
+    reply(messages.DeleteRecordsResponse(topics=topics))
 
 
 def _deleted(
-    service: Service, topic: str, asked: DeleteRecordsPartition
-) -> DeletedRecordsPartition:
+    service: Service, topic: str, asked: messages.DeleteRecordsPartition
+) -> messages.DeletedRecordsPartition:
     number, before = asked.partition_index, asked.offset
     try:
         bounds = service.broker.bounds(topic, number)
@@ -40,8 +33,8 @@ def _deleted(
             before = bounds.tail
         elif before < 0:
             # To the log this is before its start, where there is nothing to delete.
-            return DeletedRecordsPartition(number, -1, Code.OFFSET_OUT_OF_RANGE)
+            return messages.DeletedRecordsPartition(number, -1, Code.OFFSET_OUT_OF_RANGE)
         bounds = service.broker.trim(topic, number, before)
     except MainstemError as error:
-        return DeletedRecordsPartition(number, -1, code_of(error))
-    return DeletedRecordsPartition(number, bounds.start)
+        return messages.DeletedRecordsPartition(number, -1, code_of(error))
+    return messages.DeletedRecordsPartition(number, bounds.start)

@@ -8,16 +8,11 @@ from mainstem.heads.kafka.adapter.topic_ids import id_or_none
 from mainstem.heads.kafka.adapter.when_all import reply_later
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import NO_ID
-from mainstem.kafka_protocol.messages.share_groups import (
-    DELETE_SHARE_GROUP_OFFSETS,
-    DeletedShareOffsetsTopic,
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsResponse,
-)
+from mainstem.kafka_protocol.messages import share_groups as messages
 
 
-@serves(DELETE_SHARE_GROUP_OFFSETS, 0, 0)
-def answer(asked: Asked, request: DeleteShareGroupOffsetsRequest, reply: Reply) -> None:
+@serves(messages.DELETE_SHARE_GROUP_OFFSETS, 0, 0)
+def answer(asked: Asked, request: messages.DeleteShareGroupOffsetsRequest, reply: Reply) -> None:
     """Delete the offsets of a group without members in some topics."""
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
     try:
@@ -27,20 +22,24 @@ def answer(asked: Asked, request: DeleteShareGroupOffsetsRequest, reply: Reply) 
         return
     responses = [_deleted(asked.service, name, refused.get(name)) for name in names]
 
-    def body(failed: MainstemError | None) -> DeleteShareGroupOffsetsResponse:
+    def body(failed: MainstemError | None) -> messages.DeleteShareGroupOffsetsResponse:
         if failed is not None:
             return _not_deleted(failed)
-        return DeleteShareGroupOffsetsResponse(responses=responses)
+        return messages.DeleteShareGroupOffsetsResponse(responses=responses)
 
     durable.then(reply_later(asked, reply, body))
 
 
-def _not_deleted(error: MainstemError) -> DeleteShareGroupOffsetsResponse:
-    return DeleteShareGroupOffsetsResponse(error_code=code_of(error), error_message=str(error))
+def _not_deleted(error: MainstemError) -> messages.DeleteShareGroupOffsetsResponse:
+    return messages.DeleteShareGroupOffsetsResponse(
+        error_code=code_of(error), error_message=str(error)
+    )
 
 
-def _deleted(service: Service, topic: str, error: MainstemError | None) -> DeletedShareOffsetsTopic:
+def _deleted(
+    service: Service, topic: str, error: MainstemError | None
+) -> messages.DeletedShareOffsetsTopic:
     if error is None:
-        return DeletedShareOffsetsTopic(topic, id_or_none(service, topic), Code.NONE, None)
+        return messages.DeletedShareOffsetsTopic(topic, id_or_none(service, topic), Code.NONE, None)
     code = Code.UNKNOWN_TOPIC_OR_PARTITION
-    return DeletedShareOffsetsTopic(topic, NO_ID, code, str(error))
+    return messages.DeletedShareOffsetsTopic(topic, NO_ID, code, str(error))

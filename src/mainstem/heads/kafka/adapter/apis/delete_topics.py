@@ -11,54 +11,52 @@ from mainstem.heads.kafka.adapter.topic_ids import id_of
 from mainstem.heads.kafka.adapter.topic_requests import NAMED_TWICE, named_once
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import NO_ID
-from mainstem.kafka_protocol.messages.topics import (
-    DELETE_TOPICS,
-    DeletedTopic,
-    DeleteTopic,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
+from mainstem.kafka_protocol.messages import topics as messages
 
 
-@serves(DELETE_TOPICS, 1, 6)
-def answer(asked: Asked, request: DeleteTopicsRequest, reply: Reply) -> None:
+@serves(messages.DELETE_TOPICS, 1, 6)
+def answer(asked: Asked, request: messages.DeleteTopicsRequest, reply: Reply) -> None:
     """Delete topics, each by itself; answered when all are durable or refused."""
     service = asked.service
-    parts = Parts[DeletedTopic](service)
-    found: list[DeletedTopic] = []
-    for each in [*request.topics, *(DeleteTopic(name) for name in request.topic_names)]:
+    parts = Parts[messages.DeletedTopic](service)
+    found: list[messages.DeletedTopic] = []
+    for each in [*request.topics, *(messages.DeleteTopic(name) for name in request.topic_names)]:
         if (each.name is None) == (each.topic_id == NO_ID):
             message = "name a topic by its name or by its id"
-            parts.add(DeletedTopic(each.name, each.topic_id, Code.INVALID_REQUEST, message))
+            parts.add(
+                messages.DeletedTopic(each.name, each.topic_id, Code.INVALID_REQUEST, message)
+            )
         else:
             found.append(_found(service, each))
     once, twice = named_once(found, lambda each: (each.name, each.topic_id))
     for name, topic_id in twice:
-        parts.add(DeletedTopic(name, topic_id, Code.INVALID_REQUEST, NAMED_TWICE))
+        parts.add(messages.DeletedTopic(name, topic_id, Code.INVALID_REQUEST, NAMED_TWICE))
     for known in once:
         _delete(service, known, parts)
-    parts.then(lambda deleted: reply(DeleteTopicsResponse(responses=deleted)))
+    parts.then(lambda deleted: reply(messages.DeleteTopicsResponse(responses=deleted)))
 
 
-def _found(service: Service, asked: DeleteTopic) -> DeletedTopic:
+def _found(service: Service, asked: messages.DeleteTopic) -> messages.DeletedTopic:
     """Return a topic by its name and id, as it will be answered."""
     if asked.name is None:
         topic = service.broker.topic_by_id(asked.topic_id.hex())
         if topic is None:
-            return DeletedTopic(None, asked.topic_id, Code.UNKNOWN_TOPIC_ID)
-        return DeletedTopic(topic.name, asked.topic_id)
+            return messages.DeletedTopic(None, asked.topic_id, Code.UNKNOWN_TOPIC_ID)
+        return messages.DeletedTopic(topic.name, asked.topic_id)
     try:
-        return DeletedTopic(asked.name, id_of(service.broker.topic(asked.name)))
+        return messages.DeletedTopic(asked.name, id_of(service.broker.topic(asked.name)))
     except MainstemError as error:
-        return DeletedTopic(asked.name, NO_ID, code_of(error), str(error))
+        return messages.DeletedTopic(asked.name, NO_ID, code_of(error), str(error))
 
 
-def _delete(service: Service, known: DeletedTopic, parts: Parts[DeletedTopic]) -> None:
+def _delete(
+    service: Service, known: messages.DeletedTopic, parts: Parts[messages.DeletedTopic]
+) -> None:
     if known.name is None or known.error_code:
         parts.add(known)
         return
 
-    def refused(error: MainstemError) -> DeletedTopic:
-        return DeletedTopic(known.name, known.topic_id, code_of(error), str(error))
+    def refused(error: MainstemError) -> messages.DeletedTopic:
+        return messages.DeletedTopic(known.name, known.topic_id, code_of(error), str(error))
 
     parts.attempt(partial(service.broker.delete_topic, known.name), known, refused)

@@ -9,45 +9,40 @@ from mainstem.heads.kafka.adapter.config_resources import BROKER, GROUP, TOPIC
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.kafka_protocol.messages.configs import (
-    DESCRIBE_CONFIGS,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-    DescribedConfig,
-    DescribedConfigs,
-)
+from mainstem.kafka_protocol.messages import configs as messages
 from mainstem.kafka_protocol.topic_configs import ConfigSource, ConfigType
 
 _TYPES = {bool: ConfigType.BOOLEAN, int: ConfigType.INT, str: ConfigType.TEXT}
 
 
-@serves(DESCRIBE_CONFIGS, 1, 4)
-def answer(asked: Asked, request: DescribeConfigsRequest, reply: Reply) -> None:
+@serves(messages.DESCRIBE_CONFIGS, 1, 4)
+def answer(asked: Asked, request: messages.DescribeConfigsRequest, reply: Reply) -> None:
     """Describe the configs of topics, groups and the broker."""
     results = [_described(asked.service, each) for each in request.resources]
-    reply(DescribeConfigsResponse(results=results))
+    reply(messages.DescribeConfigsResponse(results=results))
 
 
-def _described(service: Service, asked: DescribeConfigsResource) -> DescribedConfigs:
+def _described(
+    service: Service, asked: messages.DescribeConfigsResource
+) -> messages.DescribedConfigs:
     try:
         shown = _shown(service, asked.resource_type, asked.resource_name)
     except MainstemError as error:
-        return DescribedConfigs(
+        return messages.DescribedConfigs(
             code_of(error), str(error), asked.resource_type, asked.resource_name
         )
     wanted = set(asked.configuration_keys or ())
     if wanted:
         shown = [each for each in shown if each.name in wanted]
-    return DescribedConfigs(0, None, asked.resource_type, asked.resource_name, shown)
+    return messages.DescribedConfigs(0, None, asked.resource_type, asked.resource_name, shown)
 
 
-def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
+def _shown(service: Service, kind: int, name: str) -> list[messages.DescribedConfig]:
     if kind == TOPIC:
         check_topic(name, internal=True)
         settings = service.broker.topic(name).settings
         return [
-            DescribedConfig(
+            messages.DescribedConfig(
                 each.name,
                 each.value,
                 False,
@@ -59,7 +54,7 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
     if kind == BROKER:
         service.may(Action.DESCRIBE, CLUSTER)
         return [
-            DescribedConfig(
+            messages.DescribedConfig(
                 key,
                 str(value),
                 True,
@@ -72,7 +67,7 @@ def _shown(service: Service, kind: int, name: str) -> list[DescribedConfig]:
         if not name:
             raise InvalidName("resource", name, "it is empty")
         return [
-            DescribedConfig(
+            messages.DescribedConfig(
                 key,
                 value,
                 False,

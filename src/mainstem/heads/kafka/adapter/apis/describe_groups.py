@@ -8,35 +8,29 @@ from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.groups import (
-    DESCRIBE_GROUPS,
-    DescribedGroup,
-    DescribedMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
+from mainstem.kafka_protocol.messages import groups as messages
 
 _SAYS_NOT_FOUND = 6
 
 
-@serves(DESCRIBE_GROUPS, 0, 6)
-def answer(asked: Asked, request: DescribeGroupsRequest, reply: Reply) -> None:
+@serves(messages.DESCRIBE_GROUPS, 0, 6)
+def answer(asked: Asked, request: messages.DescribeGroupsRequest, reply: Reply) -> None:
     """Describe classic groups, each once."""
     allowed = on_group(request.include_authorized_operations)
     names = dict.fromkeys(limited(asked, request.groups))
     groups = [_described(asked, name, allowed) for name in names]
-    reply(DescribeGroupsResponse(groups=groups))
+    reply(messages.DescribeGroupsResponse(groups=groups))
 
 
-def _described(asked: Asked, name: str, allowed: int) -> DescribedGroup:
+def _described(asked: Asked, name: str, allowed: int) -> messages.DescribedGroup:
     try:
         found = asked.service.broker.classic.describe(name)
     except MainstemError as error:
-        return DescribedGroup(
+        return messages.DescribedGroup(
             error_code=code_in(asked.header, error), error_message=str(error), group_id=name
         )
     missing = found.phase is Phase.DEAD and asked.header.api_version >= _SAYS_NOT_FOUND
-    return DescribedGroup(
+    return messages.DescribedGroup(
         error_code=Code.GROUP_ID_NOT_FOUND if missing else Code.NONE,
         error_message=f"there is no group {name!r}" if missing else None,
         group_id=name,
@@ -44,7 +38,7 @@ def _described(asked: Asked, name: str, allowed: int) -> DescribedGroup:
         protocol_type=found.protocol_type,
         protocol_data=found.protocol,
         members=tuple(
-            DescribedMember(
+            messages.DescribedMember(
                 each.member_id,
                 each.instance_id,
                 each.client_id,

@@ -6,22 +6,15 @@ from mainstem.auth import CLUSTER, Action
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.registry import requires, serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.kafka_protocol.messages.log_dirs import (
-    DESCRIBE_LOG_DIRS,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    LogDir,
-    LogDirPartition,
-    LogDirTopic,
-)
+from mainstem.kafka_protocol.messages import log_dirs as messages
 
 LOG_DIR = "/mainstem"
 """Where the files are is nobody's business over the network; clients only compare it."""
 
 
-@serves(DESCRIBE_LOG_DIRS, 1, 5)
-@requires(Action.DESCRIBE, CLUSTER, DescribeLogDirsResponse)
-def answer(asked: Asked, request: DescribeLogDirsRequest, reply: Reply) -> None:
+@serves(messages.DESCRIBE_LOG_DIRS, 1, 5)
+@requires(Action.DESCRIBE, CLUSTER, messages.DescribeLogDirsResponse)
+def answer(asked: Asked, request: messages.DescribeLogDirsRequest, reply: Reply) -> None:
     """Return the sizes of partitions."""
     service = asked.service
     wanted: Iterable[tuple[str, Iterable[int]]]
@@ -31,10 +24,10 @@ def answer(asked: Asked, request: DescribeLogDirsRequest, reply: Reply) -> None:
         wanted = [(each.topic, each.partitions) for each in request.topics]
     topics = tuple(_topic(service, name, numbers) for name, numbers in wanted)
     found = tuple(each for each in topics if each.partitions)
-    reply(DescribeLogDirsResponse(results=(LogDir(0, LOG_DIR, found),)))
+    reply(messages.DescribeLogDirsResponse(results=(messages.LogDir(0, LOG_DIR, found),)))
 
 
-def _topic(service: Service, name: str, numbers: Iterable[int]) -> LogDirTopic:
+def _topic(service: Service, name: str, numbers: Iterable[int]) -> messages.LogDirTopic:
     partitions = []
     for number in numbers:
         try:
@@ -42,5 +35,5 @@ def _topic(service: Service, name: str, numbers: Iterable[int]) -> LogDirTopic:
         except MainstemError:
             # What is not here is left out, as Kafka does.
             continue
-        partitions.append(LogDirPartition(number, bounds.size_bytes))
-    return LogDirTopic(name, partitions)
+        partitions.append(messages.LogDirPartition(number, bounds.size_bytes))
+    return messages.LogDirTopic(name, partitions)

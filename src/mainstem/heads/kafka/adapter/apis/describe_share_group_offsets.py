@@ -7,22 +7,14 @@ from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_or_none
-from mainstem.kafka_protocol.messages.share_groups import (
-    DESCRIBE_SHARE_GROUP_OFFSETS,
-    DescribedShareOffset,
-    DescribedShareOffsets,
-    DescribedShareOffsetsTopic,
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsResponse,
-    ShareOffsetsGroup,
-)
+from mainstem.kafka_protocol.messages import share_groups as messages
 
 _NOT_BEGUN = -1
 """The start of a partition that the group has not begun with."""
 
 
-@serves(DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1)
-def answer(asked: Asked, request: DescribeShareGroupOffsetsRequest, reply: Reply) -> None:
+@serves(messages.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1)
+def answer(asked: Asked, request: messages.DescribeShareGroupOffsetsRequest, reply: Reply) -> None:
     """Return the start offsets of groups, in some topics or in all of theirs."""
     groups = []
     for each in request.groups:
@@ -33,22 +25,26 @@ def answer(asked: Asked, request: DescribeShareGroupOffsetsRequest, reply: Reply
             # Its offsets can be altered before it has a member, so one may also look at them.
             found = []
         except MainstemError as error:
-            groups.append(DescribedShareOffsets(each.group_id, (), code_of(error), str(error)))
+            groups.append(
+                messages.DescribedShareOffsets(each.group_id, (), code_of(error), str(error))
+            )
             continue
-        groups.append(DescribedShareOffsets(each.group_id, _positions(asked.service, each, found)))
-    reply(DescribeShareGroupOffsetsResponse(groups=groups))
+        groups.append(
+            messages.DescribedShareOffsets(each.group_id, _positions(asked.service, each, found))
+        )
+    reply(messages.DescribeShareGroupOffsetsResponse(groups=groups))
 
 
 def _positions(
-    service: Service, asked: ShareOffsetsGroup, found: list[QueueState]
-) -> list[DescribedShareOffsetsTopic]:
+    service: Service, asked: messages.ShareOffsetsGroup, found: list[QueueState]
+) -> list[messages.DescribedShareOffsetsTopic]:
     known = {each.topic: each for each in found}
     if asked.topics is None:
         wanted = {each.topic: [at.partition for at in each.windows] for each in found}
     else:
         wanted = {each.topic_name: list(each.partitions) for each in asked.topics}
     return [
-        DescribedShareOffsetsTopic(
+        messages.DescribedShareOffsetsTopic(
             name,
             id_or_none(service, name),
             [_position(service, name, number, known.get(name)) for number in numbers],
@@ -59,14 +55,16 @@ def _positions(
 
 def _position(
     service: Service, topic: str, number: int, found: QueueState | None
-) -> DescribedShareOffset:
+) -> messages.DescribedShareOffset:
     if found is None or number not in range(len(found.windows)):
         # Nor has it begun with what is not there.
-        return DescribedShareOffset(number, _NOT_BEGUN)
+        return messages.DescribedShareOffset(number, _NOT_BEGUN)
     window = found.windows[number]
     try:
         epoch = service.broker.bounds(topic, number).epoch
     except MainstemError as error:
         code = code_of(error)
-        return DescribedShareOffset(number, _NOT_BEGUN, error_code=code, error_message=str(error))
-    return DescribedShareOffset(number, window.start, epoch, window.unsettled)
+        return messages.DescribedShareOffset(
+            number, _NOT_BEGUN, error_code=code, error_message=str(error)
+        )
+    return messages.DescribedShareOffset(number, window.start, epoch, window.unsettled)

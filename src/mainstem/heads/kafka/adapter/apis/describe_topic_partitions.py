@@ -8,21 +8,14 @@ from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of
-from mainstem.kafka_protocol.messages.topic_partitions import (
-    DESCRIBE_TOPIC_PARTITIONS,
-    DescribedPartition,
-    DescribedTopic,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    PartitionsCursor,
-)
+from mainstem.kafka_protocol.messages import topic_partitions as messages
 
 _MOST = 2000
 """Partitions on one page, whatever is asked for."""
 
 
-@serves(DESCRIBE_TOPIC_PARTITIONS, 0, 0)
-def answer(asked: Asked, request: DescribeTopicPartitionsRequest, reply: Reply) -> None:
+@serves(messages.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
+def answer(asked: Asked, request: messages.DescribeTopicPartitionsRequest, reply: Reply) -> None:
     """Describe topics by name, from where the last page ended."""
     service = asked.service
     names = sorted({each.name for each in request.topics})
@@ -34,31 +27,33 @@ def answer(asked: Asked, request: DescribeTopicPartitionsRequest, reply: Reply) 
         if names and names[0] == request.cursor.topic_name:
             first = max(0, request.cursor.partition_index)
     room = min(max(request.response_partition_limit, 1), _MOST)
-    topics: list[DescribedTopic] = []
+    topics: list[messages.DescribedTopic] = []
     following = None
     for name in names:
         if room <= 0:
-            following = PartitionsCursor(name, 0)
+            following = messages.PartitionsCursor(name, 0)
             break
         topic, left = _described(service, name, first, room)
         topics.append(topic)
         room -= len(topic.partitions)
         if left:
-            following = PartitionsCursor(name, first + len(topic.partitions))
+            following = messages.PartitionsCursor(name, first + len(topic.partitions))
             break
         first = 0
-    reply(DescribeTopicPartitionsResponse(topics=topics, next_cursor=following))
+    reply(messages.DescribeTopicPartitionsResponse(topics=topics, next_cursor=following))
 
 
-def _described(service: Service, name: str, first: int, room: int) -> tuple[DescribedTopic, bool]:
+def _described(
+    service: Service, name: str, first: int, room: int
+) -> tuple[messages.DescribedTopic, bool]:
     """Return a topic with some of its partitions, and whether there are more."""
     try:
         topic = _find(service, name)
         numbers = range(first, min(len(topic.partitions), first + room))
         partitions = [_partition(service, name, number) for number in numbers]
     except MainstemError as error:
-        return DescribedTopic(code_of(error), name), False
-    described = DescribedTopic(0, name, id_of(topic), topic.internal, partitions, ON_TOPIC)
+        return messages.DescribedTopic(code_of(error), name), False
+    described = messages.DescribedTopic(0, name, id_of(topic), topic.internal, partitions, ON_TOPIC)
     return described, numbers.stop < len(topic.partitions)
 
 
@@ -67,8 +62,8 @@ def _find(service: Service, name: str) -> Topic:
     return service.broker.topic(name)
 
 
-def _partition(service: Service, name: str, number: int) -> DescribedPartition:
+def _partition(service: Service, name: str, number: int) -> messages.DescribedPartition:
     node = (service.settings.node_id,)
     epoch = service.broker.bounds(name, number).epoch
     # The Java client takes the last two for lists, though the protocol lets them be null.
-    return DescribedPartition(0, number, node[0], epoch, node, node, (), ())
+    return messages.DescribedPartition(0, number, node[0], epoch, node, node, (), ())

@@ -6,34 +6,28 @@ from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.producers import (
-    DESCRIBE_TRANSACTIONS,
-    DescribedTransaction,
-    DescribedTransactionTopic,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-)
+from mainstem.kafka_protocol.messages import producers as messages
 
 
-@serves(DESCRIBE_TRANSACTIONS, 0, 0)
-def answer(asked: Asked, request: DescribeTransactionsRequest, reply: Reply) -> None:
+@serves(messages.DESCRIBE_TRANSACTIONS, 0, 0)
+def answer(asked: Asked, request: messages.DescribeTransactionsRequest, reply: Reply) -> None:
     """Describe transactions by their ids, each once."""
     ids = dict.fromkeys(limited(asked, request.transactional_ids))
     found = tuple(_described(asked.service, each) for each in ids)
-    reply(DescribeTransactionsResponse(transaction_states=found))
+    reply(messages.DescribeTransactionsResponse(transaction_states=found))
 
 
-def _described(service: Service, transactional_id: str) -> DescribedTransaction:
+def _described(service: Service, transactional_id: str) -> messages.DescribedTransaction:
     try:
         found = service.broker.transactions.describe(transactional_id)
     except UnknownTransaction:
-        return DescribedTransaction(Code.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+        return messages.DescribedTransaction(Code.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
     except MainstemError as error:
-        return DescribedTransaction(code_of(error), transactional_id)
+        return messages.DescribedTransaction(code_of(error), transactional_id)
     by_topic: dict[str, list[int]] = {}
     for topic, number in found.partitions:
         by_topic.setdefault(topic, []).append(number)
-    return DescribedTransaction(
+    return messages.DescribedTransaction(
         Code.NONE,
         transactional_id,
         found.phase,
@@ -42,6 +36,7 @@ def _described(service: Service, transactional_id: str) -> DescribedTransaction:
         found.producer_id,
         found.epoch,
         tuple(
-            DescribedTransactionTopic(topic, tuple(numbers)) for topic, numbers in by_topic.items()
+            messages.DescribedTransactionTopic(topic, tuple(numbers))
+            for topic, numbers in by_topic.items()
         ),
     )

@@ -5,31 +5,27 @@ from mainstem.heads.kafka.adapter.missing_partition import missing_partition
 from mainstem.heads.kafka.adapter.registry import requires, serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.replicas import (
-    ELECT_LEADERS,
-    ElectedPartition,
-    ElectedTopic,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-)
+from mainstem.kafka_protocol.messages import replicas as messages
 
 
-@serves(ELECT_LEADERS, 0, 2)
-@requires(Action.ALTER, CLUSTER, ElectLeadersResponse)
-def answer(asked: Asked, request: ElectLeadersRequest, reply: Reply) -> None:
+@serves(messages.ELECT_LEADERS, 0, 2)
+@requires(Action.ALTER, CLUSTER, messages.ElectLeadersResponse)
+def answer(asked: Asked, request: messages.ElectLeadersRequest, reply: Reply) -> None:
     """Answer ELECTION_NOT_NEEDED; asked about all partitions, Kafka lists only others."""
     results = [
-        ElectedTopic(each.topic, [_elected(asked.service, each.topic, n) for n in each.partitions])
+        messages.ElectedTopic(
+            each.topic, [_elected(asked.service, each.topic, n) for n in each.partitions]
+        )
         for each in request.topic_partitions or ()
     ]
-    reply(ElectLeadersResponse(replica_election_results=results))
+    reply(messages.ElectLeadersResponse(replica_election_results=results))
 
 
-def _elected(service: Service, topic: str, number: int) -> ElectedPartition:
+def _elected(service: Service, topic: str, number: int) -> messages.ElectedPartition:
     missing = missing_partition(service, topic, number)
     if missing:
-        return ElectedPartition(
+        return messages.ElectedPartition(
             number, missing, f"there is no partition {number} of {topic!r:.300}"
         )
     reason = "the only broker leads every partition"
-    return ElectedPartition(number, Code.ELECTION_NOT_NEEDED, reason)
+    return messages.ElectedPartition(number, Code.ELECTION_NOT_NEEDED, reason)

@@ -9,18 +9,14 @@ from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.kafka_protocol.messages.transactions import (
-    END_TXN,
-    EndTxnRequest,
-    EndTxnResponse,
-)
+from mainstem.kafka_protocol.messages import transactions as messages
 
 _BUMPS_EPOCH = 5
 """The first version of EndTxn that belongs to the newer rules."""
 
 
-@serves(END_TXN, 0, 5)
-def answer(asked: Asked, request: EndTxnRequest, reply: Reply) -> None:
+@serves(messages.END_TXN, 0, 5)
+def answer(asked: Asked, request: messages.EndTxnRequest, reply: Reply) -> None:
     """Commit or abort."""
     who = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     bumps_epoch = asked.header.api_version >= _BUMPS_EPOCH
@@ -29,11 +25,11 @@ def answer(asked: Asked, request: EndTxnRequest, reply: Reply) -> None:
             request.transactional_id, who, committed=request.committed, bumps_epoch=bumps_epoch
         )
     except MainstemError as error:
-        reply(EndTxnResponse(error_code=code_in(asked.header, error)))
+        reply(messages.EndTxnResponse(error_code=code_in(asked.header, error)))
         return
     producer_id, epoch, durable = ended
     reply_when_durable(
         asked,
         durable.then,
-        lambda code: reply(EndTxnResponse(0, code, producer_id, epoch)),
+        lambda code: reply(messages.EndTxnResponse(0, code, producer_id, epoch)),
     )

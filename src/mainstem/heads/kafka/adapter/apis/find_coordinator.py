@@ -4,20 +4,15 @@ from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.membership import (
-    FIND_COORDINATOR,
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from mainstem.kafka_protocol.messages import membership as messages
 
 _GROUPS, _TRANSACTIONS = 0, 1
 _NOBODY = (-1, "", -1)
 """Node, host and port."""
 
 
-@serves(FIND_COORDINATOR, 0, 6)
-def answer(asked: Asked, request: FindCoordinatorRequest, reply: Reply) -> None:
+@serves(messages.FIND_COORDINATOR, 0, 6)
+def answer(asked: Asked, request: messages.FindCoordinatorRequest, reply: Reply) -> None:
     """Return this broker as the coordinator."""
     service = asked.service
     if request.key_type in (_GROUPS, _TRANSACTIONS):
@@ -28,13 +23,13 @@ def answer(asked: Asked, request: FindCoordinatorRequest, reply: Reply) -> None:
         code, message = Code.INVALID_REQUEST, "only groups and transactions are kept here"
     if asked.header.api_version >= 4:
         found = tuple(
-            Coordinator(key, node, host, port, code, message)
+            messages.Coordinator(key, node, host, port, code, message)
             for key in limited(asked, request.coordinator_keys)
         )
-        reply(FindCoordinatorResponse(coordinators=found))
+        reply(messages.FindCoordinatorResponse(coordinators=found))
         return
     reply(
-        FindCoordinatorResponse(
+        messages.FindCoordinatorResponse(
             error_code=code, error_message=message, node_id=node, host=host, port=port
         )
     )

@@ -6,19 +6,15 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.adapter.stopping import STOPPING
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.membership import (
-    HEARTBEAT,
-    HeartbeatRequest,
-    HeartbeatResponse,
-)
+from mainstem.kafka_protocol.messages import membership as messages
 
 
-@serves(HEARTBEAT, 0, 4)
-def answer(asked: Asked, request: HeartbeatRequest, reply: Reply) -> None:
+@serves(messages.HEARTBEAT, 0, 4)
+def answer(asked: Asked, request: messages.HeartbeatRequest, reply: Reply) -> None:
     """Keep a member alive."""
     code = Code.NONE
     if asked.service.draining:
-        reply(HeartbeatResponse(error_code=code_in(asked.header, STOPPING)))
+        reply(messages.HeartbeatResponse(error_code=code_in(asked.header, STOPPING)))
         return
     try:
         asked.service.broker.classic.heartbeat(
@@ -26,4 +22,4 @@ def answer(asked: Asked, request: HeartbeatRequest, reply: Reply) -> None:
         )
     except MainstemError as error:
         code = code_in(asked.header, error)
-    reply(HeartbeatResponse(error_code=code))
+    reply(messages.HeartbeatResponse(error_code=code))

@@ -10,27 +10,21 @@ from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.configs import (
-    INCREMENTAL_ALTER_CONFIGS,
-    AlteredConfigs,
-    IncrementalAlter,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from mainstem.kafka_protocol.messages import configs as messages
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
-@serves(INCREMENTAL_ALTER_CONFIGS, 0, 1)
-def answer(asked: Asked, request: IncrementalAlterConfigsRequest, reply: Reply) -> None:
+@serves(messages.INCREMENTAL_ALTER_CONFIGS, 0, 1)
+def answer(asked: Asked, request: messages.IncrementalAlterConfigsRequest, reply: Reply) -> None:
     """Change the named configs."""
-    parts = Parts[AlteredConfigs](asked.service)
+    parts = Parts[messages.AlteredConfigs](asked.service)
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     for each in request.resources:
         resource = (each.resource_type, each.resource_name)
         if counts[resource] > 1 or any(map(_lacks_value, each.configs)):
             message = "a resource is named twice" if counts[resource] > 1 else "a value is missing"
-            parts.add(AlteredConfigs(Code.INVALID_REQUEST, message, *resource))
+            parts.add(messages.AlteredConfigs(Code.INVALID_REQUEST, message, *resource))
             continue
         names = [entry.name for entry in each.configs]
         named = (_change(asked.service, resource, entry) for entry in each.configs)
@@ -38,15 +32,17 @@ def answer(asked: Asked, request: IncrementalAlterConfigsRequest, reply: Reply) 
         attempt_change(
             parts, asked.service, resource, names, named, fresh=False, validate_only=only
         )
-    parts.then(lambda responses: reply(IncrementalAlterConfigsResponse(responses=responses)))
+    parts.then(
+        lambda responses: reply(messages.IncrementalAlterConfigsResponse(responses=responses))
+    )
 
 
-def _lacks_value(entry: IncrementalAlter) -> bool:
+def _lacks_value(entry: messages.IncrementalAlter) -> bool:
     return entry.value is None and entry.config_operation != _DELETE
 
 
 def _change(
-    service: Service, resource: tuple[int, str], entry: IncrementalAlter
+    service: Service, resource: tuple[int, str], entry: messages.IncrementalAlter
 ) -> tuple[str, str | None]:
     """Return the new value of a config; None for its default."""
     if entry.config_operation == _DELETE:

@@ -10,15 +10,11 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.transactions import (
-    INIT_PRODUCER_ID,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from mainstem.kafka_protocol.messages import transactions as messages
 
 
-@serves(INIT_PRODUCER_ID, 0, 6)
-def answer(asked: Asked, request: InitProducerIdRequest, reply: Reply) -> None:
+@serves(messages.INIT_PRODUCER_ID, 0, 6)
+def answer(asked: Asked, request: messages.InitProducerIdRequest, reply: Reply) -> None:
     """Return a producer id; a transactional id fences its former producer."""
     service = asked.service
     if request.enable_2pc or request.keep_prepared_txn:
@@ -28,10 +24,10 @@ def answer(asked: Asked, request: InitProducerIdRequest, reply: Reply) -> None:
             if request.enable_2pc
             else Code.UNSUPPORTED_VERSION
         )
-        reply(InitProducerIdResponse(error_code=code, producer_epoch=-1))
+        reply(messages.InitProducerIdResponse(error_code=code, producer_epoch=-1))
         return
     if (request.producer_id < 0) != (request.producer_epoch < 0):
-        reply(InitProducerIdResponse(error_code=Code.INVALID_REQUEST, producer_epoch=-1))
+        reply(messages.InitProducerIdResponse(error_code=Code.INVALID_REQUEST, producer_epoch=-1))
         return
     try:
         if request.transactional_id is None:
@@ -45,10 +41,14 @@ def answer(asked: Asked, request: InitProducerIdRequest, reply: Reply) -> None:
                 was if was.producer_id >= 0 else None,
             )
     except MainstemError as error:
-        reply(InitProducerIdResponse(error_code=code_in(asked.header, error), producer_epoch=-1))
+        reply(
+            messages.InitProducerIdResponse(
+                error_code=code_in(asked.header, error), producer_epoch=-1
+            )
+        )
         return
     reply_when_durable(
         asked,
         durable.then,
-        lambda code: reply(InitProducerIdResponse(0, code, producer_id, epoch)),
+        lambda code: reply(messages.InitProducerIdResponse(0, code, producer_id, epoch)),
     )

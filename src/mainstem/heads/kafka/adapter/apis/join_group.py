@@ -7,20 +7,15 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.adapter.stopping import STOPPING
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.membership import (
-    JOIN_GROUP,
-    JoinedMember,
-    JoinGroupRequest,
-    JoinGroupResponse,
-)
+from mainstem.kafka_protocol.messages import membership as messages
 
 _TAKES_ID_FIRST = 4
 _SKIPS_ASSIGNMENT = 9
 _NULL_PROTOCOL = 7
 
 
-@serves(JOIN_GROUP, 0, 9)
-def answer(asked: Asked, request: JoinGroupRequest, reply: Reply) -> None:
+@serves(messages.JOIN_GROUP, 0, 9)
+def answer(asked: Asked, request: messages.JoinGroupRequest, reply: Reply) -> None:
     """Join the next generation; answered when it begins."""
     service, version = asked.service, asked.header.api_version
     wish = Join(
@@ -56,8 +51,8 @@ def answer(asked: Asked, request: JoinGroupRequest, reply: Reply) -> None:
     service.broker.classic.join(wish, respond)
 
 
-def _joined(joined: Joined) -> JoinGroupResponse:
-    return JoinGroupResponse(
+def _joined(joined: Joined) -> messages.JoinGroupResponse:
+    return messages.JoinGroupResponse(
         generation_id=joined.generation,
         protocol_type=joined.protocol_type,
         protocol_name=joined.protocol,
@@ -65,16 +60,19 @@ def _joined(joined: Joined) -> JoinGroupResponse:
         skip_assignment=joined.skip_assignment,
         member_id=joined.member_id,
         members=tuple(
-            JoinedMember(each.member_id, each.instance_id, each.metadata) for each in joined.members
+            messages.JoinedMember(each.member_id, each.instance_id, each.metadata)
+            for each in joined.members
         ),
     )
 
 
-def _not_joined(asked: Asked, request: JoinGroupRequest, error: MainstemError) -> JoinGroupResponse:
+def _not_joined(
+    asked: Asked, request: messages.JoinGroupRequest, error: MainstemError
+) -> messages.JoinGroupResponse:
     member_id = error.member if isinstance(error, MemberIdRequired) else request.member_id
     protocol = None if asked.header.api_version >= _NULL_PROTOCOL else ""
     code = code_in(asked.header, error)
     if isinstance(error, GroupIsLive):
         # Its members are of another kind: what Kafka answers, and its clients understand.
         code = Code.INCONSISTENT_GROUP_PROTOCOL
-    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=protocol)
+    return messages.JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=protocol)

@@ -6,16 +6,11 @@ from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.membership import (
-    LEAVE_GROUP,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    LeftMember,
-)
+from mainstem.kafka_protocol.messages import membership as messages
 
 
-@serves(LEAVE_GROUP, 0, 5)
-def answer(asked: Asked, request: LeaveGroupRequest, reply: Reply) -> None:
+@serves(messages.LEAVE_GROUP, 0, 5)
+def answer(asked: Asked, request: messages.LeaveGroupRequest, reply: Reply) -> None:
     """Remove members."""
     members = limited(asked, request.members)
     leavers = [(each.member_id, each.group_instance_id) for each in members]
@@ -24,14 +19,14 @@ def answer(asked: Asked, request: LeaveGroupRequest, reply: Reply) -> None:
     try:
         results = asked.service.broker.classic.leave(request.group_id, leavers)
     except MainstemError as error:
-        reply(LeaveGroupResponse(error_code=code_in(asked.header, error)))
+        reply(messages.LeaveGroupResponse(error_code=code_in(asked.header, error)))
         return
     codes = [Code.NONE if each is None else code_in(asked.header, each) for each in results]
     if asked.header.api_version < 3:
-        reply(LeaveGroupResponse(error_code=codes[0]))
+        reply(messages.LeaveGroupResponse(error_code=codes[0]))
         return
     left = [
-        LeftMember(member_id, instance_id, code)
+        messages.LeftMember(member_id, instance_id, code)
         for (member_id, instance_id), code in zip(leavers, codes, strict=True)
     ]
-    reply(LeaveGroupResponse(members=left))
+    reply(messages.LeaveGroupResponse(members=left))

@@ -5,32 +5,27 @@ from mainstem.heads.kafka.adapter.config_resources import BROKER, GROUP, TOPIC, 
 from mainstem.heads.kafka.adapter.registry import requires, serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.configs import (
-    LIST_CONFIG_RESOURCES,
-    ConfigResource,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-)
+from mainstem.kafka_protocol.messages import configs as messages
 
 
-@serves(LIST_CONFIG_RESOURCES, 0, 1)
-@requires(Action.DESCRIBE, CLUSTER, ListConfigResourcesResponse)
-def answer(asked: Asked, request: ListConfigResourcesRequest, reply: Reply) -> None:
+@serves(messages.LIST_CONFIG_RESOURCES, 0, 1)
+@requires(Action.DESCRIBE, CLUSTER, messages.ListConfigResourcesResponse)
+def answer(asked: Asked, request: messages.ListConfigResourcesRequest, reply: Reply) -> None:
     """List config resources, of some types; version 0 is about client metrics only."""
     service = asked.service
     if asked.header.api_version == 0:
-        reply(ListConfigResourcesResponse())
+        reply(messages.ListConfigResourcesResponse())
         return
     kinds = set(request.resource_types) or {TOPIC, BROKER, GROUP}
     if kinds - {TOPIC, BROKER, GROUP} - WITHOUT_CONFIGS:
-        reply(ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION))
+        reply(messages.ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION))
         return
-    found: list[ConfigResource] = []
+    found: list[messages.ConfigResource] = []
     if TOPIC in kinds:
-        found += [ConfigResource(each.name, TOPIC) for each in service.broker.topics()]
+        found += [messages.ConfigResource(each.name, TOPIC) for each in service.broker.topics()]
     if BROKER in kinds:
-        found.append(ConfigResource(str(service.settings.node_id), BROKER))
+        found.append(messages.ConfigResource(str(service.settings.node_id), BROKER))
     if GROUP in kinds:
         names = service.broker.group_configs.names()
-        found += [ConfigResource(each, GROUP) for each in names]
-    reply(ListConfigResourcesResponse(config_resources=found))
+        found += [messages.ConfigResource(each, GROUP) for each in names]
+    reply(messages.ListConfigResourcesResponse(config_resources=found))

@@ -5,16 +5,11 @@ from collections.abc import Iterator
 from mainstem.heads.kafka.adapter.group_types import CONSUMER, SHARE, share_state
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
-from mainstem.kafka_protocol.messages.groups import (
-    LIST_GROUPS,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
+from mainstem.kafka_protocol.messages import groups as messages
 
 
-@serves(LIST_GROUPS, 0, 5)
-def answer(asked: Asked, request: ListGroupsRequest, reply: Reply) -> None:
+@serves(messages.LIST_GROUPS, 0, 5)
+def answer(asked: Asked, request: messages.ListGroupsRequest, reply: Reply) -> None:
     """List groups, filtered by state and type."""
     groups = []
     states = {each.lower() for each in request.states_filter}
@@ -25,23 +20,25 @@ def answer(asked: Asked, request: ListGroupsRequest, reply: Reply) -> None:
         if types and each.group_type not in types:
             continue
         groups.append(each)
-    reply(ListGroupsResponse(groups=groups))
+    reply(messages.ListGroupsResponse(groups=groups))
 
 
-def _listed(service: Service) -> Iterator[ListedGroup]:
+def _listed(service: Service) -> Iterator[messages.ListedGroup]:
     """Return groups of all types."""
     for name in service.broker.classic.names():
         found = service.broker.classic.describe(name)
-        yield ListedGroup(name, found.protocol_type, found.phase.value, "classic")
+        yield messages.ListedGroup(name, found.protocol_type, found.phase.value, "classic")
     for name in service.broker.consumers.names():
         group = service.broker.consumers.describe(name)
         if group is not None:
-            yield ListedGroup(name, CONSUMER, group.phase.value, "consumer")
+            yield messages.ListedGroup(name, CONSUMER, group.phase.value, "consumer")
     yield from _share_groups(service)
 
 
-def _share_groups(service: Service) -> Iterator[ListedGroup]:
+def _share_groups(service: Service) -> Iterator[messages.ListedGroup]:
     """Return share groups for the list of groups; queues are among them."""
     share = service.broker.share
     for name in share.names():
-        yield ListedGroup(name, SHARE, share_state(has_members=share.has_members(name)), SHARE)
+        yield messages.ListedGroup(
+            name, SHARE, share_state(has_members=share.has_members(name)), SHARE
+        )

@@ -10,14 +10,7 @@ from mainstem.heads.kafka.adapter.leader_epochs import compare
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.offsets import (
-    LIST_OFFSETS,
-    ListedOffset,
-    ListedOffsetsTopic,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
+from mainstem.kafka_protocol.messages import offsets as messages
 
 _LATEST, _EARLIEST, _OF_LATEST_TIME, _EARLIEST_HERE = -1, -2, -3, -4
 _ELSEWHERE = (-5, -6)
@@ -29,8 +22,8 @@ _END_OF_TIME = 2**63 - 1
 _READ_COMMITTED = 1
 
 
-@serves(LIST_OFFSETS, 1, 11)
-def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
+@serves(messages.LIST_OFFSETS, 1, 11)
+def answer(asked: Asked, request: messages.ListOffsetsRequest, reply: Reply) -> None:
     """Return offsets by timestamp, or the ends of the log."""
     committed = request.isolation_level == _READ_COMMITTED
     version, broker = asked.header.api_version, asked.service.broker
@@ -41,44 +34,46 @@ def answer(asked: Asked, request: ListOffsetsRequest, reply: Reply) -> None:
         time_ms = _latest_time(broker, topic, number) if time == _OF_LATEST_TIME else time
         return broker.offset_at(topic, number, time_ms)
 
-    def listed(topic: str, each: ListOffsetsPartition) -> ListedOffset:
+    def listed(topic: str, each: messages.ListOffsetsPartition) -> messages.ListedOffset:
         time = each.timestamp
         if time < _EARLIEST and version < _SINCE.get(time, _NO_VERSION):
-            return ListedOffset(each.partition_index, Code.UNSUPPORTED_VERSION)
+            return messages.ListedOffset(each.partition_index, Code.UNSUPPORTED_VERSION)
         return _listed(broker, topic, each, committed, search)
 
     topics = tuple(
-        ListedOffsetsTopic(topic.name, tuple(listed(topic.name, each) for each in topic.partitions))
+        messages.ListedOffsetsTopic(
+            topic.name, tuple(listed(topic.name, each) for each in topic.partitions)
+        )
         for topic in request.topics
     )
-    reply(ListOffsetsResponse(topics=topics))
+    reply(messages.ListOffsetsResponse(topics=topics))
 
 
 def _listed(
     broker: Door,
     topic: str,
-    asked: ListOffsetsPartition,
+    asked: messages.ListOffsetsPartition,
     committed: bool,
     search: Callable[[str, int, int], TimedOffset | None],
-) -> ListedOffset:
+) -> messages.ListedOffset:
     number = asked.partition_index
     try:
         bounds = broker.bounds(topic, number)
         code = compare(asked.current_leader_epoch, bounds.epoch)
         if code or asked.timestamp in _ELSEWHERE:
-            return ListedOffset(number, code)
+            return messages.ListedOffset(number, code)
         # For read_committed the end is the last stable offset.
         end = broker.transactions.stable(topic, number) if committed else bounds.tail
         if asked.timestamp == _LATEST:
-            return ListedOffset(number, 0, -1, end, bounds.epoch)
+            return messages.ListedOffset(number, 0, -1, end, bounds.epoch)
         if asked.timestamp in (_EARLIEST, _EARLIEST_HERE):
-            return ListedOffset(number, 0, -1, bounds.start, bounds.epoch)
+            return messages.ListedOffset(number, 0, -1, bounds.start, bounds.epoch)
         found = search(topic, number, asked.timestamp)
     except MainstemError as error:
-        return ListedOffset(number, code_of(error))
+        return messages.ListedOffset(number, code_of(error))
     if found is None or found.offset >= end:
-        return ListedOffset(number)
-    return ListedOffset(number, 0, found.timestamp_ms, found.offset, bounds.epoch)
+        return messages.ListedOffset(number)
+    return messages.ListedOffset(number, 0, found.timestamp_ms, found.offset, bounds.epoch)
 
 
 def _latest_time(broker: Door, topic: str, number: int) -> int:

@@ -7,33 +7,30 @@ from mainstem.core.errors import InvalidExpression
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.kafka_protocol.messages.producers import (
-    LIST_TRANSACTIONS,
-    ListedTransaction,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-)
+from mainstem.kafka_protocol.messages import producers as messages
 
 _STATES = {*TransactionPhase, "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"}
 """All that the protocol has; a transaction ends in one step here, so it is never about to."""
 
 
-@serves(LIST_TRANSACTIONS, 0, 2)
-def answer(asked: Asked, request: ListTransactionsRequest, reply: Reply) -> None:
+@serves(messages.LIST_TRANSACTIONS, 0, 2)
+def answer(asked: Asked, request: messages.ListTransactionsRequest, reply: Reply) -> None:
     """List transactional ids, or those of some states, producers, ages or names only."""
     every: Iterable[TransactionDescription] = asked.service.broker.transactions.every()
     if request.transactional_id_pattern:
         try:
             every = _named(every, request.transactional_id_pattern)
         except InvalidExpression as error:
-            reply(ListTransactionsResponse(error_code=code_of(error)))
+            reply(messages.ListTransactionsResponse(error_code=code_of(error)))
             return
     found = tuple(
-        ListedTransaction(each.id, each.producer_id, each.phase)
+        messages.ListedTransaction(each.id, each.producer_id, each.phase)
         for each in _wanted(every, request, asked.service.now_ms())
     )
     unknown = tuple(each for each in request.state_filters if each not in _STATES)
-    reply(ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found))
+    reply(
+        messages.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+    )
 
 
 def _named(every: Iterable[TransactionDescription], pattern: str) -> list[TransactionDescription]:
@@ -43,7 +40,7 @@ def _named(every: Iterable[TransactionDescription], pattern: str) -> list[Transa
 
 
 def _wanted(
-    every: Iterable[TransactionDescription], request: ListTransactionsRequest, now_ms: int
+    every: Iterable[TransactionDescription], request: messages.ListTransactionsRequest, now_ms: int
 ) -> Iterable[TransactionDescription]:
     states, producers = set(request.state_filters), set(request.producer_id_filters)
     for each in every:

@@ -14,25 +14,18 @@ from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.fields import NO_ID
-from mainstem.kafka_protocol.messages.metadata import (
-    METADATA,
-    MetadataBroker,
-    MetadataPartition,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataTopic,
-)
+from mainstem.kafka_protocol.messages import metadata as messages
 
 _IDS_SINCE = 12
 """Versions 10 and 11 have topic ids in the request, and no way to answer by them [KIP-516]."""
 
 
-@serves(METADATA, 0, 13)
-def answer(asked: Asked, request: MetadataRequest, reply: Reply) -> None:
+@serves(messages.METADATA, 0, 13)
+def answer(asked: Asked, request: messages.MetadataRequest, reply: Reply) -> None:
     """Return the broker and its topics."""
     service = asked.service
     everything = request.topics is None or (asked.header.api_version == 0 and not request.topics)
-    parts = Parts[MetadataTopic](service)
+    parts = Parts[messages.MetadataTopic](service)
     if everything:
         for topic in service.broker.topics():
             parts.add(_shown(service, topic))
@@ -46,8 +39,8 @@ def answer(asked: Asked, request: MetadataRequest, reply: Reply) -> None:
     wants_allowed = request.include_topic_authorized_operations
     parts.then(
         lambda topics: reply(
-            MetadataResponse(
-                brokers=(MetadataBroker(node, service.host, service.port),),
+            messages.MetadataResponse(
+                brokers=(messages.MetadataBroker(node, service.host, service.port),),
                 cluster_id=service.cluster_id,
                 controller_id=node,
                 topics=_with_allowed(topics) if wants_allowed else topics,
@@ -59,13 +52,15 @@ def answer(asked: Asked, request: MetadataRequest, reply: Reply) -> None:
     )
 
 
-def _with_allowed(topics: list[MetadataTopic]) -> list[MetadataTopic]:
+def _with_allowed(topics: list[messages.MetadataTopic]) -> list[messages.MetadataTopic]:
     return [replace(each, topic_authorized_operations=ON_TOPIC) for each in topics]
 
 
-def _add_by_name(service: Service, name: str, create: bool, parts: Parts[MetadataTopic]) -> None:
-    def refused(error: MainstemError) -> MetadataTopic:
-        return MetadataTopic(code_of(error), name)
+def _add_by_name(
+    service: Service, name: str, create: bool, parts: Parts[messages.MetadataTopic]
+) -> None:
+    def refused(error: MainstemError) -> messages.MetadataTopic:
+        return messages.MetadataTopic(code_of(error), name)
 
     try:
         check_topic(name, internal=True)
@@ -75,22 +70,22 @@ def _add_by_name(service: Service, name: str, create: bool, parts: Parts[Metadat
         parts.add(refused(error))
 
 
-def _by_id(service: Service, topic_id: bytes, version: int) -> MetadataTopic:
+def _by_id(service: Service, topic_id: bytes, version: int) -> messages.MetadataTopic:
     if version < _IDS_SINCE:
         # A null can be asked for, and not be answered.
-        return MetadataTopic(Code.INVALID_REQUEST, "", topic_id)
+        return messages.MetadataTopic(Code.INVALID_REQUEST, "", topic_id)
     topic = service.broker.topic_by_id(topic_id.hex())
     if topic is None:
-        return MetadataTopic(Code.UNKNOWN_TOPIC_ID, None, topic_id)
+        return messages.MetadataTopic(Code.UNKNOWN_TOPIC_ID, None, topic_id)
     return _shown(service, topic)
 
 
-def _shown(service: Service, topic: Topic) -> MetadataTopic:
+def _shown(service: Service, topic: Topic) -> messages.MetadataTopic:
     node = (service.settings.node_id,)
     partitions = tuple(
-        MetadataPartition(
+        messages.MetadataPartition(
             0, number, node[0], service.broker.bounds(topic.name, number).epoch, node, node
         )
         for number in range(len(topic.partitions))
     )
-    return MetadataTopic(0, topic.name, id_of(topic), topic.internal, partitions)
+    return messages.MetadataTopic(0, topic.name, id_of(topic), topic.internal, partitions)

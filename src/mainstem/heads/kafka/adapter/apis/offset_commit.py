@@ -16,25 +16,18 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.adapter.topic_ids import name_of
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.commits import (
-    OFFSET_COMMIT,
-    CommittedPartition,
-    CommittedTopic,
-    CommitTopic,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-)
+from mainstem.kafka_protocol.messages import commits as messages
 
 _OF_EPOCHS = 9
 """Since when members of consumer groups can commit: before, epochs meant something else."""
 _BY_ID = 10
 
 
-@serves(OFFSET_COMMIT, 2, 10)
-def answer(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
+@serves(messages.OFFSET_COMMIT, 2, 10)
+def answer(asked: Asked, request: messages.OffsetCommitRequest, reply: Reply) -> None:
     """Commit offsets; answered when they are durable."""
     service = asked.service
-    topics: Sequence[CommitTopic] = request.topics
+    topics: Sequence[messages.CommitTopic] = request.topics
     if asked.header.api_version >= _BY_ID:
         topics = [replace(each, name=name_of(service, each.topic_id) or "") for each in topics]
     cursors, unfit = requested_cursors(topics, service.now_ms())
@@ -61,15 +54,15 @@ def answer(asked: Asked, request: OffsetCommitRequest, reply: Reply) -> None:
 
 
 def _commit_answer(
-    topics: Iterable[CommitTopic], refused: dict[tuple[str, int], Code], code: Code
-) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
+    topics: Iterable[messages.CommitTopic], refused: dict[tuple[str, int], Code], code: Code
+) -> messages.OffsetCommitResponse:
+    return messages.OffsetCommitResponse(
         topics=tuple(
-            CommittedTopic(
+            messages.CommittedTopic(
                 topic.topic_id,
                 topic.name,
                 tuple(
-                    CommittedPartition(
+                    messages.CommittedPartition(
                         each.partition_index,
                         Code.UNKNOWN_TOPIC_ID
                         if is_missing(topic.topic_id, topic.name)

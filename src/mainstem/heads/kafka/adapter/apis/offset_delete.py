@@ -9,13 +9,7 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.group_blobs import decode_beginning
-from mainstem.kafka_protocol.messages.commits import (
-    OFFSET_DELETE,
-    DeletedOffset,
-    DeletedOffsetsTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-)
+from mainstem.kafka_protocol.messages import commits as messages
 from mainstem.kafka_protocol.messages.consumer_protocol import SubscribedTopics
 from mainstem.kafka_protocol.primitives import MAX_ELEMENTS
 
@@ -25,8 +19,8 @@ _ALIKE = 16
 """So many different subscriptions of members are known again: most groups have one."""
 
 
-@serves(OFFSET_DELETE, 0, 0)
-def answer(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
+@serves(messages.OFFSET_DELETE, 0, 0)
+def answer(asked: Asked, request: messages.OffsetDeleteRequest, reply: Reply) -> None:
     """Delete committed offsets, except in topics that members read."""
     classic, consumers = asked.service.broker.classic, asked.service.broker.consumers
     refused: dict[Place, Code] = {}
@@ -47,14 +41,18 @@ def answer(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
         left = [place for place in places if place not in refused]
         result = classic.delete_cursors(request.group_id, left)
     except MainstemError as error:
-        reply(OffsetDeleteResponse(error_code=group_error_code(asked, request.group_id, error)))
+        reply(
+            messages.OffsetDeleteResponse(
+                error_code=group_error_code(asked, request.group_id, error)
+            )
+        )
         return
     refused |= {place: code_in(asked.header, error) for place, error in result.refused.items()}
     topics = tuple(
-        DeletedOffsetsTopic(
+        messages.DeletedOffsetsTopic(
             topic.name,
             tuple(
-                DeletedOffset(
+                messages.DeletedOffset(
                     each.partition_index, refused.get((topic.name, each.partition_index), Code.NONE)
                 )
                 for each in topic.partitions
@@ -64,9 +62,9 @@ def answer(asked: Asked, request: OffsetDeleteRequest, reply: Reply) -> None:
     )
 
     def settled(error: MainstemError | None) -> None:
-        body = OffsetDeleteResponse(topics=topics)
+        body = messages.OffsetDeleteResponse(topics=topics)
         if error is not None:
-            body = OffsetDeleteResponse(error_code=code_in(asked.header, error))
+            body = messages.OffsetDeleteResponse(error_code=code_in(asked.header, error))
         asked.service.on_loop(lambda: reply(body))
 
     result.durable.then(settled)

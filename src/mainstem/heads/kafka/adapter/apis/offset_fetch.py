@@ -14,75 +14,69 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of, name_of
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.commits import (
-    OFFSET_FETCH,
-    FetchedOffset,
-    FetchedOffsetsGroup,
-    FetchedOffsetsTopic,
-    OffsetFetchGroup,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchTopic,
-)
+from mainstem.kafka_protocol.messages import commits as messages
 
 _MANY_GROUPS = 8
 _BY_ID = 10
 
 
-@serves(OFFSET_FETCH, 1, 10)
-def answer(asked: Asked, request: OffsetFetchRequest, reply: Reply) -> None:
+@serves(messages.OFFSET_FETCH, 1, 10)
+def answer(asked: Asked, request: messages.OffsetFetchRequest, reply: Reply) -> None:
     """Return committed offsets, each group once."""
     look = _Look(asked.service, request.require_stable)
     if asked.header.api_version < _MANY_GROUPS:
         reply(_fetched_of_one(asked, look, request))
         return
     by_id = asked.header.api_version >= _BY_ID
-    wishes: dict[str, OffsetFetchGroup] = {}
+    wishes: dict[str, messages.OffsetFetchGroup] = {}
     unclear: set[str] = set()
     for each in limited(asked, request.groups):
         if wishes.setdefault(each.group_id, each) != each:
             unclear.add(each.group_id)
     groups = tuple(
-        FetchedOffsetsGroup(name, error_code=Code.INVALID_REQUEST)
+        messages.FetchedOffsetsGroup(name, error_code=Code.INVALID_REQUEST)
         if name in unclear
         else _fetched(asked, look, wish, by_id=by_id)
         for name, wish in wishes.items()
     )
-    reply(OffsetFetchResponse(groups=groups))
+    reply(messages.OffsetFetchResponse(groups=groups))
 
 
 def _fetched_of_one(
-    asked: Asked, look: "_Look", request: OffsetFetchRequest
-) -> OffsetFetchResponse:
+    asked: Asked, look: "_Look", request: messages.OffsetFetchRequest
+) -> messages.OffsetFetchResponse:
     try:
-        return OffsetFetchResponse(topics=look.at(request.group_id, request.topics))
+        return messages.OffsetFetchResponse(topics=look.at(request.group_id, request.topics))
     except MainstemError as error:
         return _not_fetched(request, code_in(asked.header, error))
 
 
-def _not_fetched(request: OffsetFetchRequest, code: Code) -> OffsetFetchResponse:
+def _not_fetched(request: messages.OffsetFetchRequest, code: Code) -> messages.OffsetFetchResponse:
     """Refuse in a version for one group: version 1 can say so of partitions only."""
     topics = [
-        FetchedOffsetsTopic(
+        messages.FetchedOffsetsTopic(
             each.topic_id,
             each.name,
-            tuple(FetchedOffset(number, -1, error_code=code) for number in each.partition_indexes),
+            tuple(
+                messages.FetchedOffset(number, -1, error_code=code)
+                for number in each.partition_indexes
+            ),
         )
         for each in request.topics or ()
     ]
-    return OffsetFetchResponse(topics=topics, error_code=code)
+    return messages.OffsetFetchResponse(topics=topics, error_code=code)
 
 
 def _fetched(
-    asked: Asked, look: "_Look", wish: OffsetFetchGroup, *, by_id: bool
-) -> FetchedOffsetsGroup:
+    asked: Asked, look: "_Look", wish: messages.OffsetFetchGroup, *, by_id: bool
+) -> messages.FetchedOffsetsGroup:
     consumers = asked.service.broker.consumers
     try:
         consumers.check_fetch(wish.group_id, wish.member_id, wish.member_epoch)
         found = look.at(wish.group_id, wish.topics, by_id=by_id)
     except MainstemError as error:
-        return FetchedOffsetsGroup(wish.group_id, error_code=code_in(asked.header, error))
-    return FetchedOffsetsGroup(wish.group_id, found)
+        return messages.FetchedOffsetsGroup(wish.group_id, error_code=code_in(asked.header, error))
+    return messages.FetchedOffsetsGroup(wish.group_id, found)
 
 
 class _Look:
@@ -94,8 +88,8 @@ class _Look:
         """Whether offsets with a pending transactional commit are refused."""
 
     def at(
-        self, group: str, topics: Iterable[OffsetFetchTopic] | None, *, by_id: bool = False
-    ) -> tuple[FetchedOffsetsTopic, ...]:
+        self, group: str, topics: Iterable[messages.OffsetFetchTopic] | None, *, by_id: bool = False
+    ) -> tuple[messages.FetchedOffsetsTopic, ...]:
         """Return a group's offsets in some topics, or in all, each once."""
         cursors = self._service.broker.committed(group)
         if topics is None:
@@ -108,11 +102,11 @@ class _Look:
             of_topic = numbers.setdefault((topic.topic_id, topic.name), {})
             of_topic.update(dict.fromkeys(topic.partition_indexes))
         return tuple(
-            FetchedOffsetsTopic(
+            messages.FetchedOffsetsTopic(
                 topic_id,
                 name,
                 tuple(
-                    FetchedOffset(number, -1, error_code=Code.UNKNOWN_TOPIC_ID)
+                    messages.FetchedOffset(number, -1, error_code=Code.UNKNOWN_TOPIC_ID)
                     if is_missing(topic_id, name)
                     else self._one(group, (name, number), cursors)
                     for number in of_topic
@@ -121,26 +115,28 @@ class _Look:
             for (topic_id, name), of_topic in numbers.items()
         )
 
-    def _all(self, cursors: Iterable[Place]) -> list[OffsetFetchTopic]:
+    def _all(self, cursors: Iterable[Place]) -> list[messages.OffsetFetchTopic]:
         numbers: dict[str, list[int]] = {}
         for name, number in sorted(cursors):
             numbers.setdefault(name, []).append(number)
-        topics: list[OffsetFetchTopic] = []
+        topics: list[messages.OffsetFetchTopic] = []
         for name, found in numbers.items():
             # Deleted just now, or not for this peer.
             with suppress(UnknownTopic, Denied):
                 topics.append(
-                    OffsetFetchTopic(id_of(self._service.broker.topic(name)), name, found)
+                    messages.OffsetFetchTopic(id_of(self._service.broker.topic(name)), name, found)
                 )
         return topics
 
-    def _one(self, group: str, place: Place, cursors: dict[Place, Cursor]) -> FetchedOffset:
+    def _one(
+        self, group: str, place: Place, cursors: dict[Place, Cursor]
+    ) -> messages.FetchedOffset:
         if self._needs_stable and self._is_pending(group, place):
-            return FetchedOffset(place[1], -1, error_code=Code.UNSTABLE_OFFSET_COMMIT)
+            return messages.FetchedOffset(place[1], -1, error_code=Code.UNSTABLE_OFFSET_COMMIT)
         cursor = cursors.get(place)
         if cursor is None:
-            return FetchedOffset(place[1], -1)
-        return FetchedOffset(place[1], cursor.offset, cursor.epoch, cursor.metadata)
+            return messages.FetchedOffset(place[1], -1)
+        return messages.FetchedOffset(place[1], cursor.offset, cursor.epoch, cursor.metadata)
 
     def _is_pending(self, group: str, place: Place) -> bool:
         try:

@@ -12,21 +12,19 @@ from mainstem.heads.kafka.adapter.share_acks import (
 from mainstem.heads.kafka.adapter.share_sessions import BEGIN, END, ShareSession
 from mainstem.heads.kafka.adapter.when_all import when_all
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.share_fetch import (
-    SHARE_ACKNOWLEDGE,
-    AcknowledgedPartition,
-    AcknowledgedTopic,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-)
+from mainstem.kafka_protocol.messages import share_fetch as messages
 
 
-@serves(SHARE_ACKNOWLEDGE, 1, 2)
-def answer(asked: Asked, request: ShareAcknowledgeRequest, reply: Reply) -> None:
+@serves(messages.SHARE_ACKNOWLEDGE, 1, 2)
+def answer(asked: Asked, request: messages.ShareAcknowledgeRequest, reply: Reply) -> None:
     """Settle acknowledged records; answered when durable."""
     refusal = denied(asked, request.group_id)
     if refusal is not None:
-        reply(ShareAcknowledgeResponse(error_code=refusal.code, error_message=refusal.message))
+        reply(
+            messages.ShareAcknowledgeResponse(
+                error_code=refusal.code, error_message=refusal.message
+            )
+        )
         return
     service = asked.service
     who = (request.group_id or "", request.member_id or "")
@@ -38,7 +36,7 @@ def answer(asked: Asked, request: ShareAcknowledgeRequest, reply: Reply) -> None
     elif epoch != BEGIN:
         session = service.share_sessions.resume(*who, epoch, asked.waiting)
     if isinstance(session, Code):
-        reply(ShareAcknowledgeResponse(error_code=session))
+        reply(messages.ShareAcknowledgeResponse(error_code=session))
         return
     acked = acknowledge(asked, session, request.topics, renews=request.is_renew_ack)
     lock_ms = lock_ms_of(asked, session)
@@ -47,13 +45,13 @@ def answer(asked: Asked, request: ShareAcknowledgeRequest, reply: Reply) -> None
 
     def settled(error: MainstemError | None) -> None:
         results = results_by_topic(acked, error)
-        body = ShareAcknowledgeResponse(
+        body = messages.ShareAcknowledgeResponse(
             acquisition_lock_timeout_ms=lock_ms,
             responses=[
-                AcknowledgedTopic(
+                messages.AcknowledgedTopic(
                     topic_id,
                     [
-                        AcknowledgedPartition(number, it.code, it.message)
+                        messages.AcknowledgedPartition(number, it.code, it.message)
                         for number, it in numbers.items()
                     ],
                 )

@@ -8,19 +8,11 @@ from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.group_types import share_state
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.kafka_protocol.messages.share_groups import (
-    SHARE_GROUP_DESCRIBE,
-    DescribedShareAssignment,
-    DescribedShareGroup,
-    DescribedShareMember,
-    DescribedSharePartitions,
-    ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
-)
+from mainstem.kafka_protocol.messages import share_groups as messages
 
 
-@serves(SHARE_GROUP_DESCRIBE, 1, 1)
-def answer(asked: Asked, request: ShareGroupDescribeRequest, reply: Reply) -> None:
+@serves(messages.SHARE_GROUP_DESCRIBE, 1, 1)
+def answer(asked: Asked, request: messages.ShareGroupDescribeRequest, reply: Reply) -> None:
     """Describe share groups."""
     groups = []
     allowed = on_group(request.include_authorized_operations)
@@ -30,28 +22,30 @@ def answer(asked: Asked, request: ShareGroupDescribeRequest, reply: Reply) -> No
             groups.append(_described(asked.service.broker.share.describe(name), allowed))
         except MainstemError as error:
             code, message = code_in(asked.header, error), str(error)
-            groups.append(DescribedShareGroup(code, message, name))
-    reply(ShareGroupDescribeResponse(groups=groups))
+            groups.append(messages.DescribedShareGroup(code, message, name))
+    reply(messages.ShareGroupDescribeResponse(groups=groups))
 
 
-def _described(group: ShareGroupState, allowed: int) -> DescribedShareGroup:
-    return DescribedShareGroup(
+def _described(group: ShareGroupState, allowed: int) -> messages.DescribedShareGroup:
+    return messages.DescribedShareGroup(
         group_id=group.name,
         group_state=share_state(has_members=bool(group.members)),
         group_epoch=group.epoch,
         assignment_epoch=group.epoch,
         assignor_name="simple",
         members=[
-            DescribedShareMember(
+            messages.DescribedShareMember(
                 each.id,
                 each.rack,
                 each.epoch,
                 each.client_id,
                 each.host,
                 each.topics,
-                DescribedShareAssignment(
+                messages.DescribedShareAssignment(
                     [
-                        DescribedSharePartitions(bytes.fromhex(topic_id), name, range(count))
+                        messages.DescribedSharePartitions(
+                            bytes.fromhex(topic_id), name, range(count)
+                        )
                         for name, topic_id, count in each.places
                     ]
                 ),

@@ -8,31 +8,33 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.adapter.stopping import STOPPING
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.share_groups import (
-    SHARE_GROUP_HEARTBEAT,
-    ShareAssignment,
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-    SharePartitions,
-)
+from mainstem.kafka_protocol.messages import share_groups as messages
 
 _LEAVE = -1
 
 
-@serves(SHARE_GROUP_HEARTBEAT, 1, 1)
-def answer(asked: Asked, request: ShareGroupHeartbeatRequest, reply: Reply) -> None:
+@serves(messages.SHARE_GROUP_HEARTBEAT, 1, 1)
+def answer(asked: Asked, request: messages.ShareGroupHeartbeatRequest, reply: Reply) -> None:
     """Join, stay or leave; answered when the member's start offsets are durable."""
     service = asked.service
     epoch, topics = request.member_epoch, request.subscribed_topic_names
     wrong = _wrong(request)
     if wrong is not None:
-        reply(ShareGroupHeartbeatResponse(error_code=Code.INVALID_REQUEST, error_message=wrong))
+        reply(
+            messages.ShareGroupHeartbeatResponse(
+                error_code=Code.INVALID_REQUEST, error_message=wrong
+            )
+        )
         return
     try:
         if epoch == _LEAVE:
             service.broker.share.leave(request.group_id, request.member_id)
             service.share_sessions.left(request.group_id, request.member_id)
-            reply(ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=_LEAVE))
+            reply(
+                messages.ShareGroupHeartbeatResponse(
+                    member_id=request.member_id, member_epoch=_LEAVE
+                )
+            )
             return
         if service.draining:
             raise STOPPING
@@ -51,11 +53,11 @@ def answer(asked: Asked, request: ShareGroupHeartbeatRequest, reply: Reply) -> N
         reply(_refused(asked, error))
         return
     places = told.places
-    body = ShareGroupHeartbeatResponse(
+    body = messages.ShareGroupHeartbeatResponse(
         member_id=request.member_id,
         member_epoch=told.epoch,
         heartbeat_interval_ms=told.heartbeat_ms,
-        assignment=None if places is None else ShareAssignment(_assigned(places)),
+        assignment=None if places is None else messages.ShareAssignment(_assigned(places)),
     )
 
     def settled(error: MainstemError | None) -> None:
@@ -65,7 +67,7 @@ def answer(asked: Asked, request: ShareGroupHeartbeatRequest, reply: Reply) -> N
     told.durable.then(settled)
 
 
-def _wrong(request: ShareGroupHeartbeatRequest) -> str | None:
+def _wrong(request: messages.ShareGroupHeartbeatRequest) -> str | None:
     """Return what is wrong with a heartbeat, whatever the group."""
     if not request.group_id.strip() or not request.member_id.strip():
         return "a heartbeat names its group and its member"
@@ -80,13 +82,16 @@ def _wrong(request: ShareGroupHeartbeatRequest) -> str | None:
     return None
 
 
-def _refused(asked: Asked, error: MainstemError) -> ShareGroupHeartbeatResponse:
+def _refused(asked: Asked, error: MainstemError) -> messages.ShareGroupHeartbeatResponse:
     code = code_in(asked.header, error)
     if isinstance(error, GroupIsLive):
         # What it is asked for is a share group of that name, and there is none.
         code = Code.GROUP_ID_NOT_FOUND
-    return ShareGroupHeartbeatResponse(error_code=code, error_message=str(error))
+    return messages.ShareGroupHeartbeatResponse(error_code=code, error_message=str(error))
 
 
-def _assigned(places: AssignedTopics) -> list[SharePartitions]:
-    return [SharePartitions(bytes.fromhex(topic_id), range(count)) for _, topic_id, count in places]
+def _assigned(places: AssignedTopics) -> list[messages.SharePartitions]:
+    return [
+        messages.SharePartitions(bytes.fromhex(topic_id), range(count))
+        for _, topic_id, count in places
+    ]

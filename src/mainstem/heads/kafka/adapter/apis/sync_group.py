@@ -7,18 +7,14 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.heads.kafka.adapter.stopping import STOPPING
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.membership import (
-    SYNC_GROUP,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from mainstem.kafka_protocol.messages import membership as messages
 
 _NAMES_PROTOCOL = 5
 """Since this version a member says for which protocol it wants its assignment."""
 
 
-@serves(SYNC_GROUP, 0, 5)
-def answer(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
+@serves(messages.SYNC_GROUP, 0, 5)
+def answer(asked: Asked, request: messages.SyncGroupRequest, reply: Reply) -> None:
     """Return the member's assignment; the leader sends all of them."""
     service = asked.service
     wish = Sync(
@@ -34,17 +30,19 @@ def answer(asked: Asked, request: SyncGroupRequest, reply: Reply) -> None:
     def respond(synced: Synced | MainstemError) -> None:
         waited()
         body = (
-            SyncGroupResponse(error_code=code_in(asked.header, synced))
+            messages.SyncGroupResponse(error_code=code_in(asked.header, synced))
             if isinstance(synced, MainstemError)
-            else SyncGroupResponse(0, 0, synced.protocol_type, synced.protocol, synced.assignment)
+            else messages.SyncGroupResponse(
+                0, 0, synced.protocol_type, synced.protocol, synced.assignment
+            )
         )
         service.on_loop(lambda: reply(body))
 
     if asked.header.api_version >= _NAMES_PROTOCOL and None in (wish.protocol_type, wish.protocol):
-        reply(SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL))
+        reply(messages.SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL))
         return
     if service.draining:
-        reply(SyncGroupResponse(error_code=code_in(asked.header, STOPPING)))
+        reply(messages.SyncGroupResponse(error_code=code_in(asked.header, STOPPING)))
         return
     waited = service.wait_with(lambda: respond(STOPPING))
     service.broker.classic.sync(wish, respond)

@@ -13,21 +13,14 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.transactions import (
-    TXN_OFFSET_COMMIT,
-    TxnCommittedPartition,
-    TxnCommittedTopic,
-    TxnCommitTopic,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-)
+from mainstem.kafka_protocol.messages import transactions as messages
 
 _ADDS_GROUP = 5
 """The first version of TxnOffsetCommit that does."""
 
 
-@serves(TXN_OFFSET_COMMIT, 0, 5)
-def answer(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
+@serves(messages.TXN_OFFSET_COMMIT, 0, 5)
+def answer(asked: Asked, request: messages.TxnOffsetCommitRequest, reply: Reply) -> None:
     """Commit a group's offsets with the transaction."""
     service = asked.service
     cursors, unfit = requested_cursors(request.topics, service.now_ms())
@@ -52,14 +45,14 @@ def answer(asked: Asked, request: TxnOffsetCommitRequest, reply: Reply) -> None:
 
 
 def _committed(
-    topics: Iterable[TxnCommitTopic], refused: dict[Place, Code], code: Code
-) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
+    topics: Iterable[messages.TxnCommitTopic], refused: dict[Place, Code], code: Code
+) -> messages.TxnOffsetCommitResponse:
+    return messages.TxnOffsetCommitResponse(
         topics=tuple(
-            TxnCommittedTopic(
+            messages.TxnCommittedTopic(
                 topic.name,
                 tuple(
-                    TxnCommittedPartition(
+                    messages.TxnCommittedPartition(
                         each.partition_index,
                         refused.get((topic.name, each.partition_index), code),
                     )
