@@ -1,11 +1,14 @@
 """A made-up protocol, a server of it, and scenarios on both event loops."""
 
 import asyncio
+import contextlib
 import errno
+import functools
+import inspect
 import ssl
 import struct
-from collections.abc import Awaitable, Callable
-from typing import IO
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import IO, ParamSpec
 
 import pytest
 import uvloop
@@ -20,6 +23,10 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 PATIENCE_S = 20
 RUN = b"\0\x03run"
 """Frames that are handled together, however many there are."""
+
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+P = ParamSpec("P")
 
 
 class Echo:
@@ -114,10 +121,29 @@ class Served:
         listener = bind("127.0.0.1", 0)
         self.server = serve(listener, converse, max_connections=max_connections, tls=tls)
 
-    async def connect(
-        self, tls: ssl.SSLContext | None = None
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self, tls: ssl.SSLContext | None = None) -> Streams:
         return await asyncio.open_connection(*self.server.address.pair, ssl=tls)
+
+    @contextlib.asynccontextmanager
+    async def peer(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Streams]:
+        """Connect; hang up at the end of the block."""
+        reader, writer = await self.connect(tls)
+        yield reader, writer
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    file: IO[bytes] | None = None,
+    *,
+    max_connections: int = 10,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[Served]:
+    """Serve until the end of the block."""
+    served = Served(file)
+    await served.start(max_connections, tls)
+    yield served
+    await served.server.close()
 
 
 def run(loop: str, scenario: Callable[[], Awaitable[None]]) -> None:
@@ -145,3 +171,19 @@ async def rest(reader: asyncio.StreamReader) -> bytes:
 
 
 each_loop = pytest.mark.parametrize("loop", list(LOOPS))
+"""For tests that call ``run``, and look at something after the loop is closed."""
+
+
+def on_each_loop(scenario: Callable[P, Awaitable[None]]) -> Callable[..., None]:
+    """Make an async test run on both event loops."""
+
+    @functools.wraps(scenario)
+    def test(loop: str, *args: P.args, **fixtures: P.kwargs) -> None:
+        run(loop, functools.partial(scenario, *args, **fixtures))
+
+    # pytest gives a test what its signature names.
+    signature = inspect.signature(scenario)
+    chosen = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [chosen, *signature.parameters.values()]
+    test.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return each_loop(test)

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from tests.exhausted_descriptors import all_taken
 from tests.heads.transport.echo import (
     RUN,
-    Served,
     Unreadable,
     each_loop,
     framed,
+    on_each_loop,
     rest,
     run,
+    serving,
     until,
 )
 
@@ -42,30 +43,23 @@ def test_cutting_the_stream_anywhere_changes_nothing(
     stream = framed(*words)
 
     async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
-        at = 0
-        for cut in [*cuts, len(stream)]:
-            writer.write(stream[at : at + cut])
-            await writer.drain()
-            await asyncio.sleep(0)
-            at += cut
-        writer.write_eof()
-        assert await rest(reader) == stream
-        writer.close()
-        await served.server.close()
+        async with serving() as served, served.peer() as (reader, writer):
+            at = 0
+            for cut in [*cuts, len(stream)]:
+                writer.write(stream[at : at + cut])
+                await writer.drain()
+                await asyncio.sleep(0)
+                at += cut
+            writer.write_eof()
+            assert await rest(reader) == stream
         assert served.conversations[0].heard == words
 
     run(loop, scenario)
 
 
-@each_loop
-def test_answers_leave_in_the_order_of_the_requests(loop: str) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
+@on_each_loop
+async def test_answers_leave_in_the_order_of_the_requests() -> None:
+    async with serving() as served, served.peer() as (reader, writer):
         writer.write(framed(b"a", b"wait1", b"b", b"wait2", b"c"))
         await until(lambda: b"wait2" in served.later)
 
@@ -75,38 +69,24 @@ def test_answers_leave_in_the_order_of_the_requests(loop: str) -> None:
 
         expected = b"first" + framed(b"b") + b"second" + framed(b"c")
         assert await reader.readexactly(len(expected)) == expected
-        writer.close()
-        await served.server.close()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_an_empty_answer_sends_nothing(loop: str) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
+@on_each_loop
+async def test_an_empty_answer_sends_nothing() -> None:
+    async with serving() as served, served.peer() as (reader, writer):
         writer.write(framed(b"wait", b"a"))
         await until(lambda: b"wait" in served.later)
 
         served.later[b"wait"].settle(())
 
         assert await reader.readexactly(3) == framed(b"a")
-        writer.close()
-        await served.server.close()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_answers_are_made_as_the_peer_reads(loop: str) -> None:
+@on_each_loop
+async def test_answers_are_made_as_the_peer_reads() -> None:
     count, size = 60, 1 << 20
 
-    async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
+    async with serving() as served, served.peer() as (reader, writer):
         words, made = [b"wait%02d" % number for number in range(count)], list[bytes]()
         writer.write(framed(*words))
         await until(lambda: len(served.later) == count)
@@ -125,10 +105,6 @@ def test_answers_are_made_as_the_peer_reads(loop: str) -> None:
         for word in words:
             assert (await reader.readexactly(size)).startswith(word)
         assert made == words
-        writer.close()
-        await served.server.close()
-
-    run(loop, scenario)
 
 
 @each_loop
@@ -136,16 +112,13 @@ def test_a_peer_that_breaks_the_protocol_is_told_and_cut_off(
     loop: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
-        writer.write(framed(b"a") + struct.pack(">H", 60_000))
+        async with serving() as served, served.peer() as (reader, writer):
+            writer.write(framed(b"a") + struct.pack(">H", 60_000))
 
-        assert await rest(reader) == framed(b"a") + b"too long"
-        writer.close()
-        await until(lambda: served.server.connections() == [])
-        assert served.conversations[0].closed == 1
-        await served.server.close()
+            assert await rest(reader) == framed(b"a") + b"too long"
+            writer.close()
+            await until(lambda: served.server.connections() == [])
+            assert served.conversations[0].closed == 1
 
     run(loop, scenario)
 
@@ -159,18 +132,15 @@ def test_a_bug_costs_one_connection_and_is_told_in_the_log(
     loop: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
-        other_reader, other_writer = await served.connect()
-        writer.write(framed(b"a", b"bug", b"b"))
+        async with serving() as served, served.peer() as (reader, writer):
+            other_reader, other_writer = await served.connect()
+            writer.write(framed(b"a", b"bug", b"b"))
 
-        assert await rest(reader) == framed(b"a")
-        other_writer.write(framed(b"c"))
-        assert await other_reader.readexactly(3) == framed(b"c")
-        writer.close()
-        other_writer.close()
-        await served.server.close()
+            assert await rest(reader) == framed(b"a")
+            other_writer.write(framed(b"c"))
+            assert await other_reader.readexactly(3) == framed(b"c")
+            writer.close()
+            other_writer.close()
 
     run(loop, scenario)
 
@@ -178,44 +148,28 @@ def test_a_bug_costs_one_connection_and_is_told_in_the_log(
     assert said.exc_info
 
 
-@each_loop
-def test_an_answer_that_fails_later_costs_one_connection(
-    loop: str, caplog: pytest.LogCaptureFixture
+@on_each_loop
+async def test_an_answer_that_fails_later_costs_one_connection(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
+    async with serving() as served, served.peer() as (reader, writer):
         writer.write(framed(b"wait"))
         await until(lambda: b"wait" in served.later)
 
         served.later[b"wait"].fail(ValueError("it cannot be said"))
 
         assert await rest(reader) == b""
-        writer.close()
-        await served.server.close()
-
-    run(loop, scenario)
-
     assert "it cannot be said" in caplog.text
 
 
-@each_loop
-def test_an_answer_that_failed_at_once_costs_one_connection(
-    loop: str, caplog: pytest.LogCaptureFixture
+@on_each_loop
+async def test_an_answer_that_failed_at_once_costs_one_connection(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
+    async with serving() as served, served.peer() as (reader, writer):
         writer.write(framed(b"a", b"unspeakable", b"b"))
 
         assert await rest(reader) == framed(b"a")
-        writer.close()
-        await served.server.close()
-
-    run(loop, scenario)
-
     assert "it cannot be said" in caplog.text
 
 
@@ -225,18 +179,14 @@ def test_an_answer_that_cannot_be_read_later_costs_one_connection(
     loop: str, others: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
-        writer.write(framed(b"wait", *[b"a"] * others))
-        await until(lambda: bool(served.later))
+        async with serving() as served, served.peer() as (reader, writer):
+            writer.write(framed(b"wait", *[b"a"] * others))
+            await until(lambda: bool(served.later))
 
-        with tempfile.TemporaryFile() as file:
-            served.later[b"wait"].settle([b"half", Unreadable(file, 0, 10)])
+            with tempfile.TemporaryFile() as file:
+                served.later[b"wait"].settle([b"half", Unreadable(file, 0, 10)])
 
-            assert await rest(reader) == b"half"
-        writer.close()
-        await served.server.close()
+                assert await rest(reader) == b"half"
 
     run(loop, scenario)
 
@@ -244,13 +194,10 @@ def test_an_answer_that_cannot_be_read_later_costs_one_connection(
     assert said.exc_info
 
 
-@each_loop
+@on_each_loop
 @pytest.mark.parametrize("goodbye", ["close", "reset"])
-def test_the_conversation_ends_once_when_the_peer_goes(loop: str, goodbye: str) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start()
-        _, writer = await served.connect()
+async def test_the_conversation_ends_once_when_the_peer_goes(goodbye: str) -> None:
+    async with serving() as served, served.peer() as (_, writer):
         writer.write(framed(b"a", b"wait"))
         await until(lambda: b"wait" in served.later)
 
@@ -266,17 +213,11 @@ def test_the_conversation_ends_once_when_the_peer_goes(loop: str, goodbye: str) 
         await until(lambda: served.server.connections() == [])
 
         assert served.conversations[0].closed == 1
-        await served.server.close()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_too_many_requests_unanswered_are_not_read(loop: str) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
+@on_each_loop
+async def test_too_many_requests_unanswered_are_not_read() -> None:
+    async with serving() as served, served.peer() as (reader, writer):
         words = [b"wait%d" % number for number in range(3 * MAX_UNANSWERED)]
         writer.write(framed(*words))
         await until(lambda: len(served.later) >= MAX_UNANSWERED)
@@ -290,10 +231,6 @@ def test_too_many_requests_unanswered_are_not_read(loop: str) -> None:
 
         expected = b"".join(words)
         assert await reader.readexactly(len(expected)) == expected
-        writer.close()
-        await served.server.close()
-
-    run(loop, scenario)
 
 
 @pytest.fixture
@@ -304,14 +241,11 @@ def large() -> Iterator[IO[bytes]]:
         yield file
 
 
-@each_loop
-def test_a_peer_that_reads_late_gets_files_whole_and_in_order(loop: str, large: IO[bytes]) -> None:
+@on_each_loop
+async def test_a_peer_that_reads_late_gets_files_whole_and_in_order(large: IO[bytes]) -> None:
     sizes = [100, send_queue.SENDFILE_FROM, 10_000_000, 5, 9_999_999]
 
-    async def scenario() -> None:
-        served = Served(large)
-        await served.start()
-        reader, writer = await served.connect()
+    async with serving(large) as served, served.peer() as (reader, writer):
         writer.write(framed(*[b"file%d" % size for size in sizes], b"end"))
         await until(lambda: served.conversations != [] and served.conversations[0].heard != [])
         await asyncio.sleep(0)
@@ -322,20 +256,11 @@ def test_a_peer_that_reads_late_gets_files_whole_and_in_order(loop: str, large: 
             found = await reader.readexactly(size)
             assert found == (bytes(range(256)) * (size // 256 + 1))[:size]
         assert await reader.readexactly(5) == framed(b"end")
-        writer.close()
-        await served.server.close()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_connections_beyond_the_limit_are_refused(
-    loop: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start(max_connections=1)
-        first_reader, first = await served.connect()
+@on_each_loop
+async def test_connections_beyond_the_limit_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(max_connections=1) as served, served.peer() as (first_reader, first):
         first.write(framed(b"a"))
         assert await first_reader.readexactly(3) == framed(b"a")
 
@@ -343,20 +268,12 @@ def test_connections_beyond_the_limit_are_refused(
 
         assert await rest(reader) == b""
         writer.close()
-        first.close()
-        await served.server.close()
-
-    run(loop, scenario)
-
     assert "refusing 127.0.0.1:" in caplog.text
 
 
-@each_loop
-def test_closing_the_server_sends_what_was_answered_and_waits_for_nobody(loop: str) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
+@on_each_loop
+async def test_closing_the_server_sends_what_was_answered_and_waits_for_nobody() -> None:
+    async with serving() as served, served.peer() as (reader, writer):
         writer.write(framed(b"a", b"wait"))
         await until(lambda: b"wait" in served.later)
 
@@ -365,21 +282,16 @@ def test_closing_the_server_sends_what_was_answered_and_waits_for_nobody(loop: s
         assert await rest(reader) == framed(b"a")
         assert served.conversations[0].closed == 1
         assert served.server.connections() == []
-        writer.close()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_closing_the_server_cuts_off_a_peer_that_never_reads(
-    loop: str, large: IO[bytes], monkeypatch: pytest.MonkeyPatch
+@on_each_loop
+async def test_closing_the_server_cuts_off_a_peer_that_never_reads(
+    large: IO[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (connection, server):
         monkeypatch.setattr(module, "LINGER_S", 0.01)
 
-    async def scenario() -> None:
-        served = Served(large)
-        await served.start()
+    async with serving(large) as served:
         host, port = served.server.address.pair
         deaf = socket.create_connection((host, port))
         deaf.sendall(framed(b"file10000000", b"file10000000"))
@@ -391,8 +303,6 @@ def test_closing_the_server_cuts_off_a_peer_that_never_reads(
         assert served.conversations[0].closed == 1
         deaf.close()
 
-    run(loop, scenario)
-
 
 def test_whoever_began_first_may_finish_and_the_others_wait(
     monkeypatch: pytest.MonkeyPatch,
@@ -403,26 +313,22 @@ def test_whoever_began_first_may_finish_and_the_others_wait(
     words = [bytes([65 + number]) * 40_000 for number in range(8)]
 
     async def scenario() -> None:
-        served = Served()
-        await served.start()
-        peers = [await served.connect() for _ in words]
-        for (_, writer), word in zip(peers, words, strict=True):
-            writer.write(framed(word)[:30_000])
-        for (_, writer), word in zip(peers, words, strict=True):
-            writer.write(framed(word)[30_000:])
-        for (reader, writer), word in zip(peers, words, strict=True):
-            assert await reader.readexactly(40_002) == framed(word)
-            writer.close()
-        await served.server.close()
+        async with serving() as served:
+            peers = [await served.connect() for _ in words]
+            for (_, writer), word in zip(peers, words, strict=True):
+                writer.write(framed(word)[:30_000])
+            for (_, writer), word in zip(peers, words, strict=True):
+                writer.write(framed(word)[30_000:])
+            for (reader, writer), word in zip(peers, words, strict=True):
+                assert await reader.readexactly(40_002) == framed(word)
+                writer.close()
 
     run("uvloop", scenario)
 
 
-@each_loop
-def test_a_crowd_at_the_door_is_let_in_within_a_few_turns(loop: str) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start(max_connections=1000)
+@on_each_loop
+async def test_a_crowd_at_the_door_is_let_in_within_a_few_turns() -> None:
+    async with serving(max_connections=1000) as served:
         crowd = [socket.create_connection(served.server.address.pair) for _ in range(500)]
         turns = 0
 
@@ -433,17 +339,11 @@ def test_a_crowd_at_the_door_is_let_in_within_a_few_turns(loop: str) -> None:
         assert turns < 100
         for peer in crowd:
             peer.close()
-        await served.server.close()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_without_descriptors_the_others_are_served_and_newcomers_later(loop: str) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start()
-        reader, writer = await served.connect()
+@on_each_loop
+async def test_without_descriptors_the_others_are_served_and_newcomers_later() -> None:
+    async with serving() as served, served.peer() as (reader, writer):
         newcomer = socket.socket()
 
         with all_taken():
@@ -454,17 +354,11 @@ def test_without_descriptors_the_others_are_served_and_newcomers_later(loop: str
         await until(lambda: len(served.conversations) == 2)
 
         newcomer.close()
-        writer.close()
-        await served.server.close()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_a_peer_that_has_just_gone_does_not_keep_the_others_from_draining(loop: str) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start()
+@on_each_loop
+async def test_a_peer_that_has_just_gone_does_not_keep_the_others_from_draining() -> None:
+    async with serving() as served:
         gone = socket.create_connection(served.server.address.pair)
         reader, writer = await served.connect()
         await until(lambda: len(served.conversations) == 2)
@@ -475,6 +369,3 @@ def test_a_peer_that_has_just_gone_does_not_keep_the_others_from_draining(loop: 
 
         assert await reader.read() == b""
         writer.close()
-        await served.server.close()
-
-    run(loop, scenario)

@@ -1,14 +1,23 @@
 """Pushing to a peer, being called when time has come, and last words."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 import pytest
-from tests.heads.transport.echo import Echo, each_loop, framed, rest, run, until
+from tests.heads.transport.echo import (
+    Echo,
+    each_loop,
+    framed,
+    on_each_loop,
+    rest,
+    run,
+    until,
+)
 
 from mainstem.heads.conversation import Answer, Later, Outbox, ProtocolError
 from mainstem.heads.transport import connection
@@ -69,13 +78,10 @@ class Peer:
     def __init__(self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self.server, self.reader, self.writer = server, reader, writer
 
-    async def over(self) -> None:
-        self.writer.close()
-        await self.server.close()
 
-
-async def meet(kind: Callable[[Outbox], C]) -> tuple[Peer, C]:
-    """Return a peer that is connected, and its conversation."""
+@contextlib.asynccontextmanager
+async def meeting(kind: Callable[[Outbox], C]) -> AsyncIterator[tuple[Peer, C]]:
+    """Give a peer that is connected, and its conversation."""
     begun: list[C] = []
 
     def converse(outbox: Outbox) -> C:
@@ -85,13 +91,14 @@ async def meet(kind: Callable[[Outbox], C]) -> tuple[Peer, C]:
     server = serve(bind("127.0.0.1", 0), converse, max_connections=10)
     reader, writer = await asyncio.open_connection(*server.address.pair)
     await until(lambda: bool(begun))
-    return Peer(server, reader, writer), begun[0]
+    yield Peer(server, reader, writer), begun[0]
+    writer.close()
+    await server.close()
 
 
-@each_loop
-def test_a_push_does_not_wait_for_requests_that_are_unanswered(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Pushing)
+@on_each_loop
+async def test_a_push_does_not_wait_for_requests_that_are_unanswered() -> None:
+    async with meeting(Pushing) as (peer, ours):
         peer.writer.write(framed(b"a", b"wait", b"b"))
         await until(lambda: b"wait" in ours.later)
 
@@ -100,15 +107,11 @@ def test_a_push_does_not_wait_for_requests_that_are_unanswered(loop: str) -> Non
         ours.later[b"wait"].settle((b"answer",))
 
         assert await peer.reader.readexactly(9) == b"answer" + framed(b"b")
-        await peer.over()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_pushes_of_one_turn_leave_in_one_write_and_in_order(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Pushing)
+@on_each_loop
+async def test_pushes_of_one_turn_leave_in_one_write_and_in_order() -> None:
+    async with meeting(Pushing) as (peer, ours):
         words = [b"%04d" % number for number in range(1000)]
 
         for word in words:
@@ -117,33 +120,22 @@ def test_pushes_of_one_turn_leave_in_one_write_and_in_order(loop: str) -> None:
 
         assert peer.server.traffic.bytes_out == 4000, "all of them, by the first write"
         assert await peer.reader.readexactly(4000) == b"".join(words)
-        await peer.over()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_a_conversation_may_speak_first(loop: str) -> None:
+@on_each_loop
+async def test_a_conversation_may_speak_first() -> None:
     class First(Pushing):
         def __init__(self, outbox: Outbox) -> None:
             super().__init__(outbox)
             outbox.send((b"welcome",))
 
-    async def scenario() -> None:
-        peer, _ = await meet(First)
-
+    async with meeting(First) as (peer, _):
         assert await peer.reader.readexactly(7) == b"welcome"
-        await peer.over()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_who_pushes_to_a_peer_that_does_not_read_is_told_to_stop_and_when_to_go_on(
-    loop: str,
-) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Pushing)
+@on_each_loop
+async def test_who_pushes_to_a_peer_that_does_not_read_is_told_to_stop_and_when_to_go_on() -> None:
+    async with meeting(Pushing) as (peer, ours):
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
         pushed = calls = 0
 
@@ -179,31 +171,23 @@ def test_who_pushes_to_a_peer_that_does_not_read_is_told_to_stop_and_when_to_go_
         await peer.reader.readexactly(pushed - stuck)
         assert stuck < pushed
         assert calls == 1
-        await peer.over()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_who_waits_for_room_that_is_there_is_called_soon_but_not_at_once(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Pushing)
+@on_each_loop
+async def test_who_waits_for_room_that_is_there_is_called_soon_but_not_at_once() -> None:
+    async with meeting(Pushing) as (_, ours):
         called: list[int] = []
 
         ours.outbox.when_room(lambda: called.append(1))
         assert not called
         await until(lambda: bool(called))
 
-        await peer.over()
-        assert called == [1]
-
-    run(loop, scenario)
+    assert called == [1]
 
 
-@each_loop
-def test_a_push_to_a_peer_that_has_gone_is_nothing(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Pushing)
+@on_each_loop
+async def test_a_push_to_a_peer_that_has_gone_is_nothing() -> None:
+    async with meeting(Pushing) as (peer, ours):
         peer.writer.close()
         await until(lambda: ours.closed == 1)
 
@@ -213,15 +197,11 @@ def test_a_push_to_a_peer_that_has_gone_is_nothing(loop: str) -> None:
         await until(lambda: peer.server.connections() == [])
 
         assert ours.closed == 1
-        await peer.over()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_last_words_come_after_the_answers_to_what_was_asked_before(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Pushing)
+@on_each_loop
+async def test_last_words_come_after_the_answers_to_what_was_asked_before() -> None:
+    async with meeting(Pushing) as (peer, ours):
         peer.writer.write(framed(b"a", b"wait", b"end bye", b"never"))
         await until(lambda: ours.closed == 1)
         ours.later[b"wait"].settle((b"answer",))
@@ -231,24 +211,17 @@ def test_last_words_come_after_the_answers_to_what_was_asked_before(loop: str) -
         await until(lambda: peer.server.connections() == [])
         assert ours.heard == [b"a", b"wait"]
         assert peer.server.traffic.cut_off == 0
-        await peer.over()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_last_words_reach_a_peer_that_goes_on_sending(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Pushing)
+@on_each_loop
+async def test_last_words_reach_a_peer_that_goes_on_sending() -> None:
+    async with meeting(Pushing) as (peer, ours):
         peer.writer.write(framed(b"end bye") + bytes(1 << 20))
 
         assert await peer.reader.read() == b"bye"
         peer.writer.close()
         await until(lambda: peer.server.connections() == [])
         assert ours.closed == 1
-        await peer.over()
-
-    run(loop, scenario)
 
 
 @each_loop
@@ -258,14 +231,12 @@ def test_a_peer_that_does_not_close_after_last_words_is_closed(
     monkeypatch.setattr(connection, "LINGER_S", 0.01)
 
     async def scenario() -> None:
-        peer, ours = await meet(Pushing)
+        async with meeting(Pushing) as (peer, ours):
+            ours.outbox.end((b"bye",), "it is enough")
+            await until(lambda: peer.server.connections() == [])
 
-        ours.outbox.end((b"bye",), "it is enough")
-        await until(lambda: peer.server.connections() == [])
-
-        assert await rest(peer.reader) == b"bye"
-        assert peer.server.traffic.cut_off == 1
-        await peer.over()
+            assert await rest(peer.reader) == b"bye"
+            assert peer.server.traffic.cut_off == 1
 
     run(loop, scenario)
 
@@ -273,10 +244,9 @@ def test_a_peer_that_does_not_close_after_last_words_is_closed(
     assert said.endswith(": it is enough")
 
 
-@each_loop
-def test_a_deadline_ticks_and_what_the_tick_returns_is_sent(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Timed)
+@on_each_loop
+async def test_a_deadline_ticks_and_what_the_tick_returns_is_sent() -> None:
+    async with meeting(Timed) as (peer, ours):
         ours.due = due = now_ms() + 20
         peer.writer.write(framed(b"a"))
 
@@ -284,15 +254,11 @@ def test_a_deadline_ticks_and_what_the_tick_returns_is_sent(loop: str) -> None:
 
         assert len(ours.ticks) == 1
         assert ours.ticks[0] >= due
-        await peer.over()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_a_deadline_set_by_a_push_or_by_a_tick_is_kept(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Timed)
+@on_each_loop
+async def test_a_deadline_set_by_a_push_or_by_a_tick_is_kept() -> None:
+    async with meeting(Timed) as (peer, ours):
 
         def ticked() -> Answer:
             ours.due = now_ms() + 1 if len(ours.ticks) < 3 else None
@@ -303,15 +269,11 @@ def test_a_deadline_set_by_a_push_or_by_a_tick_is_kept(loop: str) -> None:
         ours.outbox.send((b"go",))
 
         assert await peer.reader.readexactly(14) == b"go" + b"tick" * 3
-        await peer.over()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_a_deadline_that_moves_away_does_not_tick_and_an_earlier_one_does(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Timed)
+@on_each_loop
+async def test_a_deadline_that_moves_away_does_not_tick_and_an_earlier_one_does() -> None:
+    async with meeting(Timed) as (peer, ours):
         ours.due = now_ms() + 5
         ours.outbox.send((b"a",))
         assert await peer.reader.readexactly(1) == b"a"
@@ -327,20 +289,16 @@ def test_a_deadline_that_moves_away_does_not_tick_and_an_earlier_one_does(loop: 
         ours.due = now_ms() + 5
         ours.outbox.send((b"d",))
         assert await peer.reader.readexactly(5) == b"dtick"
-        await peer.over()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_a_tick_can_cut_a_peer_off_and_no_tick_comes_after_the_end(
-    loop: str, caplog: pytest.LogCaptureFixture
+@on_each_loop
+async def test_a_tick_can_cut_a_peer_off_and_no_tick_comes_after_the_end(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def ticked() -> Answer:
         raise ProtocolError("it is silent", b"silent")
 
-    async def scenario() -> None:
-        peer, ours = await meet(Timed)
+    async with meeting(Timed) as (peer, ours):
         ours.ticked = ticked
         ours.due = now_ms()
         ours.outbox.send((b"a",))
@@ -353,17 +311,12 @@ def test_a_tick_can_cut_a_peer_off_and_no_tick_comes_after_the_end(
         ours.outbox.send((b"a",))
         await asyncio.sleep(0.01)
         assert len(ours.ticks) == 1
-        await peer.over()
-
-    run(loop, scenario)
-
     assert "it is silent" in caplog.text
 
 
-@each_loop
-def test_bytes_count_as_heard_also_if_no_frame_is_whole(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Pushing)
+@on_each_loop
+async def test_bytes_count_as_heard_also_if_no_frame_is_whole() -> None:
+    async with meeting(Pushing) as (peer, ours):
         began = ours.outbox.heard_ms
         await until(lambda: now_ms() > began)
 
@@ -371,15 +324,11 @@ def test_bytes_count_as_heard_also_if_no_frame_is_whole(loop: str) -> None:
 
         await until(lambda: ours.outbox.heard_ms > began)
         assert ours.heard == []
-        await peer.over()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_draining_says_last_words_once_what_was_asked_is_answered(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Polite)
+@on_each_loop
+async def test_draining_says_last_words_once_what_was_asked_is_answered() -> None:
+    async with meeting(Polite) as (peer, ours):
         peer.writer.write(framed(b"wait"))
         await until(lambda: b"wait" in ours.later)
 
@@ -392,15 +341,11 @@ def test_draining_says_last_words_once_what_was_asked_is_answered(loop: str) -> 
         peer.writer.close()
         await draining
         assert ours.closed == 1
-        await peer.over()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_closing_says_last_words_to_who_could_not_be_answered_in_time(loop: str) -> None:
-    async def scenario() -> None:
-        peer, ours = await meet(Polite)
+@on_each_loop
+async def test_closing_says_last_words_to_who_could_not_be_answered_in_time() -> None:
+    async with meeting(Polite) as (peer, ours):
         peer.writer.write(framed(b"wait"))
         await until(lambda: b"wait" in ours.later)
 
@@ -408,9 +353,6 @@ def test_closing_says_last_words_to_who_could_not_be_answered_in_time(loop: str)
 
         assert await rest(peer.reader) == b"goodbye"
         assert ours.closed == 1
-        await peer.over()
-
-    run(loop, scenario)
 
 
 @each_loop
@@ -443,17 +385,12 @@ def test_a_peer_that_never_reads_does_not_keep_a_drain_beyond_its_time(
     run(loop, scenario)
 
 
-@each_loop
-def test_a_push_within_a_request_leaves_before_its_answer(loop: str) -> None:
-    async def scenario() -> None:
-        peer, _ = await meet(Pushing)
-
+@on_each_loop
+async def test_a_push_within_a_request_leaves_before_its_answer() -> None:
+    async with meeting(Pushing) as (peer, _):
         peer.writer.write(framed(b"push one", b"a", b"push two"))
 
         assert await peer.reader.readexactly(9) == b"one" + framed(b"a") + b"two"
-        await peer.over()
-
-    run(loop, scenario)
 
 
 def test_a_conversation_without_more_is_asked_for_nothing_more(

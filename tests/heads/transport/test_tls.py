@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 import trustme
-from tests.heads.transport.echo import Served, each_loop, framed, rest, run, until
+from tests.heads.transport.echo import framed, on_each_loop, rest, serving, until
 
 from mainstem.heads.transport import acceptor
 
@@ -32,17 +32,16 @@ def tls() -> Tls:
     return Tls()
 
 
-@each_loop
-def test_answers_files_and_late_answers_arrive_encrypted_and_in_order(loop: str, tls: Tls) -> None:
+@on_each_loop
+async def test_answers_files_and_late_answers_arrive_encrypted_and_in_order(tls: Tls) -> None:
     stretch = os.urandom(1_000_000)
-
-    async def scenario() -> None:
-        with tempfile.TemporaryFile() as file:
-            file.write(stretch)
-            file.flush()
-            served = Served(file)
-            await served.start(tls=tls.server)
-            reader, writer = await served.connect(tls.client)
+    with tempfile.TemporaryFile() as file:
+        file.write(stretch)
+        file.flush()
+        async with (
+            serving(file, tls=tls.server) as served,
+            served.peer(tls.client) as (reader, writer),
+        ):
             writer.write(framed(b"a", b"wait", b"file1000000", b"z"))
             await until(lambda: b"wait" in served.later)
             served.later[b"wait"].settle([b"late"])
@@ -51,19 +50,13 @@ def test_answers_files_and_late_answers_arrive_encrypted_and_in_order(loop: str,
             expected += framed(b"z")
             assert await reader.readexactly(len(expected)) == expected
             assert served.outboxes[0].is_tls
-            writer.close()
-            await served.server.close()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_nothing_is_sent_in_plain_text(loop: str, tls: Tls) -> None:
+@on_each_loop
+async def test_nothing_is_sent_in_plain_text(tls: Tls) -> None:
     secret = b"a word that must not be seen on the wire"
 
-    async def scenario() -> None:
-        served = Served()
-        await served.start(tls=tls.server)
+    async with serving(tls=tls.server) as served:
         seen = bytearray()
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = tls.client.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
@@ -91,19 +84,13 @@ def test_nothing_is_sent_in_plain_text(loop: str, tls: Tls) -> None:
         assert await converse(lambda: client.read(1000)) == framed(secret)
         assert secret not in seen
         writer.close()
-        await served.server.close()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_a_peer_that_does_not_read_costs_no_more_than_without_tls(loop: str, tls: Tls) -> None:
+@on_each_loop
+async def test_a_peer_that_does_not_read_costs_no_more_than_without_tls(tls: Tls) -> None:
     word = b"x" * 40_000
 
-    async def scenario() -> None:
-        served = Served()
-        await served.start(tls=tls.server)
-        reader, writer = await served.connect(tls.client)
+    async with serving(tls=tls.server) as served, served.peer(tls.client) as (reader, writer):
         reader._transport.pause_reading()  # type: ignore[attr-defined]
         for _ in range(2000):
             writer.write(framed(word))
@@ -116,19 +103,14 @@ def test_a_peer_that_does_not_read_costs_no_more_than_without_tls(loop: str, tls
         reader._transport.resume_reading()  # type: ignore[attr-defined]
         for _ in range(2000):
             assert await reader.readexactly(2 + len(word)) == framed(word)
-        writer.close()
-        await served.server.close()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_plain_text_to_a_tls_port_is_refused_and_the_log_says_who_and_why(
-    loop: str, tls: Tls, caplog: pytest.LogCaptureFixture
+@on_each_loop
+async def test_plain_text_to_a_tls_port_is_refused_and_the_log_says_who_and_why(
+    tls: Tls, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start(tls=tls.server)
+    caplog.set_level(logging.WARNING)
+    async with serving(tls=tls.server) as served:
         reader, writer = await served.connect()
         peer = writer.get_extra_info("sockname")
         writer.write(b"GET / HTTP/1.1\r\n\r\n" * 10)
@@ -140,21 +122,15 @@ def test_plain_text_to_a_tls_port_is_refused_and_the_log_says_who_and_why(
         assert served.server.traffic.open == 0
         line = f"closing 127.0.0.1:{peer[1]} before it has connected: [SSL"
         assert any(line in each for each in caplog.messages)
-        await served.server.close()
-
-    with caplog.at_level(logging.WARNING):
-        run(loop, scenario)
 
 
-@each_loop
-def test_a_handshake_that_stalls_ends_and_others_are_served_meanwhile(
-    loop: str, tls: Tls, monkeypatch: pytest.MonkeyPatch
+@on_each_loop
+async def test_a_handshake_that_stalls_ends_and_others_are_served_meanwhile(
+    tls: Tls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(acceptor, "HANDSHAKE_S", 0.2)
 
-    async def scenario() -> None:
-        served = Served()
-        await served.start(tls=tls.server)
+    async with serving(tls=tls.server) as served:
         with socket.create_connection(served.server.address.pair):
             reader, writer = await served.connect(tls.client)
             writer.write(framed(b"a"))
@@ -164,31 +140,21 @@ def test_a_handshake_that_stalls_ends_and_others_are_served_meanwhile(
             await until(lambda: served.server.traffic.open == 0)
 
         assert served.server.traffic.cut_off == 1
-        await served.server.close()
-
-    run(loop, scenario)
 
 
-@each_loop
-def test_a_server_that_closes_does_not_wait_for_handshakes(loop: str, tls: Tls) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start(tls=tls.server)
+@on_each_loop
+async def test_a_server_that_closes_does_not_wait_for_handshakes(tls: Tls) -> None:
+    async with serving(tls=tls.server) as served:
         with socket.create_connection(served.server.address.pair):
             await until(lambda: served.server.traffic.accepted == 1)
             await served.server.close()
 
             await until(lambda: served.server.traffic.open == 0)
 
-    run(loop, scenario)
 
-
-@each_loop
-def test_draining_ends_encrypted_connections(loop: str, tls: Tls) -> None:
-    async def scenario() -> None:
-        served = Served()
-        await served.start(tls=tls.server)
-        reader, writer = await served.connect(tls.client)
+@on_each_loop
+async def test_draining_ends_encrypted_connections(tls: Tls) -> None:
+    async with serving(tls=tls.server) as served, served.peer(tls.client) as (reader, writer):
         writer.write(framed(b"wait"))
         await until(lambda: b"wait" in served.later)
 
@@ -198,7 +164,3 @@ def test_draining_ends_encrypted_connections(loop: str, tls: Tls) -> None:
 
         assert await rest(reader) == b"at last"
         await draining
-        writer.close()
-        await served.server.close()
-
-    run(loop, scenario)
