@@ -13,6 +13,16 @@ from mainstem.heads.stomp.codec import Frame
 from mainstem.heads.stomp.settings import StompSettings
 
 
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+@pytest.fixture
+async def client(world: World) -> Client:
+    return await world.client()
+
+
 def only(frames: list[Frame], command: str) -> Frame:
     (found,) = frames
     assert found.command == command, found
@@ -40,6 +50,12 @@ def unsettled(world: World, queue: str) -> int:
     return sum(each.unsettled for each in world.broker.queues.show(queue, queue).windows)
 
 
+async def prefetch(client: Client, destination: str, count: int) -> None:
+    """Subscribe, with so many messages unsettled at most."""
+    headers = {"destination": destination, "prefetch_count": str(count)}
+    await client.asks("SUBSCRIBE", id="s", ack="client", **headers)
+
+
 async def send(client: Client, destination: str, *values: str) -> None:
     for value in values:
         receipt = only(
@@ -49,10 +65,9 @@ async def send(client: Client, destination: str, *values: str) -> None:
         assert receipt.headers["receipt-id"] == "r"
 
 
-async def test_an_event_has_the_headers_and_the_key_of_its_send() -> None:
-    world = World()
-    client = await world.client()
-
+async def test_an_event_has_the_headers_and_the_key_of_its_send(
+    world: World, client: Client
+) -> None:
     told = await client.asks(
         "SEND",
         b"hello",
@@ -69,9 +84,9 @@ async def test_an_event_has_the_headers_and_the_key_of_its_send() -> None:
     assert event.headers == (("content-type", b"text/plain"), ("correlation-id", b"c:1"))
 
 
-async def test_a_message_has_the_headers_of_its_event_and_says_where_it_stands() -> None:
-    world = World()
-    client = await world.client()
+async def test_a_message_has_the_headers_of_its_event_and_says_where_it_stands(
+    world: World, client: Client
+) -> None:
     await client.asks("SUBSCRIBE", id="s1", destination="/queue/orders", ack="client")
 
     headers = (("colour", b"red"), ("subscription", b"mine"), ("nothing", None))
@@ -94,8 +109,7 @@ async def test_a_message_has_the_headers_of_its_event_and_says_where_it_stands()
     }
 
 
-async def test_a_queue_keeps_what_was_sent_before_anybody_subscribed() -> None:
-    world = World()
+async def test_a_queue_keeps_what_was_sent_before_anybody_subscribed(world: World) -> None:
     sender = await world.client()
     await send(sender, "/queue/orders", "1", "2")
 
@@ -107,8 +121,7 @@ async def test_a_queue_keeps_what_was_sent_before_anybody_subscribed() -> None:
     assert unsettled(world, "orders") == out(world, "orders") == 0
 
 
-async def test_consumers_of_a_queue_take_turns() -> None:
-    world = World()
+async def test_consumers_of_a_queue_take_turns(world: World) -> None:
     first, second, sender = [await world.client() for _ in range(3)]
     for client in (first, second):
         await client.asks("SUBSCRIBE", id="s", destination="/queue/orders")
@@ -118,8 +131,7 @@ async def test_consumers_of_a_queue_take_turns() -> None:
     assert len(bodies(await first.rest())) == len(bodies(await second.rest())) == 2
 
 
-async def test_every_subscriber_of_a_topic_gets_what_is_sent_from_then_on() -> None:
-    world = World()
+async def test_every_subscriber_of_a_topic_gets_what_is_sent_from_then_on(world: World) -> None:
     first, second, sender = [await world.client() for _ in range(3)]
     await send(sender, "/topic/news", "old")
     for client in (first, second):
@@ -131,10 +143,7 @@ async def test_every_subscriber_of_a_topic_gets_what_is_sent_from_then_on() -> N
     assert not world.broker.queues.names()
 
 
-async def test_what_a_client_sent_before_it_subscribed_is_not_for_it() -> None:
-    world = World()
-    client = await world.client()
-
+async def test_what_a_client_sent_before_it_subscribed_is_not_for_it(client: Client) -> None:
     client.say("SEND", b"before", destination="/topic/news")
     client.say("SUBSCRIBE", id="s", destination="/topic/news")
     client.say("SEND", b"after", destination="/topic/news")
@@ -143,9 +152,9 @@ async def test_what_a_client_sent_before_it_subscribed_is_not_for_it() -> None:
 
 
 @pytest.mark.parametrize(("ack", "left"), [("client", 1), ("client-individual", 2)])
-async def test_ack_is_for_all_before_it_or_for_one(ack: str, left: int) -> None:
-    world = World()
-    client = await world.client()
+async def test_ack_is_for_all_before_it_or_for_one(
+    world: World, client: Client, ack: str, left: int
+) -> None:
     await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack=ack)
     world.broker.publish("orders", [Event(b"1"), Event(b"2"), Event(b"3")])
     ids = message_ids(await client.rest())
@@ -160,8 +169,7 @@ async def test_ack_is_for_all_before_it_or_for_one(ack: str, left: int) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-async def test_older_versions_ack_by_message_id(version: str) -> None:
-    world = World()
+async def test_older_versions_ack_by_message_id(world: World, version: str) -> None:
     client = await world.client(version)
     await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
     world.broker.publish("orders", [Event(b"1")])
@@ -173,8 +181,7 @@ async def test_older_versions_ack_by_message_id(version: str) -> None:
     assert out(world, "orders") == 0
 
 
-async def test_1_0_may_subscribe_without_an_id() -> None:
-    world = World()
+async def test_1_0_may_subscribe_without_an_id(world: World) -> None:
     client = await world.client("1.0")
     await client.asks("SUBSCRIBE", destination="/queue/orders")
     world.broker.publish("orders", [Event(b"1")])
@@ -182,9 +189,9 @@ async def test_1_0_may_subscribe_without_an_id() -> None:
     assert "subscription" not in only(await client.rest(), "MESSAGE").headers
 
 
-async def test_nack_brings_the_message_again_and_without_requeue_buries_it() -> None:
-    world = World()
-    client = await world.client()
+async def test_nack_brings_the_message_again_and_without_requeue_buries_it(
+    world: World, client: Client
+) -> None:
     await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client-individual")
     world.broker.publish("orders", [Event(b"1")])
     first = only(await client.rest(), "MESSAGE")
@@ -209,12 +216,8 @@ async def test_nack_can_be_set_to_bury_as_activemq_does() -> None:
     assert len(published(world, "orders.dead")) == 1
 
 
-async def test_prefetch_limits_what_is_unsettled() -> None:
-    world = World()
-    client = await world.client()
-    await client.asks(
-        "SUBSCRIBE", id="s", destination="/queue/orders", ack="client", prefetch_count="2"
-    )
+async def test_prefetch_limits_what_is_unsettled(world: World, client: Client) -> None:
+    await prefetch(client, "/queue/orders", 2)
     world.broker.publish("orders", [Event(str(number).encode()) for number in range(5)])
 
     first = await client.rest()
@@ -223,12 +226,8 @@ async def test_prefetch_limits_what_is_unsettled() -> None:
     assert (bodies(first), bodies(then)) == (["0", "1"], ["2", "3"])
 
 
-async def test_prefetch_limits_followers_of_a_topic_too() -> None:
-    world = World()
-    client = await world.client()
-    await client.asks(
-        "SUBSCRIBE", id="s", destination="/topic/news", ack="client", prefetch_count="2"
-    )
+async def test_prefetch_limits_followers_of_a_topic_too(world: World, client: Client) -> None:
+    await prefetch(client, "/topic/news", 2)
     world.broker.publish("news", [Event(str(number).encode()) for number in range(5)])
 
     first = await client.rest()
@@ -240,12 +239,10 @@ async def test_prefetch_limits_followers_of_a_topic_too() -> None:
     assert bodies(then) == ["2", "3"]
 
 
-async def test_a_message_that_retention_has_deleted_does_not_come_again() -> None:
-    world = World()
-    client = await world.client()
-    await client.asks(
-        "SUBSCRIBE", id="s", destination="/topic/news", ack="client", prefetch_count="1"
-    )
+async def test_a_message_that_retention_has_deleted_does_not_come_again(
+    world: World, client: Client
+) -> None:
+    await prefetch(client, "/topic/news", 1)
     world.broker.publish("news", [Event(b"0"), Event(b"1")])
     (message,) = await client.rest()
     world.broker.trim("news", 0, 1)
@@ -269,9 +266,7 @@ def test_no_prefetch_is_without_a_limit(headers: dict[str, str], credit: int) ->
     assert prefetch_of(headers, 1_000) == credit
 
 
-async def test_a_peer_that_does_not_read_is_sent_nothing_more() -> None:
-    world = World()
-    client = await world.client()
+async def test_a_peer_that_does_not_read_is_sent_nothing_more(world: World, client: Client) -> None:
     await client.asks("SUBSCRIBE", id="q", destination="/queue/orders")
     await client.asks("SUBSCRIBE", id="t", destination="/topic/news")
     client.box.is_full = True
@@ -287,8 +282,7 @@ async def test_a_peer_that_does_not_read_is_sent_nothing_more() -> None:
     assert len(first) + len(then) == 1200
 
 
-async def test_a_session_that_ends_gives_its_messages_back_at_once() -> None:
-    world = World()
+async def test_a_session_that_ends_gives_its_messages_back_at_once(world: World) -> None:
     first, second = await world.client(), await world.client()
     await first.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
     world.broker.publish("orders", [Event(b"1"), Event(b"2")])
@@ -302,9 +296,7 @@ async def test_a_session_that_ends_gives_its_messages_back_at_once() -> None:
     assert {each.headers["redelivered"] for each in told} == {"true"}
 
 
-async def test_messages_may_be_acked_after_unsubscribe() -> None:
-    world = World()
-    client = await world.client()
+async def test_messages_may_be_acked_after_unsubscribe(world: World, client: Client) -> None:
     await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
     world.broker.publish("orders", [Event(b"1")])
     message = only(await client.rest(), "MESSAGE")
@@ -318,9 +310,9 @@ async def test_messages_may_be_acked_after_unsubscribe() -> None:
 
 
 @pytest.mark.parametrize("unsubscribes", [False, True])
-async def test_what_a_client_works_on_for_long_stays_its_own(*, unsubscribes: bool) -> None:
-    world = World()
-    client = await world.client()
+async def test_what_a_client_works_on_for_long_stays_its_own(
+    world: World, client: Client, *, unsubscribes: bool
+) -> None:
     world.broker.create_topic("orders")
     world.broker.queues.create("orders", "orders", QueueSettings(lock_ms=3_000))
     await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
@@ -345,9 +337,9 @@ async def test_what_a_client_works_on_for_long_stays_its_own(*, unsubscribes: bo
 # Transactions
 
 
-async def test_what_is_in_a_transaction_happens_with_its_commit() -> None:
-    world = World()
-    client = await world.client()
+async def test_what_is_in_a_transaction_happens_with_its_commit(
+    world: World, client: Client
+) -> None:
     await client.asks("SUBSCRIBE", id="s", destination="/queue/in", ack="client")
     world.broker.publish("in", [Event(b"1")])
     message = only(await client.rest(), "MESSAGE")
@@ -380,9 +372,7 @@ async def test_nothing_of_a_transaction_happens_if_one_part_is_refused() -> None
     assert published(world, "out") == []
 
 
-async def test_nothing_of_an_aborted_transaction_happens() -> None:
-    world = World()
-    client = await world.client()
+async def test_nothing_of_an_aborted_transaction_happens(world: World, client: Client) -> None:
     await client.asks("SUBSCRIBE", id="s", destination="/queue/in", ack="client")
     world.broker.publish("in", [Event(b"1")])
     message = only(await client.rest(), "MESSAGE")
@@ -403,10 +393,8 @@ async def test_nothing_of_an_aborted_transaction_happens() -> None:
 
 @pytest.mark.parametrize("header", ["durable", "persistent"])
 async def test_a_durable_subscription_stays_until_it_is_unsubscribed_as_durable(
-    header: str,
+    world: World, client: Client, header: str
 ) -> None:
-    world = World()
-    client = await world.client()
     await send(client, "/topic/news", "old")
     durable = {header: "true"}
     await client.asks("SUBSCRIBE", id="reader", destination="/topic/news", **durable)
@@ -422,8 +410,7 @@ async def test_a_durable_subscription_stays_until_it_is_unsubscribed_as_durable(
     assert await client.asks("SUBSCRIBE", id="reader", destination="/topic/news", **durable) == []
 
 
-async def test_activemq_names_a_durable_subscription_by_client_id_and_name() -> None:
-    world = World()
+async def test_activemq_names_a_durable_subscription_by_client_id_and_name(world: World) -> None:
     client = await world.client(client_id="app")
     named = {"activemq.subscriptionName": "audit"}
     await client.asks("SUBSCRIBE", id="1", destination="/topic/news", **named)
@@ -434,8 +421,7 @@ async def test_activemq_names_a_durable_subscription_by_client_id_and_name() -> 
     assert not world.broker.queues.names()
 
 
-async def test_a_durable_subscription_needs_a_name() -> None:
-    world = World()
+async def test_a_durable_subscription_needs_a_name(world: World) -> None:
     client = await world.client("1.0")
     error = only(await client.asks("SUBSCRIBE", destination="/topic/news", durable="true"), "ERROR")
     assert error.headers["message"] == "Missing Header"
@@ -449,9 +435,9 @@ async def test_a_durable_subscription_needs_a_name() -> None:
 # Destinations
 
 
-async def test_a_queue_of_another_topic_is_named_with_two_colons() -> None:
-    world = World()
-    client = await world.client()
+async def test_a_queue_of_another_topic_is_named_with_two_colons(
+    world: World, client: Client
+) -> None:
     await client.asks("SUBSCRIBE", id="s", destination="/queue/orders::emails")
     world.broker.publish("orders", [Event(b"1")])
 
@@ -459,9 +445,7 @@ async def test_a_queue_of_another_topic_is_named_with_two_colons() -> None:
     assert world.broker.queues.names() == {"emails"}
 
 
-async def test_amq_queue_must_be_there() -> None:
-    world = World()
-    client = await world.client()
+async def test_amq_queue_must_be_there(world: World, client: Client) -> None:
     await send(client, "/queue/orders", "1")
 
     told = await client.asks("SUBSCRIBE", id="s", destination="/amq/queue/orders")
@@ -472,8 +456,7 @@ async def test_amq_queue_must_be_there() -> None:
     assert [topic.name for topic in world.broker.topics()] == ["orders"]
 
 
-async def test_replies_come_to_the_temporary_queue_of_a_session() -> None:
-    world = World()
+async def test_replies_come_to_the_temporary_queue_of_a_session(world: World) -> None:
     asking, answering = await world.client(), await world.client()
     await answering.asks("SUBSCRIBE", id="s", destination="/queue/questions")
     asking.say("SEND", b"how?", destination="/queue/questions", reply_to="/temp-queue/mine")
@@ -492,9 +475,7 @@ async def test_replies_come_to_the_temporary_queue_of_a_session() -> None:
     assert only(late, "ERROR").headers["message"] == "not_found"
 
 
-async def test_a_temporary_queue_may_be_subscribed_to_as_in_activemq() -> None:
-    world = World()
-    client = await world.client()
+async def test_a_temporary_queue_may_be_subscribed_to_as_in_activemq(client: Client) -> None:
     await client.asks("SUBSCRIBE", id="t", destination="/temp-queue/mine", ack="client")
 
     told = await client.asks("SEND", b"1", destination="/temp-queue/mine")
@@ -533,8 +514,7 @@ async def test_a_destination_that_means_nothing_is_refused(destination: str, mes
     assert client.box.ended
 
 
-async def test_without_auto_create_a_topic_must_be_there() -> None:
-    world = World()
+async def test_without_auto_create_a_topic_must_be_there(world: World) -> None:
     world.context.auto_create = False
     client = await world.client()
 
@@ -574,9 +554,7 @@ async def test_delayed_messages_are_refused_by_name() -> None:
 # The end
 
 
-async def test_disconnect_is_confirmed_and_ends_it() -> None:
-    world = World()
-    client = await world.client()
+async def test_disconnect_is_confirmed_and_ends_it(client: Client) -> None:
     client.say("SEND", b"1", destination="/queue/orders")
 
     told = await client.asks("DISCONNECT", receipt="bye")
@@ -585,8 +563,7 @@ async def test_disconnect_is_confirmed_and_ends_it() -> None:
     assert client.box.ended
 
 
-async def test_who_reads_a_topic_or_queue_that_is_deleted_is_told() -> None:
-    world = World()
+async def test_who_reads_a_topic_or_queue_that_is_deleted_is_told(world: World) -> None:
     for destination in ("/topic/news", "/queue/news"):
         client = await world.client()
         await client.asks("SUBSCRIBE", id="s", destination=destination)
@@ -625,8 +602,7 @@ async def test_a_full_topic_that_drops_the_newest_refuses_it() -> None:
     assert error.headers["message"] == SUMMARIES[Failure.OVERLOADED]
 
 
-async def test_heart_beats_go_both_ways() -> None:
-    world = World()
+async def test_heart_beats_go_both_ways(world: World) -> None:
     client = await world.client("1.2", heart_beat="1000,1000")
 
     world.now_ms += 750
@@ -643,9 +619,7 @@ def test_every_class_of_failure_has_a_word() -> None:
     assert set(SUMMARIES) == set(Failure)
 
 
-async def test_refusals_and_messages_are_counted() -> None:
-    world = World()
-    client = await world.client()
+async def test_refusals_and_messages_are_counted(world: World, client: Client) -> None:
     await client.asks("SUBSCRIBE", id="s", destination="/queue/a")
     await client.asks("SEND", b"1", destination="/queue/a")
     await client.asks("SEND", b"1", destination="nowhere")
