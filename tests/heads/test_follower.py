@@ -1,15 +1,14 @@
 """Followers of a topic: every event once, as far as credit and the peer allow."""
 
 import asyncio
-from collections.abc import Callable
 
 from tests.heads.contexts import context_on
+from tests.heads.fake_outbox import FakeOutbox
 
 from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.heads.conversation import Answer
 from mainstem.heads.follower import PORTION_EVENTS, Follower
 from mainstem.log.memory import MemoryLog
 
@@ -20,24 +19,19 @@ TURNS = 50
 class Peer:
     """Who is sent events; it may stop reading."""
 
-    peer = "a test"
-    heard_ms = 0
-    is_tls = False
-
     def __init__(self, partitions: int = 1) -> None:
         self.broker = Broker(MemoryLog(now_ms=lambda: 0), lambda: 0)
         self.broker.create_topic("news", TopicSettings(partitions=partitions))
         self.context = context_on(self.broker, lambda: 0)
-        self.is_full = False
+        self.outbox = FakeOutbox()
         self.got: list[str] = []
         self.over: list[MainstemError] = []
-        self._room: list[Callable[[], None]] = []
 
     def follow(self, *, credit: int | None = None, from_start: bool = False) -> Follower:
         return Follower(
             self.context,
             self.broker,
-            self,
+            self.outbox,
             "news",
             lambda events: self.got.extend(event.text() for event in events),
             self.over.append,
@@ -53,27 +47,6 @@ class Peer:
             await asyncio.sleep(0)
         got, self.got = self.got, []
         return got
-
-    def read(self) -> None:
-        """Read what came, so that there is room again."""
-        self.is_full = False
-        calls, self._room = self._room, []
-        for call in calls:
-            call()
-
-    # As an outbox
-
-    def send(self, pieces: Answer) -> None:
-        raise NotImplementedError
-
-    def when_room(self, call: Callable[[], None]) -> None:
-        self._room.append(call)
-
-    def close(self, reason: str = "") -> None:
-        raise NotImplementedError
-
-    def end(self, farewell: Answer = (), reason: str = "") -> None:
-        raise NotImplementedError
 
 
 async def test_a_follower_gets_what_comes_after_it_began() -> None:
@@ -112,11 +85,11 @@ async def test_credit_is_all_that_a_follower_sends() -> None:
 async def test_a_peer_that_does_not_read_gets_one_portion_and_the_rest_later() -> None:
     peer = Peer()
     peer.follow()
-    peer.is_full = True
+    peer.outbox.is_full = True
     peer.publish(*(str(number) for number in range(1000)))
 
     first = await peer.rest()
-    peer.read()
+    peer.outbox.read()
     then = await peer.rest()
 
     assert len(first) == PORTION_EVENTS

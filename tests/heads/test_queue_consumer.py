@@ -1,15 +1,14 @@
 """Consumers of a queue: as much as credit and the peer allow; what is not settled comes back."""
 
 import asyncio
-from collections.abc import Callable
 
 from tests.heads.contexts import context_on
+from tests.heads.fake_outbox import FakeOutbox
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.door import Delivery, QueueSettings
 from mainstem.core.errors import MainstemError, UnknownQueue
 from mainstem.core.event import Event
-from mainstem.heads.conversation import Answer
 from mainstem.heads.queue_consumer import PORTION_EVENTS, QueueConsumer, settlement
 from mainstem.log.memory import MemoryLog
 
@@ -44,22 +43,17 @@ class World:
 class Peer:
     """Who is sent events; it may stop reading."""
 
-    peer = "a test"
-    heard_ms = 0
-    is_tls = False
-
     def __init__(
         self, world: World, owner: str = "one", *, credit: int | None = None, auto_ack: bool = False
     ) -> None:
-        self.is_full = False
+        self.outbox = FakeOutbox()
         self.got: list[Delivery] = []
         self.over: list[MainstemError] = []
-        self._room: list[Callable[[], None]] = []
         queue = ("orders", "work")
         self.consumer = QueueConsumer(
             world.context,
             world.broker,
-            self,
+            self.outbox,
             queue,
             owner,
             self.got.extend,
@@ -72,27 +66,6 @@ class Peer:
         for _ in range(TURNS):
             await asyncio.sleep(0)
         return [each.event.text() for each in self.got]
-
-    def read(self) -> None:
-        """Read what came, so that there is room again."""
-        self.is_full = False
-        calls, self._room = self._room, []
-        for call in calls:
-            call()
-
-    # As an outbox
-
-    def send(self, pieces: Answer) -> None:
-        raise NotImplementedError
-
-    def when_room(self, call: Callable[[], None]) -> None:
-        self._room.append(call)
-
-    def close(self, reason: str = "") -> None:
-        raise NotImplementedError
-
-    def end(self, farewell: Answer = (), reason: str = "") -> None:
-        raise NotImplementedError
 
 
 async def test_credit_is_how_much_is_sent() -> None:
@@ -121,10 +94,10 @@ async def test_a_peer_that_does_not_read_is_waited_for() -> None:
     world = World()
     world.publish(*map(str, range(2 * PORTION_EVENTS)))
     peer = Peer(world, auto_ack=True)
-    peer.is_full = True
+    peer.outbox.is_full = True
     first = await peer.rest()
 
-    peer.read()
+    peer.outbox.read()
 
     assert len(first) <= PORTION_EVENTS
     assert await peer.rest() == [str(number) for number in range(2 * PORTION_EVENTS)]

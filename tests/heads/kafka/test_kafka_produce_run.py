@@ -5,6 +5,7 @@ import errno
 from collections import Counter
 from collections.abc import Sequence
 
+import pytest
 from tests.broker.brokers import LateLog
 from tests.faults.disk_steps import opened, refuse
 from tests.faults.simulated_disk import SimFiles, Write
@@ -111,97 +112,83 @@ def partitions_of(answers: Sequence[tuple[int, int, int, int]]) -> list[int]:
     return [partition for _, partition, _, _ in answers]
 
 
-def test_a_read_costs_one_write_for_each_partition() -> None:
-    async def main() -> None:
-        place = Place(Durability.DISK)
-        since = len(place.files.trace)
+async def test_a_read_costs_one_write_for_each_partition() -> None:
+    place = Place(Durability.DISK)
+    since = len(place.files.trace)
 
-        answer = place.ask(0, 1, 0, 0, 1, 0)
+    answer = place.ask(0, 1, 0, 0, 1, 0)
 
-        assert not isinstance(answer, Later)
-        expected = [(0, 0, 2), (1, 1, 2), (2, 0, 4), (3, 0, 6), (4, 1, 4), (5, 0, 8)]
-        assert decoded(answer) == [(number, at, 0, offset) for number, at, offset in expected]
-        assert sorted(place.writes(since).values()) == [1, 1]
-
-    asyncio.run(main())
+    assert not isinstance(answer, Later)
+    expected = [(0, 0, 2), (1, 1, 2), (2, 0, 4), (3, 0, 6), (4, 1, 4), (5, 0, 8)]
+    assert decoded(answer) == [(number, at, 0, offset) for number, at, offset in expected]
+    assert sorted(place.writes(since).values()) == [1, 1]
 
 
-def test_what_has_to_be_durable_is_answered_after_the_commit_and_in_order() -> None:
-    async def main() -> None:
-        place = Place(Durability.FSYNC)
+async def test_what_has_to_be_durable_is_answered_after_the_commit_and_in_order() -> None:
+    place = Place(Durability.FSYNC)
 
-        first, second = place.ask(0, 1, 0), place.ask(2, 0)
+    first, second = place.ask(0, 1, 0), place.ask(2, 0)
 
-        assert isinstance(first, Later)
-        assert isinstance(second, Later)
-        assert first.answer is None
-        assert place.broker.bounds("t", 0).tail == 2
-        place.log.committer.commit()
-        assert decoded(await settled(first)) == [(0, 0, 0, 2), (1, 1, 0, 2), (2, 0, 0, 4)]
-        assert decoded(await settled(second)) == [(0, 2, 0, 2), (1, 0, 0, 6)]
-        assert place.broker.bounds("t", 0).tail == 8
-
-    asyncio.run(main())
+    assert isinstance(first, Later)
+    assert isinstance(second, Later)
+    assert first.answer is None
+    assert place.broker.bounds("t", 0).tail == 2
+    place.log.committer.commit()
+    assert decoded(await settled(first)) == [(0, 0, 0, 2), (1, 1, 0, 2), (2, 0, 0, 4)]
+    assert decoded(await settled(second)) == [(0, 2, 0, 2), (1, 0, 0, 6)]
+    assert place.broker.bounds("t", 0).tail == 8
 
 
-def test_a_commit_that_fails_refuses_every_request_of_the_read() -> None:
-    async def main() -> None:
-        place = Place(Durability.FSYNC)
-        answer = place.ask(0, 1, 0)
-        assert isinstance(answer, Later)
+@pytest.mark.parametrize("together", [True, False], ids=["in a request", "in a read"])
+async def test_a_commit_that_fails_refuses_every_batch(together: bool) -> None:
+    place = Place(Durability.FSYNC)
+    answer = place.ask_once(0, 1, 2) if together else place.ask(0, 1, 0)
+    assert isinstance(answer, Later)
 
-        refuse(place.files, "sync", code=errno.EIO)
-        place.log.committer.commit()
+    refuse(place.files, "sync", code=errno.EIO)
+    place.log.committer.commit()
 
-        codes = [code for _, _, code, _ in decoded(await settled(answer))]
-        assert codes == [STORAGE_ERROR] * 3
-
-    asyncio.run(main())
+    codes = [code for _, _, code, _ in decoded(await settled(answer))]
+    assert codes == [STORAGE_ERROR] * 3
 
 
-def test_where_there_is_no_room_is_refused_and_the_rest_is_not() -> None:
-    async def main() -> None:
-        place = Place(Durability.DISK)
-        refuse(place.files, "grow write", "-1/")
+async def test_where_there_is_no_room_is_refused_and_the_rest_is_not() -> None:
+    place = Place(Durability.DISK)
+    refuse(place.files, "grow write", "-1/")
 
-        answer = place.ask(0, 1, 2, 1, 0)
+    answer = place.ask(0, 1, 2, 1, 0)
 
-        assert not isinstance(answer, Later)
-        found = decoded(answer)
-        assert partitions_of(found) == [0, 1, 2, 1, 0]
-        assert [code for _, _, code, _ in found] == [0, STORAGE_ERROR, 0, STORAGE_ERROR, 0]
-        assert [place.broker.bounds("t", each).end for each in (0, 1, 2)] == [6, 2, 4]
-
-    asyncio.run(main())
+    assert not isinstance(answer, Later)
+    found = decoded(answer)
+    assert partitions_of(found) == [0, 1, 2, 1, 0]
+    assert [code for _, _, code, _ in found] == [0, STORAGE_ERROR, 0, STORAGE_ERROR, 0]
+    assert [place.broker.bounds("t", each).end for each in (0, 1, 2)] == [6, 2, 4]
 
 
-def test_requests_of_an_idempotent_producer_are_answered_each_by_what_became_of_it() -> None:
-    async def main() -> None:
-        place = Place(Durability.FSYNC)
-        place.send(*[frame(each, each, batch=idempotent(0)) for each in (0, 1, 2)])
-        place.log.committer.commit()
-        syncs = place.log.committer.syncs
+async def test_requests_of_an_idempotent_producer_are_answered_each_by_what_became_of_it() -> None:
+    place = Place(Durability.FSYNC)
+    place.send(*[frame(each, each, batch=idempotent(0)) for each in (0, 1, 2)])
+    place.log.committer.commit()
+    syncs = place.log.committer.syncs
 
-        answer = place.send(
-            frame(0, 2, batch=idempotent(2)),
-            frame(1, 0, batch=idempotent(0)),
-            frame(2, 1, batch=idempotent(9)),
-            frame(3, 0, batch=idempotent(2)),
-            frame(4, 1, batch=idempotent(2)),
-        )
+    answer = place.send(
+        frame(0, 2, batch=idempotent(2)),
+        frame(1, 0, batch=idempotent(0)),
+        frame(2, 1, batch=idempotent(9)),
+        frame(3, 0, batch=idempotent(2)),
+        frame(4, 1, batch=idempotent(2)),
+    )
 
-        assert isinstance(answer, Later)
-        place.log.committer.commit()
-        assert decoded(await settled(answer)) == [
-            (0, 2, 0, 4),
-            (1, 0, 0, 2),
-            (2, 1, OUT_OF_ORDER, -1),
-            (3, 0, 0, 4),
-            (4, 1, 0, 4),
-        ]
-        assert place.log.committer.syncs == syncs + 1
-
-    asyncio.run(main())
+    assert isinstance(answer, Later)
+    place.log.committer.commit()
+    assert decoded(await settled(answer)) == [
+        (0, 2, 0, 4),
+        (1, 0, 0, 2),
+        (2, 1, OUT_OF_ORDER, -1),
+        (3, 0, 0, 4),
+        (4, 1, 0, 4),
+    ]
+    assert place.log.committer.syncs == syncs + 1
 
 
 def idempotent(sequence: int) -> bytearray:
@@ -209,64 +196,40 @@ def idempotent(sequence: int) -> bytearray:
     return build(events, now_ms=1, producer_id=7, producer_epoch=0, base_sequence=sequence)
 
 
-def test_a_request_for_several_partitions_costs_one_write_for_each() -> None:
-    async def main() -> None:
-        place = Place(Durability.DISK)
-        since = len(place.files.trace)
+async def test_a_request_for_several_partitions_costs_one_write_for_each() -> None:
+    place = Place(Durability.DISK)
+    since = len(place.files.trace)
 
-        answer = place.ask_once(2, 0, 2)
+    answer = place.ask_once(2, 0, 2)
 
-        assert not isinstance(answer, Later)
-        assert decoded(answer) == [(0, 2, 0, 2), (0, 0, 0, 2), (0, 2, 0, 4)]
-        assert sorted(place.writes(since).values()) == [1, 1]
-
-    asyncio.run(main())
+    assert not isinstance(answer, Later)
+    assert decoded(answer) == [(0, 2, 0, 2), (0, 0, 0, 2), (0, 2, 0, 4)]
+    assert sorted(place.writes(since).values()) == [1, 1]
 
 
-def test_a_request_for_several_partitions_is_answered_after_one_commit() -> None:
-    async def main() -> None:
-        place = Place(Durability.FSYNC)
-        syncs = place.log.committer.syncs
+async def test_a_request_for_several_partitions_is_answered_after_one_commit() -> None:
+    place = Place(Durability.FSYNC)
+    syncs = place.log.committer.syncs
 
-        answer = place.ask_once(0, 1, 2)
+    answer = place.ask_once(0, 1, 2)
 
-        assert isinstance(answer, Later)
-        assert answer.answer is None
-        place.log.committer.commit()
-        assert decoded(await settled(answer)) == [(0, each, 0, 2) for each in (0, 1, 2)]
-        assert place.log.committer.syncs == syncs + 1
-
-    asyncio.run(main())
+    assert isinstance(answer, Later)
+    assert answer.answer is None
+    place.log.committer.commit()
+    assert decoded(await settled(answer)) == [(0, each, 0, 2) for each in (0, 1, 2)]
+    assert place.log.committer.syncs == syncs + 1
 
 
-def test_a_commit_that_fails_refuses_every_partition_of_a_request() -> None:
-    async def main() -> None:
-        place = Place(Durability.FSYNC)
-        answer = place.ask_once(0, 1, 2)
-        assert isinstance(answer, Later)
+async def test_where_there_is_no_room_for_a_partition_the_others_of_a_request_are_kept() -> None:
+    place = Place(Durability.DISK)
+    refuse(place.files, "grow write", "-1/")
 
-        refuse(place.files, "sync", code=errno.EIO)
-        place.log.committer.commit()
+    answer = place.ask_once(0, 1, 7, 2)
 
-        codes = [code for _, _, code, _ in decoded(await settled(answer))]
-        assert codes == [STORAGE_ERROR] * 3
-
-    asyncio.run(main())
-
-
-def test_where_there_is_no_room_for_a_partition_the_others_of_a_request_are_kept() -> None:
-    async def main() -> None:
-        place = Place(Durability.DISK)
-        refuse(place.files, "grow write", "-1/")
-
-        answer = place.ask_once(0, 1, 7, 2)
-
-        assert not isinstance(answer, Later)
-        found = decoded(answer)
-        assert partitions_of(found) == [0, 1, 7, 2]
-        assert [code for _, _, code, _ in found] == [0, STORAGE_ERROR, UNKNOWN_PARTITION, 0]
-
-    asyncio.run(main())
+    assert not isinstance(answer, Later)
+    found = decoded(answer)
+    assert partitions_of(found) == [0, 1, 7, 2]
+    assert [code for _, _, code, _ in found] == [0, STORAGE_ERROR, UNKNOWN_PARTITION, 0]
 
 
 class FailedLog(LateLog):
@@ -285,21 +248,18 @@ class FailedLog(LateLog):
         return appended
 
 
-def test_what_failed_before_it_could_be_waited_for_is_not_acknowledged() -> None:
-    async def main() -> None:
-        log = FailedLog()
-        broker = Broker(log, lambda: 0)
-        settings = TopicSettings(partitions=2)
-        broker.create_topic("t", settings)
-        service = kafka_service(broker, lambda: 0, KafkaSettings(), settings)
-        log.late = True
+async def test_what_failed_before_it_could_be_waited_for_is_not_acknowledged() -> None:
+    log = FailedLog()
+    broker = Broker(log, lambda: 0)
+    settings = TopicSettings(partitions=2)
+    broker.create_topic("t", settings)
+    service = kafka_service(broker, lambda: 0, KafkaSettings(), settings)
+    log.late = True
 
-        for partitions in ((0,), (0, 1)):
-            conversation = KafkaConversation(service, "peer")
-            answer = conversation.handle(memoryview(bytearray(frame(0, *partitions))))
+    for partitions in ((0,), (0, 1)):
+        conversation = KafkaConversation(service, "peer")
+        answer = conversation.handle(memoryview(bytearray(frame(0, *partitions))))
 
-            found = await settled(answer) if isinstance(answer, Later) else answer
-            codes = [code for _, _, code, _ in decoded(found)]
-            assert codes == [STORAGE_ERROR] * len(partitions)
-
-    asyncio.run(main())
+        found = await settled(answer) if isinstance(answer, Later) else answer
+        codes = [code for _, _, code, _ in decoded(found)]
+        assert codes == [STORAGE_ERROR] * len(partitions)

@@ -50,6 +50,13 @@ def unsettled(world: World, queue: str) -> int:
     return sum(each.unsettled for each in world.broker.queues.show(queue, queue).windows)
 
 
+async def delivered(world: World, client: Client, queue: str, ack: str = "client") -> Frame:
+    """Subscribe to a queue, and return the message of the only event in it."""
+    await client.asks("SUBSCRIBE", id="s", destination=f"/queue/{queue}", ack=ack)
+    world.broker.publish(queue, [Event(b"1")])
+    return only(await client.rest(), "MESSAGE")
+
+
 async def prefetch(client: Client, destination: str, count: int) -> None:
     """Subscribe, with so many messages unsettled at most."""
     headers = {"destination": destination, "prefetch_count": str(count)}
@@ -171,9 +178,7 @@ async def test_ack_is_for_all_before_it_or_for_one(
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 async def test_older_versions_ack_by_message_id(world: World, version: str) -> None:
     client = await world.client(version)
-    await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
-    world.broker.publish("orders", [Event(b"1")])
-    message = only(await client.rest(), "MESSAGE")
+    message = await delivered(world, client, "orders")
 
     await client.asks("ACK", message_id=message.headers["message-id"], subscription="s")
 
@@ -192,9 +197,7 @@ async def test_1_0_may_subscribe_without_an_id(world: World) -> None:
 async def test_nack_brings_the_message_again_and_without_requeue_buries_it(
     world: World, client: Client
 ) -> None:
-    await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client-individual")
-    world.broker.publish("orders", [Event(b"1")])
-    first = only(await client.rest(), "MESSAGE")
+    first = await delivered(world, client, "orders", ack="client-individual")
 
     again = only(await client.asks("NACK", id=first.headers["ack"]), "MESSAGE")
     last = await client.asks("NACK", id=again.headers["ack"], requeue="false")
@@ -207,9 +210,7 @@ async def test_nack_brings_the_message_again_and_without_requeue_buries_it(
 async def test_nack_can_be_set_to_bury_as_activemq_does() -> None:
     world = World(StompSettings(nack_requeue=False))
     client = await world.client()
-    await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
-    world.broker.publish("orders", [Event(b"1")])
-    first = only(await client.rest(), "MESSAGE")
+    first = await delivered(world, client, "orders")
 
     await client.asks("NACK", id=first.headers["ack"])
 
@@ -297,9 +298,7 @@ async def test_a_session_that_ends_gives_its_messages_back_at_once(world: World)
 
 
 async def test_messages_may_be_acked_after_unsubscribe(world: World, client: Client) -> None:
-    await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
-    world.broker.publish("orders", [Event(b"1")])
-    message = only(await client.rest(), "MESSAGE")
+    message = await delivered(world, client, "orders")
     await client.asks("UNSUBSCRIBE", id="s", receipt="u")
     world.broker.publish("orders", [Event(b"2")])
 
@@ -315,9 +314,7 @@ async def test_what_a_client_works_on_for_long_stays_its_own(
 ) -> None:
     world.broker.create_topic("orders")
     world.broker.queues.create("orders", "orders", QueueSettings(lock_ms=3_000))
-    await client.asks("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
-    world.broker.publish("orders", [Event(b"1")])
-    message = only(await client.rest(), "MESSAGE")
+    message = await delivered(world, client, "orders")
     if unsubscribes:
         await client.asks("UNSUBSCRIBE", id="s")
 
@@ -340,9 +337,7 @@ async def test_what_a_client_works_on_for_long_stays_its_own(
 async def test_what_is_in_a_transaction_happens_with_its_commit(
     world: World, client: Client
 ) -> None:
-    await client.asks("SUBSCRIBE", id="s", destination="/queue/in", ack="client")
-    world.broker.publish("in", [Event(b"1")])
-    message = only(await client.rest(), "MESSAGE")
+    message = await delivered(world, client, "in")
     client.say("BEGIN", transaction="t")
     client.say("SEND", b"a", destination="/queue/out", transaction="t", receipt="1")
     client.say("SEND", b"b", destination="/topic/out2", transaction="t")
@@ -373,9 +368,7 @@ async def test_nothing_of_a_transaction_happens_if_one_part_is_refused() -> None
 
 
 async def test_nothing_of_an_aborted_transaction_happens(world: World, client: Client) -> None:
-    await client.asks("SUBSCRIBE", id="s", destination="/queue/in", ack="client")
-    world.broker.publish("in", [Event(b"1")])
-    message = only(await client.rest(), "MESSAGE")
+    message = await delivered(world, client, "in")
     client.say("BEGIN", transaction="t")
     client.say("SEND", b"a", destination="/queue/in", transaction="t", receipt="1")
     client.say("ACK", id=message.headers["ack"], transaction="t")
