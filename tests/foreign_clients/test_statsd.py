@@ -17,7 +17,8 @@ from datadog.dogstatsd.base import DogStatsd
 from prometheus_client.parser import text_string_to_metric_families
 from statsd import StatsClient  # type: ignore[import-untyped]
 from tests.heads.admin.web import get
-from tests.in_process_server import PATIENCE_S, server
+from tests.in_process_server import server
+from tests.loop_thread import PATIENCE_S
 
 import mainstem
 from mainstem.core.event import Event

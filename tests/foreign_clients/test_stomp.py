@@ -11,7 +11,8 @@ import msgspec
 import pytest
 import stomp  # type: ignore[import-untyped]
 from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer
-from tests.in_process_server import PATIENCE_S, server
+from tests.in_process_server import server
+from tests.loop_thread import PATIENCE_S
 
 import mainstem
 from mainstem.core.topic_settings import Durability

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
 from tests.broker.brokers import new_broker
@@ -41,11 +41,9 @@ class Waiting:
         return not self.peer and not self.context.parked and not self.watched
 
 
-def waiting(test: Callable[[HeadContext], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await test(context_on(new_broker(), lambda: 0))
-
-    asyncio.run(main())
+@pytest.fixture
+async def context() -> HeadContext:
+    return context_on(new_broker(), lambda: 0)
 
 
 async def _turns(count: int = 3) -> None:
@@ -53,125 +51,101 @@ async def _turns(count: int = 3) -> None:
         await asyncio.sleep(0)
 
 
-def test_it_looks_once_however_many_threads_wake_it() -> None:
-    async def test(context: HeadContext) -> None:
-        wait = Waiting(context)
-        threads = [threading.Thread(target=wait.parked.wake) for _ in range(10)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert wait.looks == 0
+async def test_it_looks_once_however_many_threads_wake_it(context: HeadContext) -> None:
+    wait = Waiting(context)
+    threads = [threading.Thread(target=wait.parked.wake) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wait.looks == 0
 
+    await _turns()
+
+    assert wait.looks == 1
+
+
+async def test_it_looks_again_when_it_is_woken_again(context: HeadContext) -> None:
+    wait = Waiting(context)
+    for _ in range(3):
+        wait.parked.wake()
         await _turns()
 
-        assert wait.looks == 1
-
-    waiting(test)
+    assert wait.looks == 3
 
 
-def test_it_looks_again_when_it_is_woken_again() -> None:
-    async def test(context: HeadContext) -> None:
-        wait = Waiting(context)
-        for _ in range(3):
-            wait.parked.wake()
-            await _turns()
+async def test_it_is_over_when_its_time_is_up(context: HeadContext) -> None:
+    wait = Waiting(context, 0)
+    later = asyncio.Event()
+    context.after(1, later.set)
+    await later.wait()
 
-        assert wait.looks == 3
-
-    waiting(test)
+    assert wait.over == [(Over.TIME, 0)]
+    assert wait.is_forgotten()
 
 
-def test_it_is_over_when_its_time_is_up() -> None:
-    async def test(context: HeadContext) -> None:
-        wait = Waiting(context, 0)
-        later = asyncio.Event()
-        context.after(1, later.set)
-        await later.wait()
+async def test_it_is_over_when_its_peer_has_gone(context: HeadContext) -> None:
+    wait = Waiting(context)
+    (gone,) = wait.peer
 
-        assert wait.over == [(Over.TIME, 0)]
-        assert wait.is_forgotten()
+    gone()
 
-    waiting(test)
+    assert wait.over == [(Over.PEER, 0)]
+    assert wait.is_forgotten()
 
 
-def test_it_is_over_when_its_peer_has_gone() -> None:
-    async def test(context: HeadContext) -> None:
-        wait = Waiting(context)
-        (gone,) = wait.peer
+async def test_it_is_over_when_the_server_stops(context: HeadContext) -> None:
+    wait = Waiting(context)
 
-        gone()
+    context.drain()
 
-        assert wait.over == [(Over.PEER, 0)]
-        assert wait.is_forgotten()
-
-    waiting(test)
-
-
-def test_it_is_over_when_the_server_stops() -> None:
-    async def test(context: HeadContext) -> None:
-        wait = Waiting(context)
-
-        context.drain()
-
-        assert wait.over == [(Over.DRAINING, 0)]
-        assert wait.is_forgotten()
-
-    waiting(test)
+    assert wait.over == [(Over.DRAINING, 0)]
+    assert wait.is_forgotten()
 
 
 @pytest.mark.parametrize("first", ["end", "drain", "gone"])
-def test_it_ends_once(first: str) -> None:
-    async def test(context: HeadContext) -> None:
-        wait = Waiting(context, 0)
-        (gone,) = wait.peer
-        ends = {"end": wait.parked.end, "drain": context.drain, "gone": gone}
+async def test_it_ends_once(context: HeadContext, first: str) -> None:
+    wait = Waiting(context, 0)
+    (gone,) = wait.peer
+    ends = {"end": wait.parked.end, "drain": context.drain, "gone": gone}
 
-        wait.parked.wake()
-        ends[first]()
-        told = len(wait.over)
-        for end in ends.values():
-            end()
-        wait.parked.wake()
-        later = asyncio.Event()
-        context.after(1, later.set)
-        await later.wait()
+    wait.parked.wake()
+    ends[first]()
+    told = len(wait.over)
+    for end in ends.values():
+        end()
+    wait.parked.wake()
+    later = asyncio.Event()
+    context.after(1, later.set)
+    await later.wait()
 
-        assert told == (0 if first == "end" else 1)
-        assert len(wait.over) == told
-        assert wait.looks == 0
-        assert wait.is_forgotten()
-
-    waiting(test)
+    assert told == (0 if first == "end" else 1)
+    assert len(wait.over) == told
+    assert wait.looks == 0
+    assert wait.is_forgotten()
 
 
-def test_what_has_ended_is_not_kept_by_those_who_could_wake_it() -> None:
-    async def test(context: HeadContext) -> None:
-        wait = Waiting(context)
-        kept, known = weakref.ref(wait), [wait.parked.wake]
+async def test_what_has_ended_is_not_kept_by_those_who_could_wake_it(context: HeadContext) -> None:
+    wait = Waiting(context)
+    kept, known = weakref.ref(wait), [wait.parked.wake]
 
-        wait.parked.end()
-        del wait
-        gc.collect()
+    wait.parked.end()
+    del wait
+    gc.collect()
 
-        assert kept() is None
-        known.pop()()
-
-    waiting(test)
+    assert kept() is None
+    known.pop()()
 
 
-def test_one_that_ends_while_it_looks_is_not_over_as_well() -> None:
-    async def test(context: HeadContext) -> None:
-        over: list[Over] = []
+async def test_one_that_ends_while_it_looks_is_not_over_as_well(context: HeadContext) -> None:
+    over: list[Over] = []
 
-        def look() -> None:
-            parked.end()
+    def look() -> None:
+        parked.end()
 
-        parked = context.park(set(), HOUR_MS, over.append, look)
-        parked.wake()
-        await _turns()
-        context.drain()
+    parked = context.park(set(), HOUR_MS, over.append, look)
+    parked.wake()
+    await _turns()
+    context.drain()
 
-        assert over == []
-
-    waiting(test)
+    assert over == []

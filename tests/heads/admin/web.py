@@ -1,12 +1,12 @@
 """An admin head in a thread of this process, and a browser of a few lines."""
 
-import asyncio
 import contextlib
 import http.client
 import socket
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import NamedTuple
+
+from tests.loop_thread import entered
 
 from mainstem.auth import Auth
 from mainstem.core.event import Position
@@ -86,26 +86,13 @@ def pages_served(
     auth: Auth | None = None,
 ) -> Iterator[str]:
     """Serve pages until the block ends; gives host:port."""
-    addresses: list[str] = []
-    ready = threading.Event()
-    stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+    pages = Pages(_Told(not_ready, metrics), auth=auth)
+    with entered(_listening(pages, settings)) as address:
+        yield address
 
-    async def main() -> None:
-        told = asyncio.Event()
-        stop.append((asyncio.get_running_loop(), told))
-        pages = Pages(_Told(not_ready, metrics), auth=auth)
-        server = listen(pages, bind("127.0.0.1", 0), settings)
-        addresses.append(str(server.address))
-        ready.set()
-        await told.wait()
-        await server.close()
 
-    thread = threading.Thread(target=lambda: asyncio.run(main()))
-    thread.start()
-    assert ready.wait(PATIENCE_S)
-    try:
-        yield addresses[0]
-    finally:
-        loop, told = stop[0]
-        loop.call_soon_threadsafe(told.set)
-        thread.join(PATIENCE_S)
+@contextlib.asynccontextmanager
+async def _listening(pages: Pages, settings: AdminSettings | None) -> AsyncIterator[str]:
+    server = listen(pages, bind("127.0.0.1", 0), settings)
+    yield str(server.address)
+    await server.close()

@@ -32,14 +32,9 @@ def joining(
     protocol: str = "range",
     subscription: bytes = b"x",
 ) -> JoinGroupRequest:
+    protocols = (JoinProtocol(protocol, subscription),)
     return JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=timeout_ms,
-        rebalance_timeout_ms=timeout_ms,
-        member_id=member,
-        group_instance_id=instance,
-        protocol_type=protocol_type,
-        protocols=(JoinProtocol(protocol, subscription),),
+        group, timeout_ms, timeout_ms, member, instance, protocol_type, protocols
     )
 
 

@@ -116,12 +116,14 @@ def fetching(
     max_wait_ms: int = 0,
     min_bytes: int = 1,
     max_bytes: int = 1 << 20,
+    isolation: int = 0,
 ) -> FetchRequest:
     place = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
+        isolation_level=isolation,
         topics=(FetchTopic(topic=topic, partitions=(place,)),),
     )
 

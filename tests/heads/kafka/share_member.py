@@ -1,6 +1,7 @@
 """A member of a share group, request by request."""
 
 from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 from tests.heads.kafka.raw_peers import Peer, produce, request
 
@@ -29,6 +30,26 @@ Acks = Sequence[tuple[int, int, Sequence[int]]]
 """First and last offset, and the types."""
 
 
+class FetchLimits(TypedDict, total=False):
+    """How much a share fetch asks for, and how long it waits for it."""
+
+    max_records: int
+    max_bytes: int
+    min_bytes: int
+    max_wait_ms: int
+
+
+class FetchOptions(FetchLimits, total=False):
+    """What else a fetch may say."""
+
+    partitions: Sequence[int]
+    forgotten: Sequence[int]
+    epoch: int | None
+
+
+LIMITS: FetchLimits = {"max_records": 100, "max_bytes": 1 << 20, "min_bytes": 1, "max_wait_ms": 0}
+
+
 def put(peer: Peer, topic: str, count: int, partition: int = 0) -> None:
     """Produce so many events in one batch."""
     batch = bytes(build([Event(b"%d" % number) for number in range(count)], now_ms=1))
@@ -42,6 +63,25 @@ def configure(peer: Peer, group: str, name: str, value: str | None) -> Code:
     api = INCREMENTAL_ALTER_CONFIGS
     answer = peer.ask(api, 1, body, IncrementalAlterConfigsResponse)
     return Code(answer.responses[0].error_code)
+
+
+def acknowledging(
+    group: str,
+    member: str,
+    epoch: int,
+    topic_id: bytes,
+    acks: Acks,
+    *,
+    partition: int = 0,
+    renews: bool = False,
+) -> share_fetch.ShareAcknowledgeRequest:
+    """Return the request to acknowledge in one partition."""
+    batches = [share_fetch.Acknowledgement(*each) for each in acks]
+    place = share_fetch.AcknowledgePartition(partition, batches)
+    topics = [share_fetch.AcknowledgeTopic(topic_id, [place])]
+    return share_fetch.ShareAcknowledgeRequest(
+        group, member, epoch, is_renew_ack=renews, topics=topics
+    )
 
 
 class Sharer:
@@ -74,46 +114,21 @@ class Sharer:
         return self
 
     def fetch(
-        self,
-        *,
-        partitions: Sequence[int] = (0,),
-        acks: Acks = (),
-        forgotten: Sequence[int] = (),
-        epoch: int | None = None,
-        max_records: int = 100,
-        max_bytes: int = 1 << 20,
-        min_bytes: int = 1,
-        wait_ms: int = 0,
-        mode: int = 0,
-        renews: bool = False,
+        self, acks: Acks = (), *, mode: int = 0, renews: bool = False, **asked: Unpack[FetchOptions]
     ) -> share_fetch.ShareFetchResponse:
-        self.send_fetch(
-            partitions=partitions,
-            acks=acks,
-            forgotten=forgotten,
-            epoch=epoch,
-            max_records=max_records,
-            max_bytes=max_bytes,
-            min_bytes=min_bytes,
-            wait_ms=wait_ms,
-            mode=mode,
-            renews=renews,
-        )
+        self.send_fetch(acks, mode=mode, renews=renews, **asked)
         return self.fetched()
 
     def send_fetch(
         self,
+        acks: Acks = (),
         *,
         partitions: Sequence[int] = (0,),
-        acks: Acks = (),
         forgotten: Sequence[int] = (),
         epoch: int | None = None,
-        max_records: int = 100,
-        max_bytes: int = 1 << 20,
-        min_bytes: int = 1,
-        wait_ms: int = 0,
         mode: int = 0,
         renews: bool = False,
+        **limits: Unpack[FetchLimits],
     ) -> None:
         first = share_fetch.ShareFetchPartition(
             0, [share_fetch.Acknowledgement(*each) for each in acks]
@@ -125,16 +140,13 @@ class Sharer:
             group_id=self.topic,
             member_id=self.member,
             share_session_epoch=self.session_epoch if epoch is None else epoch,
-            max_wait_ms=wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            max_records=max_records,
             share_acquire_mode=mode,
             is_renew_ack=renews,
             topics=[
                 share_fetch.ShareFetchTopic(self.topic_id, [first, *wanted] if acks else wanted)
             ],
             forgotten_topics_data=[share_fetch.ForgottenShareTopic(self.topic_id, forgotten)],
+            **(LIMITS | limits),
         )
         self.peer.send(request(share_fetch.SHARE_FETCH, 2, body))
 
@@ -147,15 +159,9 @@ class Sharer:
     def acknowledge(
         self, acks: Acks, *, epoch: int | None = None, partition: int = 0, renews: bool = False
     ) -> share_fetch.ShareAcknowledgeResponse:
-        place = share_fetch.AcknowledgePartition(
-            partition, [share_fetch.Acknowledgement(*each) for each in acks]
-        )
-        body = share_fetch.ShareAcknowledgeRequest(
-            group_id=self.topic,
-            member_id=self.member,
-            share_session_epoch=self.session_epoch if epoch is None else epoch,
-            is_renew_ack=renews,
-            topics=[share_fetch.AcknowledgeTopic(self.topic_id, [place])],
+        at = self.session_epoch if epoch is None else epoch
+        body = acknowledging(
+            self.topic, self.member, at, self.topic_id, acks, partition=partition, renews=renews
         )
         answer = self.peer.ask(
             share_fetch.SHARE_ACKNOWLEDGE, 2, body, share_fetch.ShareAcknowledgeResponse
@@ -166,30 +172,3 @@ class Sharer:
 
     def close(self) -> None:
         self.peer.socket.close()
-
-
-def partition_of(
-    answer: share_fetch.ShareFetchResponse, number: int = 0
-) -> share_fetch.SharedPartition:
-    """Return what was said of a partition, nothing if it was not mentioned."""
-    found = [each for topic in answer.responses for each in topic.partitions]
-    return next(
-        (it for it in found if it.partition_index == number), share_fetch.SharedPartition(number)
-    )
-
-
-def runs(answer: share_fetch.ShareFetchResponse, number: int = 0) -> list[tuple[int, int, int]]:
-    """Return first, last and count of what was acquired of a partition."""
-    acquired = partition_of(answer, number).acquired_records
-    return [(each.first_offset, each.last_offset, each.delivery_count) for each in acquired]
-
-
-def code(answer: object) -> Code:
-    """Return what was said to a whole request."""
-    return Code(answer.error_code)  # type: ignore[attr-defined]
-
-
-def ack_code(answer: share_fetch.ShareAcknowledgeResponse) -> Code:
-    """Return what was said to the acknowledgements of the only partition."""
-    (topic,) = answer.responses
-    return Code(topic.partitions[0].error_code)

@@ -16,14 +16,7 @@ from mainstem.heads.conversation import Later
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.fetch import (
-    FETCH,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
+from mainstem.kafka_protocol.messages import fetch
 from mainstem.kafka_protocol.messages.produce import PRODUCE, ProduceResponse
 from mainstem.kafka_protocol.messages.topics import (
     DELETE_TOPICS,
@@ -50,35 +43,35 @@ def waiting(
 ) -> bytes:
     """Return a fetch of partitions from their offsets on that waits for ever."""
     topics = [
-        FetchTopic(
+        fetch.FetchTopic(
             topic=topic,
             partitions=[
-                FetchPartition(number, fetch_offset=offset, partition_max_bytes=1 << 20)
+                fetch.FetchPartition(number, fetch_offset=offset, partition_max_bytes=1 << 20)
                 for number, offset in places
             ],
         )
         for topic, places in wanted
     ]
-    wish = FetchRequest(
+    wish = fetch.FetchRequest(
         max_wait_ms=NEVER,
         min_bytes=min_bytes,
         max_bytes=1 << 20,
         isolation_level=int(committed),
         topics=topics,
     )
-    return request(FETCH, 12, wish)
+    return request(fetch.FETCH, 12, wish)
 
 
 def appending(topic: str, partition: int) -> bytes:
     return request(PRODUCE, 9, production(topic, BATCH, partition))
 
 
-def fetched(peer: Peer) -> list[list[FetchedPartition]]:
-    answer = peer.answer(FETCH, 12, FetchResponse)
+def fetched(peer: Peer) -> list[list[fetch.FetchedPartition]]:
+    answer = peer.answer(fetch.FETCH, 12, fetch.FetchResponse)
     return [list(topic.partitions) for topic in answer.responses]
 
 
-def sizes(partitions: Sequence[FetchedPartition]) -> list[int]:
+def sizes(partitions: Sequence[fetch.FetchedPartition]) -> list[int]:
     """Return how many batches came of each partition."""
     assert all(each.error_code == 0 for each in partitions)
     return [size_of(each.records or b"") // len(BATCH) for each in partitions]

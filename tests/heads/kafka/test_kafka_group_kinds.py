@@ -23,18 +23,14 @@ def address() -> Iterator[str]:
         yield found
 
 
-@pytest.fixture
-def peer(address: str) -> Iterator[Peer]:
-    """A client of a server that has a topic ``t``."""
-    with Peer(address) as found:
-        put(found, "t", 1)
-        yield found
+@pytest.fixture(autouse=True)
+def topic(peer: Peer) -> None:
+    put(peer, "t", 1)
 
 
 @pytest.fixture
-def sharer(address: str, peer: Peer) -> Iterator[Sharer]:
-    """Who is, or would be, a member of a share group ``t``."""
-    assert peer
+def sharer(address: str, topic: None) -> Iterator[Sharer]:
+    """A client that is, or would be, a member of a share group ``t``."""
     found = Sharer(address, "t")
     yield found
     found.close()

@@ -1,7 +1,6 @@
 """Batches that a full topic holds, and what else ends that: the peer goes, or the server stops."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.broker.brokers import new_broker, publish, read_all, values
@@ -78,65 +77,50 @@ def codes(later: Later) -> list[Code]:
     return [Code(each.error_code) for each in answer.responses[0].partition_responses]
 
 
-def at_desk(test: Callable[[Desk], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await test(Desk())
-
-    asyncio.run(main())
+@pytest.fixture
+async def desk() -> Desk:
+    return Desk()
 
 
-def test_what_is_held_for_a_peer_that_has_gone_is_given_up() -> None:
-    async def test(desk: Desk) -> None:
-        answer = desk.produce(0, 1)
+@pytest.mark.parametrize(
+    ("stops", "code", "refused"),
+    [(False, Code.REQUEST_TIMED_OUT, 2), (True, Code.NOT_LEADER_OR_FOLLOWER, 0)],
+    ids=["the peer goes", "the server stops"],
+)
+async def test_what_is_held_is_given_up_and_answered_once(
+    desk: Desk, stops: bool, code: Code, refused: int
+) -> None:
+    answer = desk.produce(0, 1)
 
-        desk.conversation.close()
+    if stops:
+        desk.context.drain()
+    desk.conversation.close()
 
-        assert codes(answer) == [Code.REQUEST_TIMED_OUT] * 2
-        assert desk.broker.counters("t")["refused"] == 2
-        await desk.make_room()
-        assert desk.stored() == [[b"first"]] * 2
-
-    at_desk(test)
+    assert codes(answer) == [code] * 2
+    assert desk.broker.counters("t")["refused"] == refused
+    await desk.make_room()
+    assert desk.stored() == [[b"first"]] * 2
 
 
-def test_what_is_held_for_a_peer_that_has_gone_and_wants_no_answer_is_given_up() -> None:
-    async def test(desk: Desk) -> None:
-        answer = desk.produce(0, acks=0)
+async def test_what_is_held_for_a_peer_that_has_gone_and_wants_no_answer_is_given_up(
+    desk: Desk,
+) -> None:
+    answer = desk.produce(0, acks=0)
 
-        desk.conversation.close()
+    desk.conversation.close()
 
-        assert (answer.answer, answer.failed) == ((), None)
-        await desk.make_room()
-        assert desk.stored() == [[b"first"]] * 2
-
-    at_desk(test)
+    assert (answer.answer, answer.failed) == ((), None)
+    await desk.make_room()
+    assert desk.stored() == [[b"first"]] * 2
 
 
 @pytest.mark.parametrize("goes", [False, True])
-def test_what_had_room_is_not_given_up(goes: bool) -> None:
-    async def test(desk: Desk) -> None:
-        answer = desk.produce(1)
+async def test_what_had_room_is_not_given_up(desk: Desk, goes: bool) -> None:
+    answer = desk.produce(1)
 
-        await desk.make_room()
-        if goes:
-            desk.conversation.close()
-
-        assert codes(answer) == [Code.NONE]
-        assert desk.stored() == [[b"first"], [b"first", b"second"]]
-
-    at_desk(test)
-
-
-def test_what_is_held_when_the_server_stops_is_answered_once() -> None:
-    async def test(desk: Desk) -> None:
-        answer = desk.produce(0, 1)
-
-        desk.context.drain()
+    await desk.make_room()
+    if goes:
         desk.conversation.close()
 
-        assert codes(answer) == [Code.NOT_LEADER_OR_FOLLOWER] * 2
-        assert desk.broker.counters("t")["refused"] == 0
-        await desk.make_room()
-        assert desk.stored() == [[b"first"]] * 2
-
-    at_desk(test)
+    assert codes(answer) == [Code.NONE]
+    assert desk.stored() == [[b"first"], [b"first", b"second"]]

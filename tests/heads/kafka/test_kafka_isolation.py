@@ -7,7 +7,7 @@ offset), and beside the batches a list of aborted transactions, whose events it 
 from itertools import count
 
 import pytest
-from tests.heads.kafka.raw_peers import Peer, produce, request
+from tests.heads.kafka.raw_peers import Peer, fetching, produce, request
 from tests.heads.kafka.transactional_producer import TransactionalProducer
 
 from mainstem.core.batch import batches, read_header
@@ -16,10 +16,7 @@ from mainstem.core.records import build
 from mainstem.kafka_protocol.messages.fetch import (
     FETCH,
     FetchedPartition,
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
 )
 
 UNCOMMITTED, COMMITTED = 0, 1
@@ -67,23 +64,10 @@ class Producer:
         self._sequence = 0
 
 
-def asked(
-    topic: str, offset: int, isolation: int, *, max_bytes: int = 1 << 20, wait_ms: int = 0
-) -> FetchRequest:
-    place = FetchPartition(0, fetch_offset=offset, partition_max_bytes=max_bytes)
-    return FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        isolation_level=isolation,
-        topics=(FetchTopic(topic=topic, partitions=(place,)),),
-    )
-
-
 def fetch(
     peer: Peer, topic: str, offset: int = 0, isolation: int = COMMITTED, *, max_bytes: int = 1 << 20
 ) -> FetchedPartition:
-    wish = asked(topic, offset, isolation, max_bytes=max_bytes)
+    wish = fetching(topic, offset, isolation=isolation, max_bytes=max_bytes)
     return one(peer.ask(FETCH, VERSION, wish, FetchResponse))
 
 
@@ -92,6 +76,11 @@ def one(answer: FetchResponse) -> FetchedPartition:
     found = answer.responses[0].partitions[0]
     assert found.error_code == 0
     return found
+
+
+@pytest.fixture
+def producer(peer: Peer) -> Producer:
+    return Producer(peer)
 
 
 def spans(found: FetchedPartition) -> list[tuple[int, int]]:
@@ -145,8 +134,9 @@ def test_who_does_not_ask_for_what_is_committed_sees_everything(peer: Peer, topi
     assert not aborted(found)
 
 
-def test_a_transaction_is_visible_once_it_is_committed(peer: Peer, topic: str) -> None:
-    producer = Producer(peer)
+def test_a_transaction_is_visible_once_it_is_committed(
+    peer: Peer, topic: str, producer: Producer
+) -> None:
     producer.write(topic)
     publish(peer, topic, 1)
     producer.end(commits=True)
@@ -159,9 +149,8 @@ def test_a_transaction_is_visible_once_it_is_committed(peer: Peer, topic: str) -
 
 
 def test_an_aborted_transaction_is_listed_with_its_producer_and_first_offset(
-    peer: Peer, topic: str
+    peer: Peer, topic: str, producer: Producer
 ) -> None:
-    producer = Producer(peer)
     wrote = producer.id
     producer.write(topic)
     producer.write(topic)
@@ -176,9 +165,8 @@ def test_an_aborted_transaction_is_listed_with_its_producer_and_first_offset(
 
 @pytest.mark.parametrize("offset", [1, 2, 3, 4])
 def test_a_fetch_from_amid_an_aborted_transaction_lists_it(
-    peer: Peer, topic: str, offset: int
+    peer: Peer, topic: str, producer: Producer, offset: int
 ) -> None:
-    producer = Producer(peer)
     wrote = producer.id
     producer.write(topic)
     producer.write(topic)
@@ -191,8 +179,9 @@ def test_a_fetch_from_amid_an_aborted_transaction_lists_it(
     assert aborted(found) == [(wrote, 1)]
 
 
-def test_a_fetch_from_after_an_aborted_transaction_does_not_list_it(peer: Peer, topic: str) -> None:
-    producer = Producer(peer)
+def test_a_fetch_from_after_an_aborted_transaction_does_not_list_it(
+    peer: Peer, topic: str, producer: Producer
+) -> None:
     producer.write(topic)
     producer.end(commits=False)
     assert publish(peer, topic, 1) == 4
@@ -204,9 +193,8 @@ def test_a_fetch_from_after_an_aborted_transaction_does_not_list_it(peer: Peer, 
 
 
 def test_a_fetch_that_ends_before_an_aborted_transaction_does_not_list_it(
-    peer: Peer, topic: str
+    peer: Peer, topic: str, producer: Producer
 ) -> None:
-    producer = Producer(peer)
     producer.write(topic)
     producer.end(commits=False)
 
@@ -236,9 +224,8 @@ def test_of_two_transactions_the_older_one_holds_readers_back(peer: Peer, topic:
 
 
 def test_the_first_transaction_of_a_producer_is_not_taken_for_the_next(
-    peer: Peer, topic: str
+    peer: Peer, topic: str, producer: Producer
 ) -> None:
-    producer = Producer(peer)
     wrote = producer.id
     producer.write(topic)
     producer.end(commits=False)
@@ -254,13 +241,12 @@ def test_the_first_transaction_of_a_producer_is_not_taken_for_the_next(
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_reader_that_waits_at_an_open_transaction_is_answered_when_it_ends(
-    address: str, peer: Peer, topic: str, commits: bool
+    address: str, peer: Peer, topic: str, producer: Producer, commits: bool
 ) -> None:
-    producer = Producer(peer)
     wrote = producer.id
     producer.write(topic)
     with Peer(address) as reader:
-        wish = asked(topic, 1, COMMITTED, wait_ms=60_000)
+        wish = fetching(topic, 1, isolation=COMMITTED, max_wait_ms=60_000)
         reader.send(request(FETCH, VERSION, wish))
         publish(peer, topic, 1)
         producer.end(commits=commits)

@@ -1,7 +1,7 @@
 """A law: a produce request is answered alike, whether or not it is like the one before it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -184,12 +184,13 @@ async def answers_at_once(sent: Sequence[Sent]) -> None:
         other.close()
 
 
-@given(st.lists(requests, min_size=1, max_size=6))
+@pytest.mark.parametrize("compared", [answers, answers_at_once])
+@given(sent=st.lists(requests, min_size=1, max_size=6))
 @settings(max_examples=60)
-def test_requests_are_answered_alike_whether_they_come_in_one_read_or_one_by_one(
-    sent: list[Sent],
+def test_a_request_is_answered_alike_whether_or_not_it_follows_one_like_it_in_the_same_read(
+    compared: Callable[[Sequence[Sent]], Coroutine[None, None, None]], sent: list[Sent]
 ) -> None:
-    asyncio.run(answers_at_once(sent))
+    asyncio.run(compared(sent))
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 0, 1, 7]), records), min_size=3, max_size=12))
@@ -198,14 +199,6 @@ def test_so_are_those_of_a_busy_producer(batches: list[tuple[int, bytes | None]]
     sent = [Sent(10, "me", "plain", -1, (each,), b"", 1) for each in [(0, BATCH)] * 2 + batches]
 
     asyncio.run(answers_at_once(sent))
-
-
-@given(st.lists(requests, min_size=1, max_size=6))
-@settings(max_examples=60)
-def test_a_request_is_answered_alike_whether_or_not_it_is_like_the_one_before(
-    sent: list[Sent],
-) -> None:
-    asyncio.run(answers(sent))
 
 
 @pytest.mark.parametrize("version", [10, 13])

@@ -3,29 +3,20 @@
 import pytest
 from tests.heads.stomp.stomp_client import Client, World
 
-from mainstem.auth import (
-    Action,
-    Auth,
-    Credentials,
-    Peer,
-    Principal,
-    Resource,
-    ResourceKind,
-    deny_all,
-)
+from mainstem import auth
 from mainstem.core.errors import Unauthenticated
 
 
-def only_ann(mechanism: str, credentials: Credentials, peer: Peer) -> Principal:
+def only_ann(mechanism: str, credentials: auth.Credentials, peer: auth.Peer) -> auth.Principal:
     """Know one user with a password."""
     if (mechanism, credentials.user, credentials.secret) != ("PLAIN", "ann", b"secret"):
         raise Unauthenticated(peer.address, f"{credentials.user!r} is not known")
-    return Principal("ann")
+    return auth.Principal("ann")
 
 
 @pytest.mark.parametrize("said", [{}, {"login": "ann"}, {"login": "bob", "passcode": "secret"}])
 async def test_who_cannot_log_in_is_told_and_cut_off(said: dict[str, str]) -> None:
-    client = Client(World(auth=Auth(authenticate=only_ann)))
+    client = Client(World(auth=auth.Auth(authenticate=only_ann)))
 
     (error,) = await client.asks("CONNECT", accept_version="1.2", host="/", **said)
 
@@ -50,7 +41,7 @@ async def test_who_cannot_log_in_is_told_and_cut_off(said: dict[str, str]) -> No
 async def test_who_may_do_nothing_is_refused_everything(
     command: str, headers: dict[str, str], *, exists: bool
 ) -> None:
-    world = World(auth=Auth(authorize=deny_all))
+    world = World(auth=auth.Auth(authorize=auth.deny_all))
     if exists:
         world.broker.create_topic("orders")
         world.broker.queues.create("orders", "orders")
@@ -64,11 +55,14 @@ async def test_who_may_do_nothing_is_refused_everything(
 
 
 async def test_rights_are_those_of_who_has_logged_in() -> None:
-    def authorize(principal: Principal, action: Action, resource: Resource) -> None:
-        if principal.name != "ann" or (action, resource.kind) == (Action.READ, ResourceKind.TOPIC):
-            deny_all(principal, action, resource)
+    def authorize(principal: auth.Principal, action: auth.Action, resource: auth.Resource) -> None:
+        if principal.name != "ann" or (action, resource.kind) == (
+            auth.Action.READ,
+            auth.ResourceKind.TOPIC,
+        ):
+            auth.deny_all(principal, action, resource)
 
-    world = World(auth=Auth(authorize=authorize, authenticate=only_ann))
+    world = World(auth=auth.Auth(authorize=authorize, authenticate=only_ann))
     client = await world.client(login="ann", passcode="secret")
 
     (receipt,) = await client.asks("SEND", b"x", destination="/topic/orders", receipt="r")
@@ -79,11 +73,11 @@ async def test_rights_are_those_of_who_has_logged_in() -> None:
 
 
 async def test_a_transaction_with_a_part_that_is_denied_does_nothing() -> None:
-    def authorize(principal: Principal, action: Action, resource: Resource) -> None:
-        if action is Action.WRITE and resource.name == "secret":
-            deny_all(principal, action, resource)
+    def authorize(principal: auth.Principal, action: auth.Action, resource: auth.Resource) -> None:
+        if action is auth.Action.WRITE and resource.name == "secret":
+            auth.deny_all(principal, action, resource)
 
-    world = World(auth=Auth(authorize=authorize))
+    world = World(auth=auth.Auth(authorize=authorize))
     client = await world.client()
     client.say("BEGIN", transaction="t")
     client.say("SEND", b"1", destination="/topic/open", transaction="t")

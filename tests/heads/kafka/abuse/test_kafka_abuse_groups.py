@@ -11,7 +11,8 @@ from mainstem.client.testing.local_broker import LocalBroker
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages.fetch import FETCH, FetchRequest, FetchResponse
+from mainstem.kafka_protocol.messages import transactions
+from mainstem.kafka_protocol.messages.fetch import FETCH, FetchResponse
 from mainstem.kafka_protocol.messages.membership import JOIN_GROUP, JoinGroupResponse
 from mainstem.kafka_protocol.messages.producers import (
     DESCRIBE_PRODUCERS,
@@ -21,11 +22,6 @@ from mainstem.kafka_protocol.messages.producers import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     ProducersTopic,
-)
-from mainstem.kafka_protocol.messages.transactions import (
-    INIT_PRODUCER_ID,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
 )
 
 
@@ -48,12 +44,17 @@ def test_members_of_a_group_beyond_the_limit_are_refused(server: Process, health
 
 
 def test_producer_ids_that_nobody_uses_cost_nothing(server: Process, healthy: Healthy) -> None:
-    wishes = request(INIT_PRODUCER_ID, 4, InitProducerIdRequest(None, 1000)) * 500
+    wishes = (
+        request(transactions.INIT_PRODUCER_ID, 4, transactions.InitProducerIdRequest(None, 1000))
+        * 500
+    )
     with Peer(server.address) as peer:
         for _ in range(20):
             peer.send(wishes)
             for _ in range(500):
-                answer = peer.answer(INIT_PRODUCER_ID, 4, InitProducerIdResponse)
+                answer = peer.answer(
+                    transactions.INIT_PRODUCER_ID, 4, transactions.InitProducerIdResponse
+                )
             healthy.check()
 
     assert answer.error_code == 0
@@ -93,17 +94,6 @@ def test_producers_and_transactional_ids_that_nobody_uses_any_more_are_forgotten
         assert known() == (0, 0)
 
 
-def read_committed(topic: str, max_wait_ms: int) -> FetchRequest:
-    plain = fetching(topic, 1, max_wait_ms=max_wait_ms)
-    return FetchRequest(
-        max_wait_ms=plain.max_wait_ms,
-        min_bytes=plain.min_bytes,
-        max_bytes=plain.max_bytes,
-        isolation_level=1,
-        topics=plain.topics,
-    )
-
-
 def test_a_transaction_that_nobody_ends_is_aborted_and_holds_nobody_up_for_ever(
     server: Process, healthy: Healthy
 ) -> None:
@@ -116,7 +106,9 @@ def test_a_transaction_that_nobody_ends_is_aborted_and_holds_nobody_up_for_ever(
 
         stable = 1
         while stable == 1:
-            answer = reader.ask(FETCH, 12, read_committed(topic, 100), FetchResponse)
+            answer = reader.ask(
+                FETCH, 12, fetching(topic, 1, max_wait_ms=100, isolation=1), FetchResponse
+            )
             stable = answer.responses[0].partitions[0].last_stable_offset
 
         healthy.check()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tests.heads.kafka.parity.classic_member import Member
+from tests.heads.kafka.parity.classic_member import Member, only_member
 from tests.heads.kafka.parity.compared_server import Said, Side, Topic, alike, word
 from tests.heads.kafka.parity.group_admin import commit, cursor, cursors_deleted
 from tests.heads.kafka.parity.members import ANN, listed
@@ -184,10 +184,8 @@ def cursors_that_are_deleted(side: Side) -> Iterator[Said]:
 
 @alike
 def cursors_of_members(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Member(side, group)
-    ann.enter()
-    ann.sync()
+    ann = only_member(side)
+    group = ann.group
     for version in (2, 6, 7, 8, 9, 10):
         yield version, "in the generation", commit(side, group, 1, ann.id, 1, version=version)
         yield version, "nobody", commit(side, group, 1, version=version)

@@ -1,8 +1,9 @@
 """Scenarios of classic groups: members that join, sync, stay and leave."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
-from tests.heads.kafka.parity.classic_member import Member, let_go
+from tests.heads.kafka.parity.classic_member import Member, let_go, only_member
 from tests.heads.kafka.parity.classic_requests_to_new_groups import shown
 from tests.heads.kafka.parity.compared_server import Said, Side, alike, unlike
 from tests.heads.kafka.parity.group_admin import commit, cursor, cursors_deleted
@@ -98,14 +99,18 @@ def the_only_member(side: Side) -> Iterator[Said]:
     yield "no name", deleted(side, ""), shown(side, "")
 
 
+@contextmanager
+def _newcomer(side: Side) -> Iterator[tuple[Member, Member]]:
+    """Give the only member of a group, and one with another connection that has not joined."""
+    ann = only_member(side)
+    with side.another() as peer:
+        yield ann, Member(side, ann.group, peer=peer)
+
+
 @alike
 def a_second_member(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Member(side, group)
-    ann.enter()
-    ann.sync()
-    with side.another() as peer:
-        bob = Member(side, group, peer=peer)
+    with _newcomer(side) as (ann, bob):
+        group = ann.group
         yield "of another type", bob.join(kind="consumer")
         yield "of another protocol", bob.join(("yours",))
         yield "comes", bob.join(("yours", "mine"))
@@ -135,12 +140,8 @@ def a_second_member(side: Side) -> Iterator[Said]:
 
 @alike
 def followers_that_wait(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Member(side, group)
-    ann.enter()
-    ann.sync()
-    with side.another() as peer:
-        bob = Member(side, group, peer=peer)
+    with _newcomer(side) as (ann, bob):
+        group = ann.group
         bob.join()
         bob.send_join()
         while ann.beat() == "NONE":

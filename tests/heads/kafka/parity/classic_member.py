@@ -1,6 +1,7 @@
 """A member of a classic group that says what it is told to, in few words."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypedDict, Unpack
 
 from tests.heads.kafka.parity.compared_server import Said, Side, word
 from tests.heads.kafka.raw_peers import Peer, request
@@ -10,6 +11,24 @@ from mainstem.kafka_protocol.messages import membership
 LAST_JOIN, LAST_SYNC = 9, 5
 KIND = "other"
 """The type of protocols that no server looks into."""
+
+
+class JoinOptions(TypedDict, total=False):
+    """What a join may say beside its protocols."""
+
+    kind: str
+    session_ms: int
+    metadata: bytes
+    version: int
+
+
+class SyncOptions(TypedDict, total=False):
+    """What a sync may say beside the assignments."""
+
+    generation: int | None
+    kind: str | None
+    protocol: str | None
+    version: int
 
 
 class Member:
@@ -71,19 +90,11 @@ class Member:
         )
 
     def join(
-        self,
-        protocols: Sequence[str] = ("mine",),
-        *,
-        kind: str = KIND,
-        session_ms: int = 30_000,
-        metadata: bytes = b"",
-        version: int = LAST_JOIN,
+        self, protocols: Sequence[str] = ("mine",), **said: Unpack[JoinOptions]
     ) -> tuple[Said, ...]:
         """Ask to join, and wait for the answer."""
-        self.send_join(
-            protocols, kind=kind, session_ms=session_ms, metadata=metadata, version=version
-        )
-        return self.joined(version)
+        self.send_join(protocols, **said)
+        return self.joined(said.get("version", LAST_JOIN))
 
     def enter(self) -> Said:
         """Join with the id that is given at first."""
@@ -123,19 +134,11 @@ class Member:
         )
 
     def sync(
-        self,
-        assigned: Mapping[str, bytes] | None = None,
-        *,
-        generation: int | None = None,
-        kind: str | None = KIND,
-        protocol: str | None = "mine",
-        version: int = LAST_SYNC,
+        self, assigned: Mapping[str, bytes] | None = None, **said: Unpack[SyncOptions]
     ) -> Said:
         """Ask for an assignment, and wait for it."""
-        self.send_sync(
-            assigned, generation=generation, kind=kind, protocol=protocol, version=version
-        )
-        return self.synced(version)
+        self.send_sync(assigned, **said)
+        return self.synced(said.get("version", LAST_SYNC))
 
     def beat(self, generation: int | None = None) -> str:
         """Show that it is there."""
@@ -163,3 +166,11 @@ def let_go(side: Side, group: str, *who: tuple[str, str | None], version: int = 
     return word(answer.error_code), [
         (it.group_instance_id, word(it.error_code)) for it in answer.members
     ]
+
+
+def only_member(side: Side) -> Member:
+    """Return a member that is alone in a group, and has synced."""
+    found = Member(side, side.group())
+    found.enter()
+    found.sync()
+    return found

@@ -5,12 +5,7 @@ from collections.abc import Iterator
 from tests.heads.kafka.parity.compared_server import Said, Side, unlike
 from tests.heads.kafka.parity.group_admin import commit
 
-from mainstem.kafka_protocol.messages import commits
-from mainstem.kafka_protocol.messages.consumer_groups import (
-    CONSUMER_GROUP_DESCRIBE,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
+from mainstem.kafka_protocol.messages import commits, consumer_groups
 from mainstem.kafka_protocol.messages.groups import (
     DESCRIBE_GROUPS,
     DescribeGroupsRequest,
@@ -34,8 +29,12 @@ def things_named_twice(side: Side) -> Iterator[Said]:
     twice = (group, group)
     groups = side.ask(DESCRIBE_GROUPS, DescribeGroupsRequest(twice), DescribeGroupsResponse)
     yield "groups", len(groups.groups)
-    described = ConsumerGroupDescribeRequest(twice)
-    consumers = side.ask(CONSUMER_GROUP_DESCRIBE, described, ConsumerGroupDescribeResponse)
+    described = consumer_groups.ConsumerGroupDescribeRequest(twice)
+    consumers = side.ask(
+        consumer_groups.CONSUMER_GROUP_DESCRIBE,
+        described,
+        consumer_groups.ConsumerGroupDescribeResponse,
+    )
     yield "consumer groups", len(consumers.groups)
     ids = DescribeTransactionsRequest(twice)
     transactions = side.ask(DESCRIBE_TRANSACTIONS, ids, DescribeTransactionsResponse)

@@ -77,6 +77,13 @@ def join_share(side: Side, group: str, topics: Sequence[Topic], member: str = AN
     return found[1]
 
 
+def share_group(side: Side) -> str:
+    """Return a new share group with one member."""
+    group = side.group()
+    join_share(side, group, [side.one])
+    return group
+
+
 def set_group(side: Side, group: str, name: str, value: str) -> None:
     """Set something for a group, and wait until that is so."""
     assert configure(side.peer, group, name, value) is Code.NONE

@@ -20,10 +20,10 @@ from tests.heads.kafka.parity.members import (
     consumer_beat,
     join_classic,
     join_consumers,
-    join_share,
     leave_classic,
     listed,
     share_beat,
+    share_group,
 )
 from tests.heads.kafka.parity.share_members import deleted, described
 from tests.heads.kafka.parity.share_session_client import BEGIN, NOBODY, Session
@@ -54,8 +54,7 @@ def _cursors(side: Side, group: str) -> Iterator[Said]:
 
 @alike
 def a_share_group_asked_for_as_another(side: Side) -> Iterator[Said]:
-    group = side.group()
-    join_share(side, group, [side.one])
+    group = share_group(side)
     yield from _consumers(side, group)
     yield from _cursors(side, group)
     yield "consumer, join", join_consumers(side, group, [side.one])[0]
@@ -122,8 +121,7 @@ def cursors_without_members_become_those_of_a_consumer_group(side: Side) -> Iter
 
 @unlike("a name is of one kind while members have it: a queue and a group may share it otherwise")
 def an_empty_share_group_asked_for_as_another(side: Side) -> Iterator[Said]:
-    group = side.group()
-    join_share(side, group, [side.one])
+    group = share_group(side)
     share_beat(side, group, ANN, LEAVE)
     yield from _cursors(side, group)
     yield "consumer, join", join_consumers(side, group, [side.one])[0]

@@ -25,20 +25,14 @@ from tests.heads.kafka.parity.compared_server import Said, Side, Topic, alike, u
 from tests.heads.kafka.raw_peers import request
 
 from mainstem.core.batch import seal
+from mainstem.kafka_protocol.messages import produce
 from mainstem.kafka_protocol.messages.metadata import METADATA, MetadataRequest, MetadataResponse
-from mainstem.kafka_protocol.messages.produce import (
-    PRODUCE,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceTopic,
-)
 
 
 @alike
 def producing_in_every_version(side: Side) -> Iterator[Said]:
     topic = side.topic()
-    for version in range(PRODUCE.first, PRODUCE.last + 1):
+    for version in range(produce.PRODUCE.first, produce.PRODUCE.last + 1):
         for acks in (1, -1):
             yield version, acks, put(side, topic, batch(2), version=version, acks=acks)
 
@@ -47,14 +41,14 @@ def producing_in_every_version(side: Side) -> Iterator[Said]:
 def acknowledgements_there_are_not(side: Side) -> Iterator[Said]:
     topic = side.topic()
     for acks in (2, -2, 100):
-        for version in (3, BY_NAME, PRODUCE.last):
+        for version in (3, BY_NAME, produce.PRODUCE.last):
             yield acks, version, put(side, topic, batch(), acks=acks, version=version)
 
 
 @alike
 def topics_and_partitions_there_are_not(side: Side) -> Iterator[Said]:
     topic = side.topic()
-    for version in (3, BY_NAME, PRODUCE.last):
+    for version in (3, BY_NAME, produce.PRODUCE.last):
         for partition in (1, 100, -1, -(2**31)):
             yield (
                 version,
@@ -79,7 +73,7 @@ def producing_to_names_that_no_topic_can_have(side: Side) -> Iterator[Said]:
 @alike
 def no_records(side: Side) -> Iterator[Said]:
     topic = side.topic()
-    for version in (3, BY_NAME, PRODUCE.last):
+    for version in (3, BY_NAME, produce.PRODUCE.last):
         yield version, "empty", put(side, topic, b"", version=version)
 
 
@@ -114,7 +108,7 @@ def a_batch_and_a_piece(side: Side) -> Iterator[Said]:
 def magic(side: Side) -> Iterator[Said]:
     topic = side.topic()
     for value in (0, 1, 3, -1, 127):
-        for version in (3, PRODUCE.last):
+        for version in (3, produce.PRODUCE.last):
             yield value, version, put(side, topic, changed((MAGIC, value)), version=version)
 
 
@@ -257,24 +251,28 @@ def nothing_is_said_without_acknowledgement(side: Side) -> Iterator[Said]:
     topic = side.topic()
     records = memoryview(batch())
 
-    def body(acks: int) -> ProduceRequest:
-        data = ProducePartition(0, records)
-        return ProduceRequest(None, acks, 1000, [ProduceTopic(topic.id, topic.name, [data])])
+    def body(acks: int) -> produce.ProduceRequest:
+        data = produce.ProducePartition(0, records)
+        return produce.ProduceRequest(
+            None, acks, 1000, [produce.ProduceTopic(topic.id, topic.name, [data])]
+        )
 
     with side.another() as peer:
         for _ in range(3):
-            peer.send(request(PRODUCE, PRODUCE.last, body(0)))
-        answer = peer.ask(PRODUCE, PRODUCE.last, body(1), ProduceResponse)
+            peer.send(request(produce.PRODUCE, produce.PRODUCE.last, body(0)))
+        answer = peer.ask(produce.PRODUCE, produce.PRODUCE.last, body(1), produce.ProduceResponse)
         yield answer.responses[0].partition_responses[0].base_offset
 
 
 @alike
 def failing_without_acknowledgement(side: Side) -> Iterator[Said]:
     topic = side.topic()
-    data = ProducePartition(9, memoryview(batch()))
-    body = ProduceRequest(None, 0, 1000, [ProduceTopic(topic.id, topic.name, [data])])
+    data = produce.ProducePartition(9, memoryview(batch()))
+    body = produce.ProduceRequest(
+        None, 0, 1000, [produce.ProduceTopic(topic.id, topic.name, [data])]
+    )
     with side.another() as peer:
-        peer.send(request(PRODUCE, PRODUCE.last, body))
+        peer.send(request(produce.PRODUCE, produce.PRODUCE.last, body))
         try:
             peer.ask(METADATA, METADATA.last, MetadataRequest([]), MetadataResponse)
         except (EOFError, ConnectionResetError, BrokenPipeError):

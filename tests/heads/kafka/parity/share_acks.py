@@ -155,7 +155,7 @@ def renewing(side: Side) -> Iterator[Said]:
         yield "and accepted", ann.acknowledge([(1, 1, [ACCEPT])], renews=True)
         yield "renewed after", ann.acknowledge([(1, 1, [RENEW])], renews=True)
         yield "in a fetch", ann.renew_by_fetch(0)
-        for asked in ("max_records", "max_bytes", "wait_ms", "min_bytes"):
+        for asked in ("max_records", "max_bytes", "max_wait_ms", "min_bytes"):
             yield "in a fetch for more", asked, ann.renew_by_fetch(0, **{asked: 1})
         yield "in an older version", ann.acknowledge([(1, 1, [RENEW])], version=1)
 

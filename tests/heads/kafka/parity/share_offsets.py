@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.heads.kafka.parity.compared_server import Said, Side, Topic, alike, unlike, until
 from tests.heads.kafka.parity.group_admin import altered, forgotten, positions
-from tests.heads.kafka.parity.members import ANN, LEAVE, join_share, share_beat
+from tests.heads.kafka.parity.members import ANN, LEAVE, join_share, share_beat, share_group
 from tests.heads.kafka.parity.share_session_client import ACCEPT, END, sharing
 
 NOTHING = Topic("nothing", bytes(16))
@@ -32,8 +32,7 @@ def offsets_altered_before_there_is_a_group(side: Side) -> Iterator[Said]:
 
 @alike
 def offsets_of_topics_there_are_not(side: Side) -> Iterator[Said]:
-    group = side.group()
-    join_share(side, group, [side.one])
+    group = share_group(side)
     yield "a topic", positions(side, group, NOTHING)
     # Not a partition: to say that it has not begun there, Apache Kafka takes half a minute.
     yield "another's topic", positions(side, group, side.two, 0, 1)
@@ -48,8 +47,7 @@ def offsets_of_topics_there_are_not(side: Side) -> Iterator[Said]:
 
 @alike
 def offsets_of_a_group_with_members(side: Side) -> Iterator[Said]:
-    group = side.group()
-    join_share(side, group, [side.one])
+    group = share_group(side)
     yield altered(side, group, side.one, 0, 1)
     yield altered(side, group, side.two, 0, 1)
     yield altered(side, group, side.one)
@@ -59,8 +57,7 @@ def offsets_of_a_group_with_members(side: Side) -> Iterator[Said]:
 
 @alike
 def offsets_that_are_moved(side: Side) -> Iterator[Said]:
-    group = side.group()
-    join_share(side, group, [side.one])
+    group = share_group(side)
     share_beat(side, group, ANN, LEAVE)
     for offset in (0, 3, 10):
         yield offset, altered(side, group, side.one, 0, offset)
@@ -69,8 +66,7 @@ def offsets_that_are_moved(side: Side) -> Iterator[Said]:
 
 @unlike("a start that is not in the log is refused, not put right with the next fetch")
 def offsets_that_are_out_of_range(side: Side) -> Iterator[Said]:
-    group = side.group()
-    join_share(side, group, [side.one])
+    group = share_group(side)
     share_beat(side, group, ANN, LEAVE)
     for offset in (11, 1000, -1):
         yield offset, altered(side, group, side.one, 0, offset)

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Unpack
 
 from tests.heads.kafka.parity.compared_server import Said, Side, Topic, until, word
 from tests.heads.kafka.parity.group_admin import altered
 from tests.heads.kafka.parity.members import ANN, join_share
 from tests.heads.kafka.raw_peers import Peer
+from tests.heads.kafka.share_member import LIMITS, FetchLimits, acknowledging
 
 from mainstem.kafka_protocol.messages import share_fetch
 
@@ -39,16 +41,14 @@ class Session:
         partitions: Sequence[int] = (0,),
         forgotten: Sequence[int] = (),
         topic_id: bytes | None = None,
-        max_records: int = 100,
-        max_bytes: int = 1 << 20,
-        min_bytes: int = 1,
-        wait_ms: int = 0,
         strictly: bool = True,
         mode: int | None = None,
         renews: bool = False,
         version: int = 2,
+        **given: Unpack[FetchLimits],
     ) -> Answer:
         """Fetch, and maybe acknowledge in the first of the partitions."""
+        limits = LIMITS | given
         at = self.topic_id if topic_id is None else topic_id
         told = [share_fetch.Acknowledgement(*each) for each in acks]
         wanted = [
@@ -59,17 +59,14 @@ class Session:
             group_id=self.group,
             member_id=self.member,
             share_session_epoch=self.epoch if epoch is None else epoch,
-            max_wait_ms=wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            max_records=max_records,
-            batch_size=max_records,
+            batch_size=limits["max_records"],
             share_acquire_mode=int(strictly and version > 1) if mode is None else mode,
             is_renew_ack=renews,
             topics=[share_fetch.ShareFetchTopic(at, wanted)] if wanted else [],
             forgotten_topics_data=[share_fetch.ForgottenShareTopic(at, forgotten)]
             if forgotten
             else [],
+            **limits,
         )
         answer = self.peer.ask(
             share_fetch.SHARE_FETCH, version, body, share_fetch.ShareFetchResponse
@@ -96,7 +93,7 @@ class Session:
 
         def is_there() -> bool:
             code, answers = self.fetch(
-                partitions=[partition], max_records=count, wait_ms=WAIT_MS, strictly=strictly
+                partitions=[partition], max_records=count, max_wait_ms=WAIT_MS, strictly=strictly
             )
             assert code == "NONE", code
             found.extend(run for it in answers for run in it[3])
@@ -105,24 +102,10 @@ class Session:
         until(is_there)
         return found
 
-    def renew_by_fetch(
-        self,
-        offset: int,
-        *,
-        max_records: int = 0,
-        max_bytes: int = 0,
-        wait_ms: int = 0,
-        min_bytes: int = 0,
-    ) -> Answer:
+    def renew_by_fetch(self, offset: int, **limits: Unpack[FetchLimits]) -> Answer:
         """Renew with a fetch, which is to ask for nothing."""
-        return self.fetch(
-            [(offset, offset, [RENEW])],
-            renews=True,
-            max_records=max_records,
-            max_bytes=max_bytes,
-            wait_ms=wait_ms,
-            min_bytes=min_bytes,
-        )
+        nothing: FetchLimits = {"max_records": 0, "max_bytes": 0, "min_bytes": 0, "max_wait_ms": 0}
+        return self.fetch([(offset, offset, [RENEW])], renews=True, **(nothing | limits))
 
     def acknowledge(
         self,
@@ -135,19 +118,10 @@ class Session:
         version: int = 2,
     ) -> Said:
         """Acknowledge in one partition."""
-        told = [
-            share_fetch.AcknowledgePartition(
-                partition, [share_fetch.Acknowledgement(*each) for each in acks]
-            )
-        ]
-        body = share_fetch.ShareAcknowledgeRequest(
-            group_id=self.group,
-            member_id=self.member,
-            share_session_epoch=self.epoch if epoch is None else epoch,
-            is_renew_ack=renews,
-            topics=[
-                share_fetch.AcknowledgeTopic(self.topic_id if topic_id is None else topic_id, told)
-            ],
+        at = self.epoch if epoch is None else epoch
+        topic_id = self.topic_id if topic_id is None else topic_id
+        body = acknowledging(
+            self.group, self.member, at, topic_id, acks, partition=partition, renews=renews
         )
         answer = self.peer.ask(
             share_fetch.SHARE_ACKNOWLEDGE, version, body, share_fetch.ShareAcknowledgeResponse

@@ -125,7 +125,7 @@ def partitions_that_are_forgotten(side: Side) -> Iterator[Said]:
 def whole_batches_are_acquired(side: Side) -> Iterator[Said]:
     with sharing(side) as (ann,):
         yield ann.take(2, strictly=False)
-        yield ann.fetch(wait_ms=0)
+        yield ann.fetch(max_wait_ms=0)
     with sharing(side, side.single) as (ann,):
         yield ann.take(2, strictly=False)
         yield ann.take(3, strictly=False)

@@ -41,6 +41,26 @@ def _has_moved(side: Side, group: str) -> Said:
     return cursor(side, group)
 
 
+def _with_group(side: Side, name: str) -> tuple[Producer, str]:
+    """Return a producer, and a group that is part of its transaction."""
+    group = side.group()
+    found = Producer(side, name)
+    found.init()
+    found.add_group(group)
+    return found, group
+
+
+def _moving(side: Side, name: str) -> tuple[Producer, str]:
+    """Return a producer, and a group whose cursor its transaction moves from 1 to 5."""
+    group = side.group()
+    found = Producer(side, name)
+    found.init()
+    commit(side, group, 1)
+    found.add_group(group)
+    found.commit(group, 5)
+    return found, group
+
+
 @alike
 def cursors_of_a_transaction(side: Side) -> Iterator[Said]:
     for version in (OLDER, NEWER):
@@ -60,10 +80,7 @@ def cursors_of_a_transaction(side: Side) -> Iterator[Said]:
 
 @alike
 def cursors_that_are_refused(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Producer(side, "refused")
-    ann.init()
-    ann.add_group(group)
+    ann, group = _with_group(side, "refused")
     for version in (OLDER, NEWER):
         others = {
             "an earlier epoch": ann.as_if(epochs=-1),
@@ -102,10 +119,7 @@ def cursors_of_a_transaction_for_members_of_no_group(side: Side) -> Iterator[Sai
 
 @unlike("a transaction has the name it began with, whoever has its producer id")
 def cursors_of_a_transaction_by_another_name(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Producer(side, "moves by another name")
-    ann.init()
-    ann.add_group(group)
+    ann, group = _with_group(side, "moves by another name")
     ann.commit(group, 1)
     other = ann.as_if()
     other.name = ""
@@ -125,10 +139,7 @@ def a_transaction_with_a_group_of_no_name(side: Side) -> Iterator[Said]:
 
 @unlike("while its first cursors are those of a transaction, there is no group yet")
 def a_group_that_begins_with_a_transaction(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Producer(side, "the first")
-    ann.init()
-    ann.add_group(group)
+    ann, group = _with_group(side, "the first")
     ann.commit(group, 1)
     yield "another", ann.commit(group, 1, ANN, 1)
     yield "listed", listed(side, group)
@@ -138,10 +149,7 @@ def a_group_that_begins_with_a_transaction(side: Side) -> Iterator[Said]:
 
 @alike
 def cursors_of_a_transaction_for_members(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Producer(side, "for members")
-    ann.init()
-    ann.add_group(group)
+    ann, group = _with_group(side, "for members")
     member = join_classic(side, group)[1]
     for version in (2, 3, OLDER, NEWER):
         yield version, "nobody", ann.commit(group, version=version)
@@ -159,10 +167,7 @@ def cursors_of_a_transaction_for_members(side: Side) -> Iterator[Said]:
 
 @alike
 def cursors_of_a_transaction_for_consumers(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Producer(side, "for consumers")
-    ann.init()
-    ann.add_group(group)
+    ann, group = _with_group(side, "for consumers")
     now = join_consumers(side, group, [side.one])[1]
     for version in (3, OLDER, NEWER):
         yield version, "nobody", ann.commit(group, version=version)
@@ -175,12 +180,7 @@ def cursors_of_a_transaction_for_consumers(side: Side) -> Iterator[Said]:
 
 @alike
 def a_group_with_a_transaction(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Producer(side, "and its group")
-    ann.init()
-    commit(side, group, 1)
-    ann.add_group(group)
-    ann.commit(group, 5)
+    ann, group = _moving(side, "and its group")
     yield "committed past it", commit(side, group, 2), cursor(side, group)
     yield "ends", ann.end(committed=False)
     yield "then", _has_moved(side, group)
@@ -189,10 +189,7 @@ def a_group_with_a_transaction(side: Side) -> Iterator[Said]:
 
 @unlike("a transaction commits all of what it was given, also a cursor that is moved meanwhile")
 def a_cursor_that_moves_under_a_transaction(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Producer(side, "and moved")
-    ann.init()
-    ann.add_group(group)
+    ann, group = _with_group(side, "and moved")
     ann.commit(group, 5)
     commit(side, group, 2)
     ann.end()
@@ -201,12 +198,7 @@ def a_cursor_that_moves_under_a_transaction(side: Side) -> Iterator[Said]:
 
 @unlike("a transaction commits all of what it was given, also a cursor that is deleted meanwhile")
 def a_cursor_that_is_deleted_under_a_transaction(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Producer(side, "and deleted")
-    ann.init()
-    commit(side, group, 1)
-    ann.add_group(group)
-    ann.commit(group, 5)
+    ann, group = _moving(side, "and deleted")
     cursors_deleted(side, group)
     ann.end()
     yield _has_moved(side, group)

@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 from tests.heads.kafka.raw_peers import Peer
 from tests.heads.kafka.share.groups import position
+from tests.heads.kafka.share_answers import ack_code, code, partition_of, runs
 from tests.heads.kafka.share_member import (
     ACCEPT,
     REJECT,
@@ -13,12 +14,8 @@ from tests.heads.kafka.share_member import (
     RENEW,
     Acks,
     Sharer,
-    ack_code,
-    code,
     configure,
-    partition_of,
     put,
-    runs,
 )
 from tests.in_process_server import server
 
@@ -204,7 +201,7 @@ def test_a_fetch_that_renews_asks_for_no_records(ann: Sharer) -> None:
             max_records=max_records,
             max_bytes=max_bytes,
             min_bytes=min_bytes,
-            wait_ms=wait_ms,
+            max_wait_ms=wait_ms,
         )
         return code(answer)
 

@@ -2,7 +2,8 @@
 
 import pytest
 from tests.heads.kafka.raw_peers import Peer
-from tests.heads.kafka.share_member import ACCEPT, RELEASE, Sharer, partition_of, put, runs
+from tests.heads.kafka.share_answers import partition_of, runs
+from tests.heads.kafka.share_member import ACCEPT, RELEASE, Sharer, put
 
 from mainstem.core.batch import batches, read_header
 
@@ -30,7 +31,7 @@ def test_whole_batches_may_be_more_records_than_asked_for(ann: Sharer) -> None:
 def test_a_fetch_waits_until_there_is_something(ann: Sharer, bob: Sharer, peer: Peer) -> None:
     ann.fetch()
 
-    bob.send_fetch(wait_ms=60_000)
+    bob.send_fetch(max_wait_ms=60_000)
     put(peer, ann.topic, 2)
 
     assert runs(bob.fetched()) == [(10, 11, 1)]
@@ -43,7 +44,7 @@ def test_a_fetch_that_waits_is_not_woken_by_partitions_that_it_does_not_want(
     ann.fetch()
     put(peer, ann.topic, 3, partition=1)
 
-    ann.send_fetch(wait_ms=60_000)
+    ann.send_fetch(max_wait_ms=60_000)
     put(peer, ann.topic, 1)
 
     assert runs(ann.fetched()) == [(10, 10, 1)]
@@ -66,19 +67,19 @@ def test_the_first_fetch_takes_from_one_partition_so_that_others_get_some(
 
 
 def test_who_wants_no_bytes_gets_nothing(ann: Sharer) -> None:
-    assert runs(ann.fetch(max_bytes=0, wait_ms=1)) == []
+    assert runs(ann.fetch(max_bytes=0, max_wait_ms=1)) == []
     assert runs(ann.fetch()) == [(0, 9, 1)]
 
 
 @pytest.mark.parametrize("max_bytes", [-1, 1])
 def test_one_batch_is_sent_whatever_its_size(ann: Sharer, max_bytes: int) -> None:
-    assert runs(ann.fetch(max_bytes=max_bytes, wait_ms=60_000)) == [(0, 9, 1)]
+    assert runs(ann.fetch(max_bytes=max_bytes, max_wait_ms=60_000)) == [(0, 9, 1)]
 
 
 def test_a_fetch_that_waits_gets_what_another_gives_back(ann: Sharer, bob: Sharer) -> None:
     ann.fetch()
 
-    bob.send_fetch(wait_ms=60_000)
+    bob.send_fetch(max_wait_ms=60_000)
     ann.acknowledge([(0, 8, [ACCEPT]), (9, 9, [RELEASE])])
 
     assert runs(bob.fetched()) == [(9, 9, 2)]

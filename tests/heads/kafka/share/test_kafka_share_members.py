@@ -3,7 +3,8 @@
 import pytest
 from tests.heads.kafka.raw_peers import Peer
 from tests.heads.kafka.share.groups import described
-from tests.heads.kafka.share_member import END, REJECT, Sharer, ack_code, code, configure, put, runs
+from tests.heads.kafka.share_answers import ack_code, code, runs
+from tests.heads.kafka.share_member import END, REJECT, Sharer, configure, put
 
 from mainstem.core.dead_letters import topic_of
 from mainstem.kafka_protocol.error_codes import Code

@@ -2,7 +2,8 @@
 
 from tests.heads.kafka.raw_peers import Peer
 from tests.heads.kafka.share.groups import described, forgotten, moved, starts, told
-from tests.heads.kafka.share_member import Sharer, runs
+from tests.heads.kafka.share_answers import runs
+from tests.heads.kafka.share_member import Sharer
 
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.consumer_groups import (

@@ -1,17 +1,8 @@
 """Sessions of share groups: their epochs, their partitions, and what their end gives back."""
 
 from tests.heads.kafka.raw_peers import Peer
-from tests.heads.kafka.share_member import (
-    ACCEPT,
-    END,
-    Sharer,
-    ack_code,
-    code,
-    configure,
-    partition_of,
-    put,
-    runs,
-)
+from tests.heads.kafka.share_answers import ack_code, code, partition_of, runs
+from tests.heads.kafka.share_member import ACCEPT, END, Sharer, configure, put
 
 from mainstem.kafka_protocol.error_codes import Code
 
@@ -56,7 +47,7 @@ def test_a_connection_that_is_lost_gives_back_what_may_have_failed(
     ann: Sharer, bob: Sharer
 ) -> None:
     ann.fetch()
-    bob.send_fetch(wait_ms=60_000)
+    bob.send_fetch(max_wait_ms=60_000)
 
     ann.peer.reset()
 

@@ -2,7 +2,8 @@
 
 import pytest
 from tests.heads.kafka.raw_peers import Peer
-from tests.heads.kafka.share_member import RELEASE, Sharer, code, configure, runs
+from tests.heads.kafka.share_answers import code, runs
+from tests.heads.kafka.share_member import RELEASE, Sharer, configure
 from tests.heads.server_process import until
 
 from mainstem.kafka_protocol.error_codes import Code
@@ -70,7 +71,7 @@ def test_other_settings_hold_from_the_next_heartbeat_on(ann: Sharer, peer: Peer)
     assert found.acquisition_lock_timeout_ms == 1_000
     again = ann.fetch()
     assert (runs(again), again.acquisition_lock_timeout_ms) == ([(0, 1, 2)], 1_000)
-    until(lambda: runs(ann.fetch(wait_ms=5_000)) == [(0, 1, 3)], lambda: None)
+    until(lambda: runs(ann.fetch(max_wait_ms=5_000)) == [(0, 1, 3)], lambda: None)
 
 
 def test_a_setting_that_is_removed_is_by_default_again(ann: Sharer, peer: Peer) -> None:

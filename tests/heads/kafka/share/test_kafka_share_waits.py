@@ -95,95 +95,80 @@ def response(wait: Later) -> ShareFetchResponse:
     return body
 
 
-def test_one_event_wakes_one_member_and_the_others_wait_on() -> None:
-    async def main() -> None:
-        crowd = Crowd()
-        waits = [crowd.fetch(member) for member in range(MEMBERS)]
+async def test_one_event_wakes_one_member_and_the_others_wait_on() -> None:
+    crowd = Crowd()
+    waits = [crowd.fetch(member) for member in range(MEMBERS)]
+    await crowd.settle_down()
+    before = crowd.log.watches
+
+    publish(crowd.broker, "t", b"1")
+    await crowd.settle_down()
+
+    assert answered(waits) == [0]
+    assert crowd.log.watches - before <= 2
+
+
+async def test_members_that_wait_are_served_in_turn_also_when_they_come_back_at_once() -> None:
+    crowd = Crowd()
+    waits = [crowd.fetch(member) for member in range(MEMBERS)]
+    served: list[int] = []
+    for number in range(2 * MEMBERS):
+        publish(crowd.broker, "t", b"%d" % number)
         await crowd.settle_down()
-        before = crowd.log.watches
+        (member,) = answered(waits)
+        served.append(member)
+        waits[member] = crowd.fetch(member)
 
-        publish(crowd.broker, "t", b"1")
-        await crowd.settle_down()
-
-        assert answered(waits) == [0]
-        assert crowd.log.watches - before <= 2
-
-    asyncio.run(main())
+    assert served == [*range(MEMBERS), *range(MEMBERS)]
 
 
-def test_members_that_wait_are_served_in_turn_also_when_they_come_back_at_once() -> None:
-    async def main() -> None:
-        crowd = Crowd()
-        waits = [crowd.fetch(member) for member in range(MEMBERS)]
-        served: list[int] = []
-        for number in range(2 * MEMBERS):
-            publish(crowd.broker, "t", b"%d" % number)
-            await crowd.settle_down()
-            (member,) = answered(waits)
-            served.append(member)
-            waits[member] = crowd.fetch(member)
+async def test_who_asks_does_not_overtake_those_who_wait() -> None:
+    crowd = Crowd()
+    first = crowd.fetch(0)
+    await crowd.settle_down()
 
-        assert served == [*range(MEMBERS), *range(MEMBERS)]
+    publish(crowd.broker, "t", b"1")
+    second = crowd.fetch(1)
 
-    asyncio.run(main())
-
-
-def test_who_asks_does_not_overtake_those_who_wait() -> None:
-    async def main() -> None:
-        crowd = Crowd()
-        first = crowd.fetch(0)
-        await crowd.settle_down()
-
-        publish(crowd.broker, "t", b"1")
-        second = crowd.fetch(1)
-
-        assert first.answer is not None
-        assert second.answer is None
-
-    asyncio.run(main())
+    assert first.answer is not None
+    assert second.answer is None
 
 
 @pytest.mark.parametrize("what", ["topic", "queue"])
-def test_who_waits_is_told_when_there_is_nothing_to_wait_for_any_more(what: str) -> None:
-    async def main() -> None:
-        crowd = Crowd()
-        waits = [crowd.fetch(member) for member in range(3)]
-        await crowd.settle_down()
+async def test_who_waits_is_told_when_there_is_nothing_to_wait_for_any_more(what: str) -> None:
+    crowd = Crowd()
+    waits = [crowd.fetch(member) for member in range(3)]
+    await crowd.settle_down()
 
-        if what == "topic":
-            crowd.broker.delete_topic("t")
-        else:
-            crowd.broker.queues.delete("t", "g")
-        await crowd.settle_down()
+    if what == "topic":
+        crowd.broker.delete_topic("t")
+    else:
+        crowd.broker.queues.delete("t", "g")
+    await crowd.settle_down()
 
-        assert answered(waits) == [0, 1, 2]
-        for wait in waits:
-            (topic,) = response(wait).responses
-            codes = {Code(each.error_code) for each in topic.partitions}
-            expected = Code.UNKNOWN_TOPIC_ID if what == "topic" else Code.GROUP_ID_NOT_FOUND
-            assert codes == {expected}
-
-    asyncio.run(main())
+    assert answered(waits) == [0, 1, 2]
+    for wait in waits:
+        (topic,) = response(wait).responses
+        codes = {Code(each.error_code) for each in topic.partitions}
+        expected = Code.UNKNOWN_TOPIC_ID if what == "topic" else Code.GROUP_ID_NOT_FOUND
+        assert codes == {expected}
 
 
 @pytest.mark.parametrize("how", ["peer", "server"])
-def test_nothing_is_handed_out_to_who_waits_no_longer(how: str) -> None:
-    async def main() -> None:
-        crowd = Crowd()
-        waits = [crowd.fetch(member) for member in range(3)]
-        await crowd.settle_down()
+async def test_nothing_is_handed_out_to_who_waits_no_longer(how: str) -> None:
+    crowd = Crowd()
+    waits = [crowd.fetch(member) for member in range(3)]
+    await crowd.settle_down()
 
-        if how == "peer":
-            for peer in crowd.peers:
-                peer.close()
-        else:
-            crowd.context.drain()
-        publish(crowd.broker, "t", b"1")
-        await crowd.settle_down()
+    if how == "peer":
+        for peer in crowd.peers:
+            peer.close()
+    else:
+        crowd.context.drain()
+    publish(crowd.broker, "t", b"1")
+    await crowd.settle_down()
 
-        assert answered(waits) == [0, 1, 2]
-        assert crowd.broker.queues.show("t", "g").owners == {}
-        assert len(crowd.context.dispatcher) == 0
-        assert not crowd.context.parked
-
-    asyncio.run(main())
+    assert answered(waits) == [0, 1, 2]
+    assert crowd.broker.queues.show("t", "g").owners == {}
+    assert len(crowd.context.dispatcher) == 0
+    assert not crowd.context.parked

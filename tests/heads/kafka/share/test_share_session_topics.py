@@ -23,6 +23,12 @@ def sessions(desk: Desk) -> ShareSessions:
     return ShareSessions(desk.queues, {ORDERS: "orders"}.get, lambda: False)
 
 
+def opened(sessions: ShareSessions) -> ShareSession:
+    found = sessions.open("emails", OWNER, [(ORDERS, 0)], set())
+    assert isinstance(found, ShareSession)
+    return found
+
+
 def resumed(
     sessions: ShareSessions, added: list[Place], forgotten: list[Place], epoch: int = 1
 ) -> ShareSession:
@@ -45,8 +51,7 @@ def test_topics_that_are_named_and_forgotten_are_not_kept(sessions: ShareSession
 def test_a_topic_is_kept_as_long_as_something_of_it_is_out(
     desk: Desk, sessions: ShareSessions
 ) -> None:
-    session = sessions.open("emails", OWNER, [(ORDERS, 0)], set())
-    assert isinstance(session, ShareSession)
+    session = opened(sessions)
     (delivery,) = desk.acquire(owner=OWNER)
     session.lent.add(ORDERS)
 
@@ -61,8 +66,7 @@ def test_a_topic_is_kept_as_long_as_something_of_it_is_out(
 def test_a_session_that_ends_gives_back_also_of_topics_that_it_has_forgotten(
     desk: Desk, sessions: ShareSessions
 ) -> None:
-    session = sessions.open("emails", OWNER, [(ORDERS, 0)], set())
-    assert isinstance(session, ShareSession)
+    session = opened(sessions)
     desk.acquire(owner=OWNER)
     session.lent.add(ORDERS)
 
@@ -74,8 +78,7 @@ def test_a_session_that_ends_gives_back_also_of_topics_that_it_has_forgotten(
 
 
 def test_a_topic_that_is_gone_is_not_kept(desk: Desk, sessions: ShareSessions) -> None:
-    session = sessions.open("emails", OWNER, [(ORDERS, 0)], set())
-    assert isinstance(session, ShareSession)
+    session = opened(sessions)
     desk.acquire(owner=OWNER)
     session.lent.add(ORDERS)
 
