@@ -10,13 +10,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
 from tests.heads.admin.web import connect, get
-from tests.processes import MARK, OnTerminal, wait_until
+from tests.processes import MARK, OnTerminal, marked, wait_until
 
 import mainstem
 from mainstem.cli.exit_codes import Exit
@@ -239,6 +239,37 @@ def test_every_signal_that_asks_to_stop_stops_it_in_order(
 
     assert it.process.returncode == 0
     assert rest.endswith(" info stopped\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_every_signal_to_its_group_stops_it_in_order(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    # A terminal or a supervisor sends it to the shell that started the server, too.
+    shell = subprocess.Popen(
+        ["/bin/sh", "-c", f"{shlex.join(SERVE)}; true"],
+        cwd=tmp_path,
+        env=os.environ | {MARK: str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert shell.stderr is not None
+    try:
+        while "  stop " not in (line := shell.stderr.readline()):
+            assert line, "it does not serve"
+        os.killpg(shell.pid, number)
+        # Up to the end of whoever has the pipe: of the server, though the shell may end before.
+        _, rest = shell.communicate(timeout=PATIENCE_S)
+    finally:
+        for each in marked(str(tmp_path)):
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        shell.communicate()
+
+    assert rest.endswith(" info stopped\n")
+    with mainstem.open(tmp_path / "data") as stem:
+        assert not stem.topics.list()
 
 
 def test_a_closed_terminal_stops_it_in_order(tmp_path: Path) -> None:
