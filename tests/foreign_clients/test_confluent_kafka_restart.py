@@ -1,5 +1,6 @@
 """confluent-kafka (librdkafka), unmodified, when the server is killed and comes back."""
 
+import re
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -9,10 +10,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.killable_server import QUICK, Mortal
+from tests.heads.admin.web import get
+
+from mainstem.node.data_directory import holder_of
 
 pytestmark = pytest.mark.client("confluent-kafka", "2.16")
 PATIENCE_S = 60
 PARTITIONS = 4
+HEARTBEATS = re.compile(r'^mainstem_kafka_requests_total{api="Heartbeat"} (.*)$', re.MULTILINE)
 
 
 class Reader:
@@ -27,6 +32,7 @@ class Reader:
                 "group.protocol": "classic",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": "false",
+                "heartbeat.interval.ms": 200,
             }
             | {name.replace("_", "."): value for name, value in settings.items()}
         )
@@ -60,6 +66,15 @@ def publish(address: str, values: range) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
+def heartbeats(served: Path) -> float:
+    """Return how many the server of a directory has had."""
+    holder = holder_of(served)
+    assert holder is not None
+    assert holder.admin is not None
+    found = HEARTBEATS.search(get(holder.admin, "/metrics").text)
+    return float(found[1]) if found else 0.0
+
+
 @pytest.mark.shows("groups", "members stay over a restart of the server")
 @pytest.mark.parametrize("static", [False, True])
 def test_members_of_a_classic_group_stay_over_a_kill_of_the_server(
@@ -83,7 +98,9 @@ def test_members_of_a_classic_group_stay_over_a_kill_of_the_server(
         server.kill()
         server.start()
         publish(server.address, range(50, 100))
-        until(lambda: sum(len(each.values) for each in readers) == 100, *readers)
+        until(lambda: sum(len(each.values) for each in readers) >= 100, *readers)
+        # By a heartbeat a member is told that it is to join again.
+        until(lambda: heartbeats(tmp_path) >= 6, *readers)
         for each in readers:
             each.consumer.commit(asynchronous=False)
 
