@@ -17,6 +17,10 @@ from tests.pipelines.sample_events import bounded, forget_last_commit, ignore, r
 
 import mainstem
 from mainstem import pipelines as p
+from mainstem.cli.commands import pipeline as pipeline_command
+from mainstem.cli.exit_codes import Exit
+from mainstem.cli.root import run as run_command
+from mainstem.pipelines import session
 from mainstem.pipelines.errors import PipelineFailed, RunRefused
 from mainstem.pipelines.running.pipeline_run import run
 from mainstem.pipelines.running.table_run import Request
@@ -159,6 +163,33 @@ def test_only_the_tables_asked_for_are_run_if_what_they_read_stands(
     with pytest.raises(RunRefused, match="'fragile', which is not complete"):
         only("below", complete=True)
     assert set(only("below")) == {"below"}
+    assert ids(pipeline, "below") == ["o0"]
+    assert not Path("state/shop/sturdy").exists()
+
+
+def test_the_command_runs_only_the_tables_that_it_is_told(
+    spark: SparkSession,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pipeline = shop()
+    publish(address, 1)
+    # The session of all tests: the command starts none, and leaves it running.
+    monkeypatch.setattr(pipeline_command, "start_spark", lambda *_, **__: spark)
+    monkeypatch.setattr(session, "end_session", lambda _: None)
+    monkeypatch.setenv("PYTHONPATH", "")
+
+    def command(*only: str) -> int:
+        how = ["--batch", "--at", address, "--state", "state", "--conf", "spark.log.level=ERROR"]
+        chosen = [word for each in only for word in ("--only", each)]
+        return run_command(["pipeline", "run", "shop.py", *how, *chosen])
+
+    assert command("nothing") == Exit.REFUSED
+    assert "there is no table 'nothing'" in capsys.readouterr().err
+    assert command("fragile", "below") == Exit.OK
+    told = [json.loads(line)["table"] for line in capsys.readouterr().out.splitlines()]
+    assert set(told) == {"fragile", "below"}
     assert ids(pipeline, "below") == ["o0"]
     assert not Path("state/shop/sturdy").exists()
 
