@@ -237,6 +237,7 @@ QUEUES: Rules = {
     "delete": ask(DELETE, GROUP, "name"),
     "seek": ask(ALTER, GROUP, "name"),
     "purge": ask(ALTER, GROUP, "name"),
+    "route_dead_letters": cluster(ALTER),
     "settings": ask(DESCRIBE, GROUP, "name"),
     "created_with": ask(DESCRIBE, GROUP, "name"),
     "show": ask(DESCRIBE, GROUP, "name"),

@@ -211,3 +211,14 @@ def test_events_that_are_gone_when_keys_come_to_matter_again_are_settled() -> No
     assert desk.values(owner="bob") == [b"2", b"6"], "1 of the second key is still out"
     desk.ack(out[1])
     assert desk.values(owner="bob") == [b"3"]
+
+
+def test_of_a_queue_with_priorities_the_highest_partition_comes_first() -> None:
+    desk = Desk(partitions=3, order=Order.PRIORITY)
+    desk.publish(b"low", partition=0)
+    desk.publish(b"high", b"high again", partition=2)
+    desk.publish(b"middle", partition=1)
+
+    assert [desk.values(count=1) for _ in range(2)] == [[b"high"], [b"high again"]]
+    desk.publish(b"high at last", partition=2)
+    assert desk.values() == [b"high at last", b"middle", b"low"]

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from mainstem.broker.callbacks import Callback
+from mainstem.broker.queues.dead_letters import DeadEvent, DeadLetterRouter, RoutedEvent
 from mainstem.broker.queues.description import QueueState
 from mainstem.broker.queues.live_queue import Unsettled
 from mainstem.broker.queues.queues import DEFAULTS, MAX_BYTES, QueueSettlements, Settled
@@ -12,6 +13,7 @@ from mainstem.broker.queues.records import (
     MAX_LOCK_MS,
     AcquiredBatches,
     AcquiredRecords,
+    Cause,
     Delivery,
     Order,
     Outcome,
@@ -27,12 +29,16 @@ __all__ = [
     "MAX_LOCK_MS",
     "AcquiredBatches",
     "AcquiredRecords",
+    "Cause",
+    "DeadEvent",
+    "DeadLetterRouter",
     "Delivery",
     "Order",
     "Outcome",
     "QueueSettings",
     "QueueState",
     "Queues",
+    "RoutedEvent",
     "Settled",
     "Settlement",
     "Unsettled",
@@ -64,6 +70,12 @@ class Queues(Protocol):
         """Move a queue forward or back; its unsettled deliveries there can no longer be settled.
 
         Raises OffsetOutOfRange or UnknownPartition; then nothing was moved.
+        """
+
+    def route_dead_letters(self, router: DeadLetterRouter) -> None:
+        """Say who knows where ``dead_letter_route`` of queues leads; for a head, not its peers.
+
+        It is called with the queues locked: it must not block, nor call anything here.
         """
 
     def purge(self, topic: str, name: str) -> tuple[int, Durable]:

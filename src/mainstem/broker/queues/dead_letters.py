@@ -1,14 +1,21 @@
-"""Dead letters: events that a queue gives up, as they go to the topic ``<topic>.dead``."""
+"""Dead letters: events that a queue gives up, as they go to the topic ``<topic>.dead``.
+
+Or to where a head sends them: a queue may name a route, and whoever knows what routes mean (the
+exchanges of AMQP) registers a router. Without one such events wait.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from mainstem.broker.publishing.batching import runs
 from mainstem.broker.queues.live_queue import LiveQueue
+from mainstem.broker.queues.records import Cause
 from mainstem.broker.state import State
 from mainstem.broker.topics.catalog import Topic
 from mainstem.core.dead_letters import buried, topic_of
-from mainstem.core.errors import TopicExists, UnknownTopic
+from mainstem.core.errors import MainstemError, TopicExists, UnknownTopic
+from mainstem.core.event import Event
 from mainstem.core.partitioner import partition_for
 from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
@@ -18,6 +25,35 @@ CreateTopic = Callable[[str, TopicSettings], object]
 
 _HEADERS_BYTES = 64 * 1024
 """What the headers of a dead letter may add to the largest event."""
+
+
+class Death(NamedTuple):
+    """Why an event is dead: the kind of reason, and the reason in words."""
+
+    cause: Cause
+    reason: str
+
+
+class DeadEvent(NamedTuple):
+    """An event that is to be routed elsewhere."""
+
+    topic: str
+    queue: str
+    event: Event
+    cause: Cause
+    deliveries: int
+
+
+class RoutedEvent(NamedTuple):
+    """An event for a partition of a topic."""
+
+    topic: str
+    partition: int
+    event: Event
+
+
+DeadLetterRouter = Callable[[str, DeadEvent], Sequence[RoutedEvent]]
+"""Returns what becomes of a dead event by a route; nothing if it is dropped. Must not block."""
 
 
 class Letters(NamedTuple):
@@ -38,24 +74,46 @@ class DeadLetters:
         self._state = state
         self._create_topic = create_topic
         self._now_ms = now_ms
+        self.router: DeadLetterRouter | None = None
 
-    def make(self, live: LiveQueue, dead: Mapping[int, Mapping[int, str]]) -> Letters:
+    def make(self, live: LiveQueue, dead: Mapping[int, Mapping[int, Death]]) -> Letters:
         """Return events as dead letters, by partition and offset with the reason."""
         letters = Letters([], {})
-        partitions: Sequence[PartitionId] = ()
-        for number, reasons in dead.items():
+        for number, deaths in dead.items():
             # All at once: a batch is unpacked once, however many of its events are dead.
-            found = live.again(number, reasons)
-            entries = live.windows[number].entries
+            found = live.again(number, deaths)
             for offset, event in found.items():
-                letter = buried(event, live.key.name, entries[offset].deliveries, reasons[offset])
-                partitions = partitions or self._topic(live.topic).partitions
-                at = 0 if letter.key is None else partition_for(letter.key, len(partitions))
-                batch = build((letter,), now_ms=self._now_ms())
-                letters.batches.append((partitions[at], batch))
+                letters.batches.extend(self._letter(live, number, event, deaths[offset]))
             start = live.bounds(number).start
-            letters.missed[number] = sum(at < start for at in reasons if at not in found)
+            letters.missed[number] = sum(at < start for at in deaths if at not in found)
         return letters
+
+    def _letter(
+        self, live: LiveQueue, number: int, event: Event, death: Death
+    ) -> list[tuple[PartitionId, WritableBatch]]:
+        entry = live.windows[number].entries.get(event.offset)
+        deliveries = 0 if entry is None else entry.deliveries
+        if route := live.settings.dead_letter_route:
+            dead = DeadEvent(live.topic.name, live.key.name, event, death.cause, deliveries)
+            return self._routed(route, dead)
+        letter = buried(event, live.key.name, deliveries, death.reason)
+        partitions = self._topic(live.topic).partitions
+        at = 0 if letter.key is None else partition_for(letter.key, len(partitions))
+        return [(partitions[at], build((letter,), now_ms=self._now_ms()))]
+
+    def _routed(self, route: str, dead: DeadEvent) -> list[tuple[PartitionId, WritableBatch]]:
+        if self.router is None:
+            raise MainstemError(
+                f"dead letters of queue {dead.queue!r} go to {route!r}, which only the protocol "
+                "that declared the queue knows, and it is not served: switch it on (--amqp)"
+            )
+        batches: list[tuple[PartitionId, WritableBatch]] = []
+        for name, partition, event in self.router(route, dead):
+            opened = self._state.opened.get(name)
+            if opened is not None:
+                made = runs(opened.topic, (event,), partition, opened.turns, self._now_ms())
+                batches += [(opened.topic.partitions[each.partition], each.batch) for each in made]
+        return batches
 
     def _topic(self, topic: Topic) -> Topic:
         name, settings = topic_of(topic.name), topic.settings

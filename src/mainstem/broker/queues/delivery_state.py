@@ -98,6 +98,8 @@ class Window:
         """How many deliveries there were since this was opened."""
         self.unsure = 0
         """Below this offset an event may have been out when the process before this one ended."""
+        self.head_ms: int | None = None
+        """When the oldest event that waits will expire, on the time of day; None if never."""
         self.seen: int | None = None
         """The tail when there was nothing more to read; None if there was."""
         self._ready: list[int] = []

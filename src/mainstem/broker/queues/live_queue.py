@@ -1,6 +1,7 @@
 """A queue while the broker runs: its windows, what it reads, and who waits for it."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -8,8 +9,9 @@ from mainstem.broker.callbacks import Callback
 from mainstem.broker.deadlines import Alarm
 from mainstem.broker.queues.batch_cache import BatchCache
 from mainstem.broker.queues.delivery_state import Window
+from mainstem.broker.queues.limits import WaitingLimits
 from mainstem.broker.queues.reader import PartitionReader, keys_of, offsets_of
-from mainstem.broker.queues.records import Order, QueueKey, QueueSettings, WindowSet
+from mainstem.broker.queues.records import Cause, Order, QueueKey, QueueSettings, WindowSet
 from mainstem.broker.queues.replay import QueueFold
 from mainstem.broker.topics.catalog import Topic
 from mainstem.broker.transactions.transactions import Transactions
@@ -96,6 +98,9 @@ class LiveQueue:
         self._waiting: dict[int, Callback] = {}
         self._watches = 0
         self._turn = 0
+        self._limits: WaitingLimits | None = None
+        self._growth: dict[int, Callback] = {}
+        """How to take back the watches of what is appended."""
 
     def fit(self, topic: Topic, fold: QueueFold) -> None:
         """Take in the partitions of the topic that are not known yet; let go of what it has not.
@@ -135,6 +140,8 @@ class LiveQueue:
     def in_turn(self, partitions: Collection[int]) -> list[int]:
         """Return those partitions that are there, each time beginning with another."""
         numbers = [number for number in partitions if number in self.windows]
+        if self.settings.order is Order.PRIORITY:
+            return sorted(numbers, reverse=True)
         self._turn += 1
         first = self._turn % max(1, len(numbers))
         return numbers[first:] + numbers[:first]
@@ -261,6 +268,8 @@ class LiveQueue:
         delay_ms: int | None = None
         is_spent = False
         for window in self.windows.values():
+            if (due := window.head_ms) is not None and (delay_ms is None or due < delay_ms):
+                delay_ms = due
             if not window.entries:
                 continue
             is_spent = is_spent or bool(window.spent)
@@ -269,6 +278,53 @@ class LiveQueue:
             if (due := window.delays.next()) is not None and (delay_ms is None or due < delay_ms):
                 delay_ms = due
         return lock_ms, delay_ms, is_spent
+
+    def over_limits(self, now_ms: int) -> list[tuple[int, int, Cause]]:
+        """Return what has expired or is too much, by partition and offset; at most so many."""
+        if self._limits is None or self._limits.settings is not self.settings:
+            self._limits = WaitingLimits(self.settings)
+        found: list[tuple[int, int, Cause]] = []
+        waiting = {at: self._waiting_events(at) for at in self.windows}
+        tails = {at: self.keep_within(at).tail for at in self.windows}
+        causes = self._limits.over(self.windows, tails, waiting, self._reader, now_ms)
+        for number, event, cause in causes:
+            window = self.windows[number]
+            if event.offset not in window.entries:
+                window.add(event.offset, event.key)
+            found.append((number, event.offset, cause))
+        for number in {at for at, _, _ in found}:
+            self.begin(number)
+        return found
+
+    def _waiting_events(self, number: int) -> Iterator[Event]:
+        """Return the events that wait, the oldest first; no more is read than is asked for."""
+        window = self.windows[number]
+        for offset in window.waiting():
+            yield from self.again(number, (offset,)).values()
+        ahead = self._reader(number, max(window.next, self.bounds(number).start))
+        while (event := ahead.take()) is not None:
+            yield event
+
+    def watch_growth(self, grown: Callback) -> None:
+        """Call once something was appended to a partition that was looked at."""
+        for number in self.windows:
+            if number not in self._growth:
+                self._growth[number] = self._log.watch(
+                    PartitionId(self.key.topic_id, number),
+                    self.bounds(number).tail,
+                    partial(self._grew, number, grown),
+                )
+
+    def _grew(self, number: int, grown: Callback) -> None:
+        """Be told, from any thread."""
+        self._growth.pop(number, None)
+        grown()
+
+    def close(self) -> None:
+        """Take back all watches: the queue is deleted."""
+        for take_back in list(self._growth.values()):
+            take_back()
+        self._growth.clear()
 
     def wait_ms(self, monotonic_ms: int, now_ms: int) -> int | None:
         """Return when something will expire or be due, None if nothing will."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainstem.broker.callbacks import Callback
-from mainstem.broker.queues.dead_letters import CreateTopic
+from mainstem.broker.queues.dead_letters import CreateTopic, DeadLetterRouter
 from mainstem.broker.queues.delivery_state import Back
 from mainstem.broker.queues.description import QueueState, described
 from mainstem.broker.queues.live_queue import LiveQueue, Unsettled
@@ -127,6 +127,10 @@ class Queues:
             self._registry.alter(key)
         return durable
 
+    def route_dead_letters(self, router: DeadLetterRouter) -> None:
+        """Say who knows where ``dead_letter_route`` leads; called under the queues' lock."""
+        self._registry.dead_letters.router = router
+
     def lay_over(self, overlay: Overlay) -> None:
         """Say what holds for queues by their name, over what each was created with."""
         self._registry.overlay = overlay
@@ -218,8 +222,10 @@ class Queues:
 
     def show(self, topic: str, name: str) -> QueueState:
         """Return how a queue stands; raises UnknownQueue."""
-        with self._registry.lock:
-            return described(self._registry.opened(topic, name))
+        with self._registry.turn():
+            live = self._registry.opened(topic, name)
+            self._registry.expire(live)
+            return described(live)
 
     def every(self, name: str | None = None) -> list[QueueState]:
         """Return every queue, or those of one name, by topic and name."""

@@ -18,6 +18,8 @@ from mainstem.log.port import PartitionId
 
 MAX_LOCK_MS = 86_400_000
 MAX_DELIVERIES = 1_000_000
+MAX_TTL_MS = 10 * 365 * 86_400_000
+MAX_LENGTH = 2**53
 
 
 class Order(StrEnum):
@@ -27,6 +29,8 @@ class Order(StrEnum):
     """By offset, as far as redelivery allows."""
     KEY = "key"
     """An event waits until all earlier ones of its key are settled."""
+    PRIORITY = "priority"
+    """A partition per priority: what is in a higher one comes first."""
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +47,22 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     order: Order = Order.NONE
     uncommitted: bool = False
     """Whether events of transactions are delivered before it is known whether these commit."""
+    ttl_ms: int | None = None
+    """Events that were not delivered this long after they were published are dead; none: never."""
+    ttl_header: str = ""
+    """A header with an event's own such time, in milliseconds; the lower of both counts."""
+    max_length: int | None = None
+    """Events that may wait; the oldest ones beyond are dead."""
+    max_bytes: int | None = None
+    """Bytes of events that may wait; the oldest ones beyond are dead."""
+    dead_letter_route: str = ""
+    """Where dead events go instead of ``<topic>.dead``: a name that a head's router knows."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether events may be dead without having been delivered."""
+        limits = (self.ttl_ms, self.max_length, self.max_bytes)
+        return bool(self.ttl_header) or limits != (None, None, None)
 
     def check(self) -> None:
         """Refuse values that mean nothing."""
@@ -50,6 +70,9 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
             ("lock_ms", self.lock_ms, 1, MAX_LOCK_MS),
             ("max_deliveries", self.max_deliveries, 1, MAX_DELIVERIES),
             ("max_unsettled", self.max_unsettled, 1, 100_000),
+            ("ttl_ms", self.ttl_ms, 0, MAX_TTL_MS),
+            ("max_length", self.max_length, 0, MAX_LENGTH),
+            ("max_bytes", self.max_bytes, 0, MAX_LENGTH),
         ):
             if value is not None and not least <= value <= most:
                 raise InvalidSetting(f"{name} must be {least} to {most}, not {value}")
@@ -223,6 +246,18 @@ class Outcome(StrEnum):
     """Not finished yet: its owner keeps it for another ``lock_ms`` from now."""
     ABSENT = "absent"
     """Its owner found no event there: done, and no mistake if it is not out."""
+
+
+class Cause(StrEnum):
+    """Why an event is dead."""
+
+    REJECTED = "rejected"
+    DELIVERIES = "delivery_limit"
+    """It was delivered too often."""
+    EXPIRED = "expired"
+    """It waited for too long."""
+    LENGTH = "maxlen"
+    """Too many events waited, or too large ones."""
 
 
 class Settlement(NamedTuple):

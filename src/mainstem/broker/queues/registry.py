@@ -9,6 +9,7 @@ under the lock, and done without it.
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -82,9 +83,11 @@ class QueueRegistry:
             msgspec.json.Decoder(QueueSet | WindowSet | WindowChange).decode,
         )
         journal.replay(lambda key, value: self.fold.apply([QueueChange(key, value)]))
-        dead_letters = DeadLetters(state, create_topic, now_ms)
-        self.settler = Settler(state, journal, self.fold, dead_letters, now_ms, monotonic_ms)
+        self.dead_letters = DeadLetters(state, create_topic, now_ms)
+        self.settler = Settler(state, journal, self.fold, self.dead_letters, now_ms, monotonic_ms)
         self._put_right()
+        self._grown = {key for key in self.fold if self.is_limited(key)}
+        """Queues with limits that may have got more since they were looked at."""
         self._unsure = dict.fromkeys(self.fold) if crashed else {}
         """Queues of which events may have been out when the process before this one ended."""
 
@@ -119,9 +122,16 @@ class QueueRegistry:
     def alter(self, key: QueueKey) -> None:
         """Let a queue behave as its settings are now."""
         live, settings = self._live.get(key), self.settings(key)
+        if self.is_limited(key):
+            self._grew(key)
         if live is not None and settings is not None:
             self._used[key] = live
             self.settler.calls += live.alter(settings)
+
+    def is_limited(self, key: QueueKey) -> bool:
+        """Tell whether events of a queue may be dead without having been delivered."""
+        settings = self.settings(key)
+        return settings is not None and settings.is_limited
 
     def opened(self, topic: str, name: str) -> LiveQueue:
         """Return a queue, with all partitions of its topic."""
@@ -161,6 +171,14 @@ class QueueRegistry:
         is_changed = live.expire(self._monotonic_ms(), self._now_ms())
         if self.settler.bury_spent(live) or is_changed:
             self.settler.calls += live.take_waiting()
+        if live.settings.is_limited:
+            live.watch_growth(partial(self._grew, live.key))
+            self.settler.enforce_limits(live)
+
+    def _grew(self, key: QueueKey) -> None:
+        """Take note, in any thread, that a queue with limits has got more."""
+        self._grown.add(key)
+        self._state.alarm()
 
     # Time, and topics that change
 
@@ -170,7 +188,7 @@ class QueueRegistry:
         Bounded: what is left is still due, so that others get their turn in between.
         """
         with self.turn():
-            due = dict(islice(self._spent.items(), MAX_AT_ONCE))
+            due = dict(islice(self._spent.items(), MAX_AT_ONCE)) | self._take_grown()
             for deadlines, now in ((self._locks, self._monotonic_ms), (self._delays, self._now_ms)):
                 for name, topic_id in deadlines.due(now()):
                     key = QueueKey(name, topic_id)
@@ -184,6 +202,8 @@ class QueueRegistry:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""
         with self.lock:
             self._set_deadlines()
+            if self._grown:
+                return 0
             waits = [
                 due_ms - now()
                 for due_ms, now in (
@@ -194,8 +214,20 @@ class QueueRegistry:
             ]
         return max(0, min(waits)) if waits else None
 
+    def _take_grown(self) -> dict[QueueKey, LiveQueue]:
+        """Return queues with limits that have got more, opened if they are not."""
+        found: dict[QueueKey, LiveQueue] = {}
+        for _ in range(min(len(self._grown), MAX_AT_ONCE)):
+            key = self._grown.pop()
+            topic = self._state.topics.by_id(key.topic_id)
+            if topic is not None and self.fold.get(key) is not None:
+                found[key] = self.opened(topic.name, key.name)
+        return found
+
     def _set_deadlines(self) -> None:
         """Note when time will bring something to the queues that were used."""
+        while self.settler.given_back:
+            self._grew(self.settler.given_back.pop())
         for key, live in self._used.items():
             place = (key.name, key.topic_id)
             if self._live.get(key) is not live:
@@ -236,6 +268,7 @@ class QueueRegistry:
         if live is None:
             return []
         self._used[key] = live
+        live.close()
         return live.take_waiting()
 
     def cut(self, partition: PartitionId) -> None:

@@ -7,14 +7,16 @@ from typing import NamedTuple, TypeVar
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.broker.journal import Journal, Written
-from mainstem.broker.queues.dead_letters import NO_LETTERS, DeadLetters, Letters
+from mainstem.broker.queues.dead_letters import NO_LETTERS, DeadLetters, Death, Letters
 from mainstem.broker.queues.delivery_state import Back, Window
 from mainstem.broker.queues.live_queue import LiveQueue
 from mainstem.broker.queues.records import (
+    Cause,
     Key,
     Order,
     Outcome,
     QueueChange,
+    QueueKey,
     Settlement,
     Value,
     WindowKey,
@@ -32,6 +34,10 @@ from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
 
 _NEVER_SETTLED = "it was delivered that often and never settled"
+_CAUSES = {
+    Cause.EXPIRED: "it was not delivered in its time to live",
+    Cause.LENGTH: "too many events, or too large ones, waited behind it",
+}
 
 
 class Plan:
@@ -41,7 +47,7 @@ class Plan:
         self.changes: dict[int, dict[int, Back | None]] = {}
         """By partition and offset; None is settled."""
         self.reasons: dict[int, dict[int, str]] = {}
-        self.dead: dict[int, dict[int, str]] = {}
+        self.dead: dict[int, dict[int, Death]] = {}
         """Which of those that are settled become dead letters, and why."""
         self.renewed: list[tuple[int, int]] = []
 
@@ -50,10 +56,10 @@ class Plan:
         self.changes.setdefault(partition, {})[offset] = change
         self.reasons.setdefault(partition, {})[offset] = reason
 
-    def bury(self, partition: int, offset: int, reason: str) -> None:
+    def bury(self, partition: int, offset: int, cause: Cause, reason: str) -> None:
         """Plan to settle an event as a dead letter."""
         self.set(partition, offset, None)
-        self.dead.setdefault(partition, {})[offset] = reason
+        self.dead.setdefault(partition, {})[offset] = Death(cause, reason)
 
     def add(self, other: "Plan") -> None:
         """Take in a plan for other partitions."""
@@ -99,6 +105,8 @@ class Settler:
         self._monotonic_ms = monotonic_ms
         self.calls: list[Callback] = []
         """Whom to tell what, without the lock."""
+        self.given_back: list[QueueKey] = []
+        """Queues with limits of which more may wait now."""
 
     def held(self, live: LiveQueue, owner: str, each: Settlement) -> Window:
         """Return the window of a delivery; StaleDelivery unless it is out with this owner."""
@@ -148,7 +156,9 @@ class Settler:
                 plan.set(each.partition, each.offset, Back(count, due_ms), each.reason)
             case _:
                 reason = each.reason or f"it was {each.outcome}ed"
-                plan.bury(each.partition, each.offset, reason)
+                is_last = each.outcome is Outcome.NACK
+                cause = Cause.DELIVERIES if is_last else Cause.REJECTED
+                plan.bury(each.partition, each.offset, cause, reason)
 
     def _is_out(self, live: LiveQueue, each: Settlement) -> bool:
         window = live.windows.get(each.partition)
@@ -160,13 +170,32 @@ class Settler:
         for number, window in live.windows.items():
             plan = Plan()
             for offset in sorted(window.spent):
-                plan.bury(number, offset, window.entries[offset].reason or _NEVER_SETTLED)
+                reason = window.entries[offset].reason or _NEVER_SETTLED
+                plan.bury(number, offset, Cause.DELIVERIES, reason)
             # Without room, or if they cannot be read, they stay as they are: nobody who asks for
             # other events shall wait for that, and it is tried again with everything that is asked.
             with suppress(MainstemError):
                 self.carry_out(live, plan)
                 is_any = is_any or bool(plan.changes)
         return is_any
+
+    def enforce_limits(self, live: LiveQueue) -> bool:
+        """Take out what has expired or is too much; return whether there was any."""
+        plan = Plan()
+        for number, offset, cause in live.over_limits(self._now_ms()):
+            plan.bury(number, offset, cause, _CAUSES[cause])
+        if not plan.changes:
+            return False
+        try:
+            # What a power cut brings back is over the limits still.
+            self.carry_out_all([(live, plan)], lazy=True)
+        except MainstemError:
+            # As with those delivered too often: they wait, and it is tried again.
+            for number, changes in plan.changes.items():
+                for offset in changes:
+                    live.windows[number].put_back(offset)
+            return False
+        return True
 
     def carry_out(self, live: LiveQueue, plan: Plan) -> Durable:
         """Append what was planned, all or nothing, and make it true; StorageFull changes nothing.
@@ -214,7 +243,8 @@ class Settler:
 
     def _prepare(self, live: LiveQueue, plan: Plan) -> Prepared:
         """Return what has to be appended for a plan; nothing has changed so far."""
-        dead = plan.dead if live.settings.dead_letters else {}
+        settings = live.settings
+        dead = plan.dead if settings.dead_letters or settings.dead_letter_route else {}
         letters = self._dead_letters.make(live, dead) if dead else NO_LETTERS
         records = [
             self._record(live, number, changes, letters.missed.get(number, 0))
@@ -233,6 +263,8 @@ class Settler:
         live.dead += len(letters.batches)
         if frees:
             self.calls += live.take_waiting()
+            if live.settings.is_limited:
+                self.given_back.append(live.key)
 
     def _renew(self, live: LiveQueue, plan: Plan) -> None:
         if plan.renewed:
