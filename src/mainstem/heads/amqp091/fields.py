@@ -47,9 +47,10 @@ Value = (
     | Decimal
     | Timestamp
     | None
-    | Sequence["Value"]
-    | Mapping[str, "Value"]
+    | Sequence[object]
+    | Mapping[str, object]
 )
+"""What a table holds; arrays and tables hold the same."""
 Table = Mapping[str, Value]
 
 _U32 = Struct(">I")
@@ -57,7 +58,7 @@ _I32 = Struct(">i")
 _I64 = Struct(">q")
 _U64 = Struct(">Q")
 _DOUBLE = Struct(">d")
-_DECIMAL = Struct(">BI")
+_DECIMAL = Struct(">Bi")
 _FIXED = {
     ord(letter): Struct(code)
     for letter, code in (
@@ -73,7 +74,7 @@ _FIXED = {
         ("f", ">f"),
         ("d", ">d"),
         ("T", ">Q"),
-        ("D", ">BI"),
+        ("D", ">Bi"),
     )
 }
 _SIZED = frozenset(b"SxAF")
@@ -159,7 +160,8 @@ def _fixed_value(letter: int, found: tuple[int, ...]) -> Value:
     if letter == ord("D"):
         scale, unscaled = found
         # Digits and exponent are kept as they are: no arithmetic, which would round.
-        return Decimal((0, tuple(map(int, str(unscaled))), -scale))
+        digits = tuple(map(int, str(abs(unscaled))))
+        return Decimal((int(unscaled < 0), digits, -scale))
     return found[0]
 
 
@@ -199,7 +201,7 @@ def long_string(data: bytes) -> bytes:
     return _U32.pack(len(data)) + data
 
 
-def table(values: Table) -> bytes:
+def table(values: Mapping[str, object]) -> bytes:
     """Write a table with its length."""
     parts: list[bytes] = []
     for name, value in values.items():
@@ -207,7 +209,7 @@ def table(values: Table) -> bytes:
     return long_string(b"".join(parts))
 
 
-def _written(value: Value) -> bytes:  # noqa: C901, PLR0911, PLR0912 - one for each
+def _written(value: object) -> bytes:  # noqa: C901, PLR0911, PLR0912 - one for each
     match value:
         case str():
             return b"S" + long_string(value.encode())
@@ -240,10 +242,14 @@ def _written(value: Value) -> bytes:  # noqa: C901, PLR0911, PLR0912 - one for e
 
 def _written_decimal(value: Decimal) -> bytes:
     sign, digits, exponent = value.as_tuple()
-    if sign or not isinstance(exponent, int):
-        raise ValueError(f"{value} is no decimal of this protocol, which has no negative ones")
-    unscaled = int("".join(map(str, digits))) * 10 ** max(exponent, 0)
+    if not isinstance(exponent, int):
+        raise ValueError(f"a table cannot hold {value}")
     scale = max(-exponent, 0)
-    if scale > 255 or unscaled >= 2**32:
+    if scale > 255 or exponent > 9 or len(digits) > 10:
         raise ValueError(f"{value} has too many digits")
+    unscaled = int("".join(map(str, digits))) * 10 ** max(exponent, 0)
+    unscaled = -unscaled if sign else unscaled
+    if not -(2**31) <= unscaled < 2**31:
+        raise ValueError(f"{value} has too many digits")
+    # The specification says unsigned; clients take it for signed.
     return _DECIMAL.pack(scale, unscaled)

@@ -119,7 +119,7 @@ _ON_CHANNELS = (
     methods.QueueUnbind,
 )
 """What a client may say on an open channel, beside what is about the channel itself."""
-_TX = frozenset((Bare.TX_SELECT, Bare.TX_COMMIT, Bare.TX_ROLLBACK))
+_TX = (Bare.TX_SELECT, Bare.TX_COMMIT, Bare.TX_ROLLBACK)
 _HEADERS = frozenset((codec.PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09"))
 """The second is that of 0-9, which is taken for the same, as RabbitMQ does."""
 
