@@ -17,6 +17,7 @@ REACHED = {
     "records": "mainstem.core.records",
     "unpacking": "mainstem.core.compression",
     "conversations": "tests.faults.fuzz_targets",
+    "amqp": "mainstem.heads.amqp091.session",
 }
 """What a target gets to, with what that imports: to instrument all takes many times as long."""
 

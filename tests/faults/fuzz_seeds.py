@@ -1,14 +1,20 @@
 """Where fuzzing begins: bytes that are right, made by the real encoders."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 
 from tests.core.handmade_batches import CODECS, NOW_MS
-from tests.faults.fuzz_targets import TOPIC
+from tests.faults.fuzz_targets import AMQP_OPENED, TOPIC
+from tests.heads.amqp091.talking import publish_frames
 from tests.kafka_protocol.values import EVERY_API, filled
 
 from mainstem.core import compression
 from mainstem.core.event import Event
 from mainstem.core.records import build
+from mainstem.heads.amqp091 import methods
+from mainstem.heads.amqp091.codec import HEARTBEAT_FRAME, method_frame
+from mainstem.heads.amqp091.fields import Binary, Table, Timestamp
+from mainstem.heads.amqp091.properties import Properties, encode_properties
 from mainstem.heads.conversation import Piece
 from mainstem.heads.kafka.adapter.apis import SERVED
 from mainstem.kafka_protocol.apis import APIS
@@ -129,6 +135,40 @@ def _frame(key: int, version: int, body: Wire) -> bytes:
     return b"".join(map(_bytes, encode_request(APIS[key], version, 7, "me", body)))
 
 
+def _amqp() -> Iterator[bytes]:
+    table: Table = {
+        "t": True,
+        "i": -1,
+        "l": 2**40,
+        "d": 0.5,
+        "D": Decimal("1.23"),
+        "S": "text",
+        "x": Binary(b"\xff"),
+        "T": Timestamp(1),
+        "A": [1, None, {"F": {}}],
+    }
+    properties = encode_properties(
+        Properties(content_type="text/plain", headers=table, delivery_mode=2, timestamp=1)
+    )
+    message = b"".join(publish_frames(1, "q", b"body", properties))
+    yield AMQP_OPENED + message
+    yield message * 2 + b"".join(publish_frames(2, "q", b"longer", part_bytes=2))
+    yield method_frame(1, methods.QueueDeclare(queue="q", arguments=table))
+    yield b"".join(
+        (
+            method_frame(1, methods.BasicAck(1, True)),
+            method_frame(1, methods.BasicNack(2)),
+            method_frame(1, methods.BasicReject(3)),
+            HEARTBEAT_FRAME,
+            *publish_frames(1, "q", b""),
+        )
+    )
+    for method in methods.METHODS.values():
+        yield method_frame(1, method()) + method_frame(0, method())
+    for bare in methods.Bare:
+        yield method_frame(1, bare) + method_frame(0, bare)
+
+
 def _bytes(piece: Piece) -> bytes:
     assert isinstance(piece, bytes | bytearray | memoryview)
     return bytes(piece)
@@ -139,4 +179,5 @@ _SEEDS = {
     "records": _records,
     "unpacking": _unpacking,
     "conversations": _conversations,
+    "amqp": _amqp,
 }

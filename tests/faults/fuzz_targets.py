@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from tests.heads.amqp091.talking import HANDSHAKE, Seen, Talk
 from tests.heads.contexts import kafka_service
 
 from mainstem.broker.broker import Broker
@@ -12,6 +13,12 @@ from mainstem.core.batch import HEADER_SIZE, LENGTH_BEFORE, read_whole, seal
 from mainstem.core.errors import CorruptBatch, MainstemError
 from mainstem.core.records import check_records, events, keys, retain
 from mainstem.core.topic_settings import TopicSettings
+from mainstem.heads.amqp091 import methods
+from mainstem.heads.amqp091.codec import method_frame
+from mainstem.heads.amqp091.errors import AmqpError
+from mainstem.heads.amqp091.messages import Publish
+from mainstem.heads.amqp091.properties import decode_properties, encode_properties
+from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.conversation import Answer, Later, Piece, ProtocolError
 from mainstem.heads.kafka.head import KafkaConversation
 from mainstem.heads.kafka.settings import KafkaSettings
@@ -147,6 +154,37 @@ def _check_answer(frame: memoryview, answer: Answer) -> None:
     decode_response(APIS[key], version, memoryview(said)[4:])
 
 
+AMQP_OPENED = b"".join((HANDSHAKE, *(method_frame(each, methods.ChannelOpen()) for each in (1, 2))))
+"""A connection with two channels, for what does not begin with a protocol header."""
+
+
+def amqp(data: bytes) -> None:
+    """AMQP frames are requests or refused, the same one by one and many at once."""
+    stream = data if data.startswith(b"AMQP") else AMQP_OPENED + data
+    settings = AmqpSettings(max_message_bytes=1024, max_unfinished_bytes=2048)
+    talk = Talk(settings)
+    found = talk.feed([stream])
+    # Not by ==: what is not a number is not equal to itself.
+    assert repr(found) == repr(Talk(settings, runs=False).feed([stream]))
+    assert talk.session._unfinished <= settings.max_unfinished_bytes
+    for each in found:
+        _check_amqp(each)
+
+
+def _check_amqp(seen: Seen) -> None:
+    """See that what was read can be written, and is read again as the same."""
+    match seen:
+        case (int(), methods.Method() as method):
+            again = methods.decode_method(methods.encode_method(method))
+            assert repr(again) == repr(method)
+        case (int(), Publish() as message):
+            try:
+                properties = decode_properties(message.properties)
+            except AmqpError:
+                return
+            assert repr(decode_properties(encode_properties(properties))) == repr(properties)
+
+
 def joined(pieces: Iterable[Piece]) -> bytes:
     """Return an answer in one piece."""
     return b"".join(
@@ -160,4 +198,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "records": records,
     "unpacking": unpacking,
     "conversations": conversations,
+    "amqp": amqp,
 }

@@ -92,6 +92,7 @@ BROKEN = {
         "except MainstemError as error:\n        parts.add(refused(error))",
         "except TopicExists as error:\n        parts.add(refused(error))",
     ),
+    "amqp": ("heads/amqp091/fields.py", "if at + fixed.size > end:", "if at > end:"),
 }
 """Target → a file, a guard in it, and what stands there when the guard is forgotten."""
 
