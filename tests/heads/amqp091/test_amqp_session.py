@@ -674,6 +674,28 @@ def test_a_client_has_some_time_for_its_close_ok() -> None:
         session.tick(NOW_MS + 50 + CLOSE_MS)
 
 
+def test_who_has_closed_is_not_hurried_while_its_close_is_answered() -> None:
+    session = tuned(0, 0, 1)
+    session.receive(memoryview(method_frame(0, methods.ConnectionClose(200))))
+
+    assert session.deadline() is None
+    assert session.tick(NOW_MS * 1000) == b""
+
+
+def test_a_channel_is_open_until_it_is_closed_or_refused() -> None:
+    talk = Talk().opened(1, 2, 3)
+    talk.session.refused(SOFT, 1, NOW_MS)
+    talk.say(2, methods.ChannelClose())
+
+    assert [talk.session.is_open(each) for each in (0, 1, 2, 3, 4)] == [0, 0, 0, 1, 0]
+    talk.session.refused(HARD, 3, NOW_MS)
+    assert not talk.session.is_open(3)
+
+
+def test_a_login_does_not_show_its_password() -> None:
+    assert repr(Login("PLAIN", "guest", b"secret", {})) == "Login('PLAIN', 'guest')"
+
+
 @given(text=st.text(st.characters(codec="utf-8"), max_size=600))
 def test_a_text_is_as_long_as_there_is_room(text: str) -> None:
     session = in_phase(Phase.RUNNING)

@@ -99,19 +99,16 @@ def deliver_frames(
     frame_max: int,
 ) -> list[bytes | memoryview]:
     """Write BasicDeliver with its content; ``consumer_tag`` as ``short_string`` writes it."""
-    size = len(consumer_tag) + len(route) + 13
-    return _with_content(
-        (
-            _METHOD.pack(METHOD, channel, size, 60, 60),
-            consumer_tag,
-            _TAG.pack(delivery_tag, redelivered),
-            route,
-        ),
-        channel,
-        properties,
-        body,
-        frame_max,
-    )
+    method = _METHOD.pack(METHOD, channel, len(consumer_tag) + len(route) + 13, 60, 60)
+    tag, size = _TAG.pack(delivery_tag, redelivered), len(body)
+    if not 0 < size <= _JOINED_BYTES or size > frame_max - FRAME_OVERHEAD:
+        said = b"".join((method, consumer_tag, tag, route))
+        return _with_content(said, channel, properties, body, frame_max)
+    # As _with_content does, but in one step: nearly all messages are small.
+    header = _CONTENT.pack(FRAME_END, HEADER, channel, len(properties) + 12, 60, 0, size)
+    first = _BODY.pack(FRAME_END, BODY, channel, size)
+    parts = (method, consumer_tag, tag, route, header, properties, first, body, _ENDED)
+    return [b"".join(parts)]
 
 
 def get_ok_frames(
@@ -125,19 +122,10 @@ def get_ok_frames(
     frame_max: int,
 ) -> list[bytes | memoryview]:
     """Write BasicGetOk with its content."""
-    size = len(route) + 17
-    return _with_content(
-        (
-            _METHOD.pack(METHOD, channel, size, 60, 71),
-            _TAG.pack(delivery_tag, redelivered),
-            route,
-            _COUNT.pack(message_count),
-        ),
-        channel,
-        properties,
-        body,
-        frame_max,
-    )
+    method = _METHOD.pack(METHOD, channel, len(route) + 17, 60, 71)
+    tag, count = _TAG.pack(delivery_tag, redelivered), _COUNT.pack(message_count)
+    said = b"".join((method, tag, route, count))
+    return _with_content(said, channel, properties, body, frame_max)
 
 
 def return_frames(
@@ -150,41 +138,25 @@ def return_frames(
     frame_max: int,
 ) -> list[bytes | memoryview]:
     """Write BasicReturn with its content."""
-    said = short_string(text)
-    size = len(said) + len(route) + 6
-    return _with_content(
-        (
-            _METHOD.pack(METHOD, channel, size, 60, 50),
-            code.to_bytes(2, "big"),
-            said,
-            route,
-        ),
-        channel,
-        properties,
-        body,
-        frame_max,
-    )
+    why = code.to_bytes(2, "big") + short_string(text)
+    method = _METHOD.pack(METHOD, channel, len(why) + len(route) + 4, 60, 50)
+    said = b"".join((method, why, route))
+    return _with_content(said, channel, properties, body, frame_max)
 
 
 def _with_content(
-    method: tuple[bytes, bytes, bytes, bytes],
-    channel: int,
-    properties: bytes,
-    body: bytes,
-    frame_max: int,
+    method: bytes, channel: int, properties: bytes, body: bytes, frame_max: int
 ) -> list[bytes | memoryview]:
-    """Write a method, short of its end, the content header and the body."""
-    size = len(body)
+    """Write a method, given short of its end, the content header and the body."""
+    size, most = len(body), frame_max - FRAME_OVERHEAD
     header = _CONTENT.pack(FRAME_END, HEADER, channel, len(properties) + 12, 60, 0, size)
     if not size:
-        return [b"".join((*method, header, properties, _ENDED))]
-    most = frame_max - FRAME_OVERHEAD
+        return [b"".join((method, header, properties, _ENDED))]
     first = _BODY.pack(FRAME_END, BODY, channel, min(size, most))
     if size <= most and size <= _JOINED_BYTES:
-        return [b"".join((*method, header, properties, first, body, _ENDED))]
-    pieces: list[bytes | memoryview] = [b"".join((*method, header, properties, first))]
+        return [b"".join((method, header, properties, first, body, _ENDED))]
     view = memoryview(body)
-    pieces.append(view[:most])
+    pieces: list[bytes | memoryview] = [b"".join((method, header, properties, first)), view[:most]]
     for at in range(most, size, most):
         part = view[at : at + most]
         pieces += (_BODY.pack(FRAME_END, BODY, channel, len(part)), part)

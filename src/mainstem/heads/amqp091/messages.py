@@ -16,7 +16,7 @@ from mainstem.heads.amqp091.methods import BasicAck, BasicNack, BasicPublish, Ba
 
 PUBLISH, ACK, REJECT, NACK = (b"\0\x3c\0" + bytes((each,)) for each in (40, 80, 90, 120))
 _CONTENT = Struct(">BHIHHQ")
-_TAG = Struct(">QB")
+TAG = Struct(">QB")
 _BEFORE_PROPERTIES = 19
 """Bytes of a content header frame."""
 _SETTLE_BYTES = 21
@@ -135,7 +135,7 @@ def take_run(  # noqa: C901 - calls are what costs most here
     """
     found: list[tuple[int, Said]] = []
     stop, at = len(data), 0
-    head, content, tag_of = codec.HEAD.unpack_from, _CONTENT.unpack_from, _TAG.unpack_from
+    head, content, tag_of = codec.HEAD.unpack_from, _CONTENT.unpack_from, TAG.unpack_from
     while at + _SETTLE_BYTES <= stop:
         kind, number, size = head(data, at)
         end = at + 7 + size
@@ -144,7 +144,7 @@ def take_run(  # noqa: C901 - calls are what costs most here
             break
         ids = data[at + 7 : at + 11]
         if ids != PUBLISH:
-            said = _settled(ids, size, *tag_of(data, at + 11))
+            said = settled(ids, size, *tag_of(data, at + 11))
             if said is None:
                 break
             found.append((number, said))
@@ -175,9 +175,10 @@ def take_run(  # noqa: C901 - calls are what costs most here
     return found, at
 
 
-def _settled(
+def settled(
     ids: bytes, size: int, tag: int, bits: int
 ) -> BasicAck | BasicNack | BasicReject | None:
+    """Return an acknowledgement by class and method id, size and fields; None if it is none."""
     if size == 13:
         if ids == ACK:
             return BasicAck(tag, bits & 1 == 1)

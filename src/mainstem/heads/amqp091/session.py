@@ -21,8 +21,9 @@ acknowledgements, and is several times as quick. The conversation carries reques
 Nothing more is received before Login and ConnectionOpen are answered. Whatever is refused is
 ``AmqpError``, raised by ``receive`` (then ``channel`` says where), or by the broker and told to
 ``refused``, which returns Channel.Close or Connection.Close. The client may still send what it
-likes until it answers with CloseOk, and all of it is ignored. What is no frame, or has no right
-end, is ``ProtocolError``: where the next one begins cannot be told.
+likes until it answers with CloseOk, and all of it is ignored; so is what comes behind a refused
+request in a run, on its channel (``is_open``). What is no frame, or has no right end, is
+``ProtocolError``: where the next one begins cannot be told.
 
     def handle(self, frame: memoryview) -> Answer:
         try:
@@ -47,7 +48,7 @@ import msgspec
 from mainstem.heads.amqp091 import codec, fields, methods
 from mainstem.heads.amqp091.codec import BODY, HEADER, HEARTBEAT, METHOD
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
-from mainstem.heads.amqp091.messages import PUBLISH, Channel, Publish, Said, take_run
+from mainstem.heads.amqp091.messages import PUBLISH, TAG, Channel, Publish, Said, settled, take_run
 from mainstem.heads.amqp091.methods import Bare, Method, decode_method
 from mainstem.heads.amqp091.sasl import MECHANISMS, credentials
 from mainstem.heads.amqp091.settings import AmqpSettings
@@ -76,7 +77,7 @@ class Phase(StrEnum):
     CLOSING = "closing"
     """We have sent Close."""
     CLOSED = "closed"
-    """Nothing more is taken."""
+    """Nothing more is taken; the conversation ends."""
 
 
 class ProtocolHeader(msgspec.Struct, frozen=True):
@@ -90,6 +91,10 @@ class Login(msgspec.Struct, frozen=True):
     user: str
     password: bytes
     client_properties: fields.Table
+
+    def __repr__(self) -> str:
+        """Show no password."""
+        return f"Login({self.mechanism!r}, {self.user!r})"
 
 
 Request = ProtocolHeader | Login | Publish | Method | Bare
@@ -270,6 +275,11 @@ class Session:
             return b""
         return codec.method_frame(0, Bare.CONNECTION_UNBLOCKED)
 
+    def is_open(self, channel: int) -> bool:
+        """Return whether what is asked for on a channel is carried out: it was not refused."""
+        found = self._channels.get(channel)
+        return found is not None and not found.closing
+
     def has(self, capability: str) -> bool:
         """Return whether a client says that it knows something beyond the specification."""
         return capability in self._capabilities
@@ -279,7 +289,7 @@ class Session:
     def deadline(self) -> int | None:
         """Return when ``tick`` is to be called, None if never."""
         if self.phase in _OVER:
-            return self._closing_ms + CLOSE_MS
+            return self._closing_ms + CLOSE_MS if self.phase is Phase.CLOSING else None
         times = []
         if self.phase is not Phase.RUNNING:
             times.append(self._begun_ms + self._settings.handshake_ms)
@@ -290,7 +300,7 @@ class Session:
     def tick(self, now_ms: int) -> bytes:
         """Return a heartbeat if it is time for one; ProtocolError if the client took too long."""
         if self.phase in _OVER:
-            if now_ms >= self._closing_ms + CLOSE_MS:
+            if self.phase is Phase.CLOSING and now_ms >= self._closing_ms + CLOSE_MS:
                 raise ProtocolError(f"no answer to Connection.Close within {CLOSE_MS} ms")
             return b""
         limit_ms = self._settings.handshake_ms
@@ -414,10 +424,18 @@ class Session:
         payload = bytes(frame[7:-1])
         if channel is None:
             return self._open_channel(number, decode_method(payload))
-        if payload[:4] == PUBLISH:
+        ids = payload[:4]
+        if ids == PUBLISH:
             channel.publish(payload[6:])
             return None
-        method = decode_method(payload)
+        if len(payload) == 13:
+            quick = settled(ids, 13, *TAG.unpack_from(payload, 4))
+            if quick is not None:
+                return number, quick
+        return number, self._asked(number, decode_method(payload))
+
+    def _asked(self, number: int, method: Method | Bare) -> Method | Bare:
+        """Return a method that may be asked for on an open channel."""
         if isinstance(method, methods.ChannelClose):
             del self._channels[number]
         elif isinstance(method, methods.ChannelOpen):
@@ -426,7 +444,7 @@ class Session:
             raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "active=false", *method.ids)
         elif not isinstance(method, _ON_CHANNELS) and method not in _TX:
             raise AmqpError(ReplyCode.COMMAND_INVALID, "unimplemented method", *method.ids)
-        return number, method
+        return method
 
     def _open_channel(self, number: int, method: Method | Bare) -> Received:
         if not isinstance(method, methods.ChannelOpen):

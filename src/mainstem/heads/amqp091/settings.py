@@ -38,5 +38,5 @@ class AmqpSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_field
     ] = 64 * 1024 * 1024
     handshake_ms: Annotated[
         int,
-        Meta(ge=10, description="Milliseconds that a client may take until its connection is open"),
+        Meta(ge=10, description="Milliseconds that a client may take to open its connection."),
     ] = 10_000
