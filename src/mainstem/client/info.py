@@ -8,7 +8,7 @@ import msgspec
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
 
-Order = Literal["none", "key"]
+Order = Literal["none", "key", "priority"]
 """Whether a queue delivers the events of one key one after the other."""
 
 

@@ -63,6 +63,14 @@ class SessionCredit:
         if self.credit is None or count <= 0:
             return
         self.credit += count
+        self._line_up()
+
+    def limit(self, credit: int | None) -> None:
+        """Allow so many from now on; below 0, so many must be given back first."""
+        self.credit = credit
+        self._line_up()
+
+    def _line_up(self) -> None:
         for consumer in list(self.consumers):
             consumer.line_up()
 
@@ -109,9 +117,10 @@ class Consumer:
         if self.is_closed or self.is_paused:
             return 0
         shared = None if self.session is None else self.session.credit
-        if self.credit is None or shared is None:
-            return shared if self.credit is None else self.credit
-        return min(self.credit, shared)
+        if shared is None:
+            return self.credit
+        shared = max(0, shared)
+        return shared if self.credit is None else min(self.credit, shared)
 
     def add_credit(self, count: int) -> None:
         """Allow so many more."""

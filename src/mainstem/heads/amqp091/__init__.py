@@ -1,1 +1,15 @@
 """AMQP 0-9-1 over TCP, as RabbitMQ speaks it: exchanges, queues, confirms and dead letters."""
+
+from mainstem.heads.amqp091.metrics import METRICS
+from mainstem.heads.amqp091.settings import AmqpSettings
+from mainstem.heads.head import Head, starts_in
+
+HEAD = Head(
+    name="amqp",
+    title="AMQP 0-9-1",
+    settings=AmqpSettings(),
+    start=starts_in("mainstem.heads.amqp091.adapter.head"),
+    serves="Where AMQP 0-9-1 clients connect (RabbitMQ uses port 5672).",
+    connect="amqp://{at}   (AMQP 0-9-1, as RabbitMQ speaks it)",
+    metrics=METRICS,
+)

@@ -24,6 +24,9 @@ class AmqpSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_field
             description="Seconds of the heartbeat that is suggested to clients; 0 is none.",
         ),
     ] = 60
+    max_connections: Annotated[
+        int, Meta(ge=1, description="Connections; more are closed at once, and counted.")
+    ] = 10_000
     max_message_bytes: Annotated[
         int,
         Meta(ge=1024, le=2**31 - 1, description="Bytes of the largest message; more is refused."),

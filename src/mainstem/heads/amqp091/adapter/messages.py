@@ -13,8 +13,6 @@ An event of another protocol has no such header: its properties are made of its 
 
 from functools import lru_cache
 
-import msgspec
-
 from mainstem.core.event import NATIVE_HEADER, NO_TIMESTAMP, Event, Headers
 from mainstem.heads.amqp091 import codec, fields
 from mainstem.heads.amqp091.messages import Publish
@@ -46,11 +44,8 @@ _NUMBERS = {"delivery-mode": "delivery_mode", "priority": "priority", "timestamp
 _SHORT_BYTES = fields.MAX_SHORT_BYTES
 
 
-class Content(msgspec.Struct, frozen=True, gc=False):
-    """What a consumer is given beside the body: both as they stand in frames."""
-
-    route: bytes
-    properties: bytes
+Content = tuple[bytes, bytes]
+"""Route and properties, both as they stand in frames."""
 
 
 def event_of(message: Publish) -> Event:
@@ -108,8 +103,8 @@ def content_of(event: Event, queue: str) -> Content:
             at = len(_NATIVE)
             end = at + 1 + value[at]
             end += 1 + value[end]
-            return Content(value[at:end], value[end:])
-    return Content(codec.route_of("", queue), encode_properties(_foreign_properties(event)))
+            return value[at:end], value[end:]
+    return codec.route_of("", queue), encode_properties(_foreign_properties(event))
 
 
 def _foreign_properties(event: Event) -> Properties:

@@ -1,0 +1,366 @@
+"""One channel of an AMQP client: its requests carried out on the broker, and answered.
+
+How this works: what is declared holds at once, and the answer waits until it is durable. Requests
+that ask how many messages there are, or for one of them, wait for what the client published before.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mainstem.broker.door import AT_ONCE, Durable, HeldPublish, Outcome
+from mainstem.core.errors import MainstemError
+from mainstem.heads.amqp091 import methods
+from mainstem.heads.amqp091.adapter.confirms import Confirms
+from mainstem.heads.amqp091.adapter.deliveries import Consumer, Deliveries, Unacked
+from mainstem.heads.amqp091.adapter.publisher import Routed
+from mainstem.heads.amqp091.adapter.replies import REPLY_TO
+from mainstem.heads.amqp091.adapter.topology import Topology
+from mainstem.heads.amqp091.codec import method_frame
+from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+from mainstem.heads.amqp091.messages import Publish
+from mainstem.heads.amqp091.methods import Bare, Method
+from mainstem.heads.queue_consumer import QueueConsumer
+
+if TYPE_CHECKING:
+    from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
+    from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
+
+
+class Transaction:
+    """What a channel has published and settled since its transaction began."""
+
+    def __init__(self) -> None:
+        self.routed: list[Routed] = []
+        self.settled: list[tuple[Unacked, Outcome]] = []
+
+
+class AmqpChannel:
+    """One channel."""
+
+    def __init__(self, connection: "AmqpConversation", number: int) -> None:
+        self.number = number
+        self._connection = connection
+        self._service = connection.service
+        self.confirms: Confirms | None = None
+        """Publisher confirms, if they were asked for."""
+        self.is_open = True
+        self._transaction: Transaction | None = None
+        self._consumers: dict[str, Consumer] = {}
+        self._prefetch: int | None = None
+        """Of consumers that begin from now on."""
+        self._last_queue = ""
+        """The queue declared last, which an empty name means."""
+        self._deliveries = Deliveries(connection, number, f"{connection.id}.{number}")
+        self._service.counts.channels += 1
+
+    def close(self) -> None:
+        """Let go of everything: the channel has gone."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._service.counts.channels -= 1
+        self._service.replies.forget(self)
+        for tag in list(self._consumers):
+            self._end_consumer(tag)
+        self._deliveries.give_back()
+
+    # The hot path
+
+    def publish(self, message: Publish) -> None:
+        """Publish a message, or keep it for the transaction."""
+        if self._transaction is None:
+            self._connection.publisher.publish(self, message)
+            return
+        routed = self._connection.publisher.route(self, 0, message)
+        if routed is not None:
+            self._transaction.routed.append(routed)
+
+    def settle(self, said: methods.BasicAck | methods.BasicNack | methods.BasicReject) -> None:
+        """Settle deliveries, or keep that for the transaction."""
+        match said:
+            case methods.BasicAck():
+                outcome, multiple = Outcome.ACK, said.multiple
+            case methods.BasicNack():
+                outcome = Outcome.NACK if said.requeue else Outcome.REJECT
+                multiple = said.multiple
+            case methods.BasicReject():
+                outcome = Outcome.NACK if said.requeue else Outcome.REJECT
+                multiple = False
+        found = self._deliveries.take(said.delivery_tag, multiple=multiple)
+        if self._transaction is None:
+            self._deliveries.settle(found, outcome)
+        else:
+            self._transaction.settled += [(each, outcome) for each in found]
+
+    def send_reply(self, tag: bytes, message: Publish) -> None:
+        """Send an answer to the channel's consumer of answers."""
+        self._deliveries.send_reply(tag, message)
+
+    # All other requests
+
+    def carry_out(self, method: Method | Bare) -> None:  # noqa: C901, PLR0912 - one for each
+        """Carry out a request; AmqpError and MainstemError close the channel."""
+        match method:
+            case methods.BasicAck() | methods.BasicNack() | methods.BasicReject():
+                self.settle(method)
+            case methods.BasicGet():
+                self._after_publishes(partial(self._get, method))
+            case methods.BasicConsume():
+                self._consume(method)
+            case methods.BasicCancel():
+                self._cancel(method)
+            case methods.BasicQos():
+                self._qos(method)
+            case methods.BasicRecover() | methods.BasicRecoverAsync():
+                self._recover(method)
+            case methods.QueueDeclare():
+                self._after_publishes(partial(self._declare_queue, method))
+            case methods.QueueBind() | methods.QueueUnbind():
+                self._bind_queue(method)
+            case methods.QueuePurge():
+                self._after_publishes(partial(self._purge, method))
+            case methods.QueueDelete():
+                self._after_publishes(partial(self._delete_queue, method))
+            case methods.ExchangeDeclare():
+                durable = self._topology.declare_exchange(
+                    self._vhost,
+                    method.exchange,
+                    method.type,
+                    passive=method.passive,
+                    durable=method.durable,
+                    auto_delete=method.auto_delete,
+                    internal=method.internal,
+                    arguments=method.arguments,
+                )
+                self._answer(method.nowait, Bare.EXCHANGE_DECLARE_OK, durable)
+            case methods.ExchangeDelete():
+                durable = self._topology.delete_exchange(
+                    self._vhost, method.exchange, if_unused=method.if_unused
+                )
+                self._answer(method.nowait, Bare.EXCHANGE_DELETE_OK, durable)
+            case methods.ExchangeBind() | methods.ExchangeUnbind():
+                self._bind_exchange(method)
+            case methods.ConfirmSelect():
+                self._select_confirms(method)
+            case methods.ChannelFlow():
+                self._answer(False, methods.ChannelFlowOk(True))
+            case Bare.TX_SELECT | Bare.TX_COMMIT | Bare.TX_ROLLBACK:
+                self._transact(method)
+            case _:
+                raise AmqpError(ReplyCode.COMMAND_INVALID, "unimplemented method", *method.ids)
+
+    @property
+    def _vhost(self) -> str:
+        return self._connection.vhost
+
+    def _answer(self, nowait: bool, method: Method | Bare, durable: Durable = AT_ONCE) -> None:
+        """Answer once something is durable."""
+        if not nowait:
+            frame = method_frame(self.number, method)
+            self._connection.publisher.when_durable(partial(self._send, frame), durable)
+
+    def _send(self, frame: bytes) -> None:
+        if self.is_open:
+            self._connection.send([frame])
+
+    def _after_publishes(self, call: Callable[[], None]) -> None:
+        """Go on once the client would find what it has published."""
+
+        def carry_out() -> None:
+            if self.is_open:
+                self._connection.guarded(self.number, call)
+
+        self._connection.publisher.when_durable(carry_out)
+
+    # Queues
+
+    def _named(self, name: str) -> str:
+        """Return the queue that a request means."""
+        if name:
+            return name
+        if not self._last_queue:
+            raise AmqpError(ReplyCode.NOT_FOUND, "no previously declared queue")
+        return self._last_queue
+
+    def _queue(self, name: str) -> "DeclaredQueue":
+        return self._service.queues.find(self._connection, self._named(name))
+
+    def _declare_queue(self, method: methods.QueueDeclare) -> None:
+        queue, durable = self._service.queues.declare(self._connection, method)
+        self._last_queue = queue.name
+        counts = (queue.ready(self._connection.door), len(queue.consumers))
+        self._answer(method.nowait, methods.QueueDeclareOk(queue.name, *counts), durable)
+
+    def _bind_queue(self, method: methods.QueueBind | methods.QueueUnbind) -> None:
+        name = self._named(method.queue)
+        key = method.routing_key
+        if not method.queue and not key and isinstance(method, methods.QueueBind):
+            # "If the queue name is empty ... and the routing key is also empty" [queue.bind]
+            key = name
+        place = (self._vhost, name, method.exchange, key, method.arguments, self._connection.id)
+        if isinstance(method, methods.QueueBind):
+            durable = self._topology.bind_queue(*place)
+            self._answer(method.nowait, Bare.QUEUE_BIND_OK, durable)
+        else:
+            durable = self._topology.unbind_queue(*place)
+            self._answer(False, Bare.QUEUE_UNBIND_OK, durable)
+
+    def _bind_exchange(self, method: methods.ExchangeBind | methods.ExchangeUnbind) -> None:
+        place = (self._vhost, method.destination, method.source, method.routing_key)
+        if isinstance(method, methods.ExchangeBind):
+            durable = self._topology.bind_exchange(*place, method.arguments)
+            self._answer(method.nowait, Bare.EXCHANGE_BIND_OK, durable)
+        else:
+            durable = self._topology.unbind_exchange(*place, method.arguments)
+            self._answer(method.nowait, Bare.EXCHANGE_UNBIND_OK, durable)
+
+    def _purge(self, method: methods.QueuePurge) -> None:
+        self._service.context.settlements.flush()
+        queue = self._queue(method.queue)
+        count, durable = self._connection.door.queues.purge(*queue.place)
+        self._answer(method.nowait, methods.QueuePurgeOk(count), durable)
+
+    def _delete_queue(self, method: methods.QueueDelete) -> None:
+        self._service.context.settlements.flush()
+        count, durable = self._service.queues.delete(
+            self._connection,
+            self._named(method.queue),
+            if_unused=method.if_unused,
+            if_empty=method.if_empty,
+        )
+        self._answer(method.nowait, methods.QueueDeleteOk(count), durable)
+
+    @property
+    def _topology(self) -> Topology:
+        return self._service.topology
+
+    # Consuming
+
+    def _qos(self, method: methods.BasicQos) -> None:
+        if method.prefetch_size:
+            detail = f"prefetch_size!=0 ({method.prefetch_size})"
+            raise AmqpError(ReplyCode.NOT_IMPLEMENTED, detail, *method.ids)
+        limit = method.prefetch_count or None
+        if method.is_global:
+            self._deliveries.limit(limit)
+        else:
+            self._prefetch = limit
+        self._answer(False, Bare.BASIC_QOS_OK)
+
+    def _consume(self, method: methods.BasicConsume) -> None:
+        tag = method.consumer_tag or self._service.new_consumer_tag()
+        if tag in self._consumers or self._service.replies.has(self, tag):
+            detail = f"attempt to reuse consumer tag '{tag}'"
+            raise AmqpError(ReplyCode.NOT_ALLOWED, detail, *method.ids)
+        if method.queue == REPLY_TO:
+            name = f"{REPLY_TO}.{self._service.new_token()}"
+            self._service.replies.consume(self, tag, name, no_ack=method.no_ack)
+            self._answer(method.nowait, methods.BasicConsumeOk(tag))
+            return
+        queue = self._queue(method.queue)
+        consumer = Consumer(tag, queue, no_ack=method.no_ack, exclusive=method.exclusive)
+        self._service.queues.check_exclusive(queue, consumer)
+        # Before its first message.
+        if not method.nowait:
+            self._connection.send([method_frame(self.number, methods.BasicConsumeOk(tag))])
+        self._consumers[tag] = consumer
+        consumer.source = QueueConsumer(
+            self._service.context,
+            self._connection.door,
+            self._connection.outbox,
+            queue.place,
+            self._deliveries.owner,
+            partial(self._deliveries.send, consumer),
+            lambda error: self._cancelled(consumer, error),
+            credit=None if method.no_ack else self._prefetch,
+            session=None if method.no_ack else self._deliveries.session,
+            priority=_priority(method),
+            auto_ack=method.no_ack,
+            locked=False,
+        )
+        self._service.queues.consume(queue, consumer)
+
+    def _cancel(self, method: methods.BasicCancel) -> None:
+        self._service.replies.cancel(self, method.consumer_tag)
+        if method.consumer_tag in self._consumers:
+            self._end_consumer(method.consumer_tag)
+        # Behind what was sent to it.
+        if not method.nowait:
+            answer = methods.BasicCancelOk(method.consumer_tag)
+            self._connection.send([method_frame(self.number, answer)])
+
+    def _end_consumer(self, tag: str) -> None:
+        consumer = self._consumers.pop(tag)
+        consumer.source.close()
+        self._service.queues.end_consumer(self._connection, consumer)
+
+    def _cancelled(self, consumer: Consumer, error: MainstemError) -> None:
+        """Tell the client that its queue is gone."""
+        if self._consumers.get(consumer.tag) is not consumer:
+            return
+        del self._consumers[consumer.tag]
+        self._service.queues.forget_consumer(consumer)
+        self._connection.warn(f"consumer {consumer.tag!r} is cancelled: {error}")
+        if self._connection.session.has("consumer_cancel_notify"):
+            self._send(method_frame(self.number, methods.BasicCancel(consumer.tag, True)))
+
+    def _get(self, method: methods.BasicGet) -> None:
+        self._service.context.settlements.flush()
+        frames = self._deliveries.get(self._queue(method.queue), no_ack=method.no_ack)
+        empty = [method_frame(self.number, methods.BasicGetEmpty(""))]
+        self._connection.send(empty if frames is None else frames)
+
+    def _recover(self, method: methods.BasicRecover | methods.BasicRecoverAsync) -> None:
+        if not method.requeue:
+            raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "requeue=false", *method.ids)
+        self._deliveries.settle(self._deliveries.take(0, multiple=True), Outcome.NACK)
+        if isinstance(method, methods.BasicRecover):
+            self._answer(False, Bare.BASIC_RECOVER_OK)
+
+    # Confirms and transactions
+
+    def _select_confirms(self, method: methods.ConfirmSelect) -> None:
+        if self._transaction is not None:
+            detail = "cannot switch from tx to confirm mode"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *method.ids)
+        self.confirms = self.confirms or Confirms(self.number)
+        self._answer(method.nowait, Bare.CONFIRM_SELECT_OK)
+
+    def _transact(self, method: Bare) -> None:
+        if method is Bare.TX_SELECT:
+            if self.confirms is not None:
+                detail = "cannot switch from confirm to tx mode"
+                raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *method.ids)
+            self._transaction = self._transaction or Transaction()
+            self._answer(False, Bare.TX_SELECT_OK)
+            return
+        if self._transaction is None:
+            raise AmqpError(
+                ReplyCode.PRECONDITION_FAILED, "channel is not transactional", *method.ids
+            )
+        ended, self._transaction = self._transaction, Transaction()
+        if method is Bare.TX_ROLLBACK:
+            # What was settled is not: it is still out, and may be settled again.
+            self._deliveries.put_back([each for each, _ in ended.settled])
+            self._answer(False, Bare.TX_ROLLBACK_OK)
+            return
+        self._service.context.settlements.flush()
+        settled = [
+            one
+            for each, outcome in ended.settled
+            for one in self._deliveries.settlements([each], outcome)
+        ]
+        found = self._connection.publisher.commit(ended.routed, settled)
+        if isinstance(found, HeldPublish):
+            raise AmqpError(ReplyCode.RESOURCE_ERROR, "a queue is full", *method.ids)
+        self._deliveries.credit([each for each, _ in ended.settled])
+        self._answer(False, Bare.TX_COMMIT_OK, found)
+
+
+def _priority(method: methods.BasicConsume) -> int:
+    found = method.arguments.get("x-priority", 0)
+    if isinstance(found, bool) or not isinstance(found, int):
+        detail = f"invalid arg 'x-priority' for consumer: {found!r} is no integer"
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *method.ids)
+    return found

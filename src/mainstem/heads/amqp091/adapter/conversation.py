@@ -1,0 +1,221 @@
+"""One AMQP connection: requests carried out on the broker, on its channels, and answered."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from mainstem.auth import Credentials, Peer
+from mainstem.core.errors import MainstemError
+from mainstem.heads.amqp091 import methods
+from mainstem.heads.amqp091.adapter.channel import AmqpChannel
+from mainstem.heads.amqp091.adapter.failures import refusal
+from mainstem.heads.amqp091.adapter.publisher import Publisher
+from mainstem.heads.amqp091.adapter.service import Service
+from mainstem.heads.amqp091.codec import method_frame
+from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+from mainstem.heads.amqp091.messages import Publish
+from mainstem.heads.amqp091.methods import Bare, Method
+from mainstem.heads.amqp091.session import Login, ProtocolHeader, Request, Session
+from mainstem.heads.conversation import Answer, Later, Outbox, Piece
+
+_logger = logging.getLogger("mainstem.heads.amqp091")
+
+
+class AmqpConversation:
+    """One client's frames. Everything leaves by ``send``: channels do not wait for one another."""
+
+    def __init__(self, service: Service, outbox: Outbox) -> None:
+        self.service = service
+        self.outbox = outbox
+        self.session = Session(service.settings, service.clock_ms())
+        self.id = service.new_connection_id()
+        self.vhost = "/"
+        self.waiting: set[Callable[[], None]] = set()
+        """What waits for room in a topic."""
+        self.publisher = Publisher(self)
+        self._channels: dict[int, AmqpChannel] = {}
+        self._user = ""
+        self._blocked = 0
+        self._is_closed = False
+        self._act_as(service.context.auth.peer(outbox.peer, tls=outbox.is_tls))
+        service.connections.add(self)
+
+    # Called by the transport
+
+    def frame_size(self, view: memoryview) -> int | None:
+        """Return the size of a frame once it can be told."""
+        return self.session.frame_size(view)
+
+    def handle(self, frame: memoryview) -> Answer | Later:
+        """Carry out what a frame asks for."""
+        try:
+            received = self.session.receive(frame)
+            if received is not None:
+                self._carry_out(*received)
+        except AmqpError as error:
+            self.refuse(error, self.session.channel)
+        return self.publisher.flush() or ()
+
+    def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
+        """Carry out messages and acknowledgements that came together."""
+        received, size = self.session.receive_run(view)
+        if not size:
+            return None
+        for number, said in received:
+            channel = self._channels.get(number)
+            if channel is None:
+                # Refused a moment ago, by a message before this one.
+                continue
+            try:
+                if isinstance(said, Publish):
+                    channel.publish(said)
+                else:
+                    channel.settle(said)
+            except AmqpError as error:
+                self.refuse(error, number)
+                if error.is_hard:
+                    break
+        return self.publisher.flush() or (), size
+
+    def deadline(self) -> int | None:
+        """Return when a heartbeat is due, or the client has been silent for too long."""
+        self.session.heard_ms = self.outbox.heard_ms
+        return self.session.deadline()
+
+    def tick(self, now_ms: int) -> Answer:
+        """Do what is due."""
+        self.session.heard_ms = self.outbox.heard_ms
+        beat = self.session.tick(now_ms)
+        return (beat,) if beat else ()
+
+    def drain(self) -> Answer:
+        """Say that the server stops."""
+        detail = "broker forced connection closure with reason 'shutdown'"
+        error = AmqpError(ReplyCode.CONNECTION_FORCED, detail)
+        return (self.session.refused(error, 0, self.service.clock_ms()),)
+
+    def stop_waiting(self) -> None:
+        """Try for the last time what waits for room in a topic."""
+        for give_up in list(self.waiting):
+            give_up()
+
+    def close(self) -> None:
+        """Give back what the client has not settled, and delete what was its own."""
+        self._is_closed = True
+        self.stop_waiting()
+        self._close_channels()
+        self.service.connections.discard(self)
+        for error in self.service.queues.delete_exclusive(self):
+            self.warn(str(error))
+
+    # For channels, and whatever acts for them
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        """Push frames to the client."""
+        if pieces and not self._is_closed:
+            self.session.sent_ms = self.service.clock_ms()
+            self.outbox.send(pieces)
+
+    def warn(self, problem: str) -> None:
+        """Log what an operator may have to look at."""
+        _logger.warning("%s: %s", self.outbox.peer, problem)
+
+    def refuse(self, error: AmqpError, number: int) -> None:
+        """Close a channel, or the connection."""
+        if self._is_closed:
+            return
+        self.service.counts.errors[error.code.name] += 1
+        if error.is_hard or not number:
+            _logger.warning("closing %s: %s", self.outbox.peer, error)
+        frame = self.session.refused(error, number, self.service.clock_ms())
+        if frame:
+            self.send([frame])
+        if error.is_hard or not number:
+            self._close_channels()
+        elif (channel := self._channels.pop(number, None)) is not None:
+            channel.close()
+
+    def guarded(self, number: int, call: Callable[[], None]) -> None:
+        """Make a call on behalf of a channel; an error closes it."""
+        try:
+            call()
+        except AmqpError as error:
+            self.refuse(error, number)
+        except MainstemError as error:
+            self.refuse(refusal(error), number)
+
+    def block(self, reason: str) -> None:
+        """Tell the client that it must wait before it publishes more."""
+        self._blocked += 1
+        if self._blocked == 1 and (frame := self.session.blocked(reason)):
+            self.send([frame])
+
+    def unblock(self) -> None:
+        """Tell the client that it may go on."""
+        self._blocked -= 1
+        if not self._blocked and (frame := self.session.unblocked()):
+            self.send([frame])
+
+    def check_user_id(self, said: str | None) -> None:
+        """Refuse a message that says that another user has sent it."""
+        if said is not None and said != self._user:
+            detail = f"user_id property set to '{said}' but authenticated user was '{self._user}'"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *methods.BasicPublish.ids)
+
+    # Requests
+
+    def _carry_out(self, number: int, request: Request) -> None:
+        if isinstance(request, Publish):
+            self._channels[number].publish(request)
+        elif not number:
+            self._on_connection(request)
+        elif isinstance(request, methods.ChannelOpen):
+            self._channels[number] = AmqpChannel(self, number)
+            self.send([method_frame(number, methods.ChannelOpenOk())])
+        elif isinstance(request, methods.ChannelClose):
+            if (channel := self._channels.pop(number, None)) is not None:
+                channel.close()
+            self.send([method_frame(number, Bare.CHANNEL_CLOSE_OK)])
+        elif isinstance(request, Method | Bare):
+            channel = self._channels[number]
+            self.guarded(number, lambda: channel.carry_out(request))
+
+    def _on_connection(self, request: Request) -> None:
+        match request:
+            case ProtocolHeader():
+                self.send([self.session.start(self.service.properties)])
+            case Login():
+                self._log_in(request)
+            case methods.ConnectionOpen():
+                self.vhost = request.virtual_host
+                self.send([self.session.open_ok()])
+            case methods.ConnectionUpdateSecret():
+                self.send([method_frame(0, Bare.CONNECTION_UPDATE_SECRET_OK)])
+            case methods.ConnectionClose():
+                self._close_channels()
+                self.send([method_frame(0, Bare.CONNECTION_CLOSE_OK)])
+                self.outbox.end()
+            case Bare.CONNECTION_CLOSE_OK:
+                self.outbox.end()
+
+    def _log_in(self, login: Login) -> None:
+        auth = self.service.context.auth
+        said = Credentials(login.user, login.password)
+        try:
+            peer = auth.authenticate(login.mechanism, said, self._peer)
+        except MainstemError as error:
+            farewell = self.session.login_refused()
+            self.outbox.end((farewell,) if farewell else (), f"login refused: {error}")
+            return
+        self._user = login.user
+        self._act_as(peer)
+        self.send([self.session.tune()])
+
+    def _act_as(self, peer: Peer) -> None:
+        """Use the broker with the rights of a peer."""
+        self._peer = peer
+        self.door = self.service.context.door(peer)
+
+    def _close_channels(self) -> None:
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.close()

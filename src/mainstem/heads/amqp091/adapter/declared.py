@@ -1,0 +1,269 @@
+"""Exchanges, queues and bindings: what is declared, and how it is written down.
+
+How this works: what is durable is a definition of this head, of the kind ``exchange``, ``queue`` or
+``binding``. Its value is JSON that says its own version; arguments are in it as the bytes of an
+AMQP table, since JSON has too few types. Its key is a JSON array of names, or a hash of one that is
+too long.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import ClassVar
+
+import msgspec
+
+from mainstem.heads.amqp091 import fields
+from mainstem.heads.amqp091.adapter import queue_arguments
+from mainstem.heads.amqp091.adapter.equivalence import named
+from mainstem.heads.amqp091.adapter.queue_arguments import QueueArguments
+
+NO_ARGUMENTS: fields.Table = MappingProxyType({})
+DEFAULT_EXCHANGE = ""
+ALTERNATE = "alternate-exchange"
+DELAYED_TYPE = "x-delayed-type"
+_MAX_KEY_LENGTH = 500
+
+
+class ExchangeType(StrEnum):
+    """How an exchange finds the bindings of a message."""
+
+    DIRECT = "direct"
+    FANOUT = "fanout"
+    TOPIC = "topic"
+    HEADERS = "headers"
+    DELAYED = "x-delayed-message"
+    """As its ``x-delayed-type`` says, but later."""
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """An exchange."""
+
+    kind: ClassVar[str] = "exchange"
+    vhost: str
+    name: str
+    type: ExchangeType
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: fields.Table = NO_ARGUMENTS
+
+    @property
+    def matching(self) -> ExchangeType:
+        """How bindings are found, also for delayed messages."""
+        if self.type is ExchangeType.DELAYED:
+            return ExchangeType(str(self.arguments[DELAYED_TYPE]))
+        return self.type
+
+    @property
+    def alternate(self) -> str | None:
+        """The exchange of what has no binding here."""
+        found = self.arguments.get(ALTERNATE)
+        return found if isinstance(found, str) else None
+
+    @property
+    def key(self) -> str:
+        """The key of its definition."""
+        return _key(self.vhost, self.name)
+
+    @property
+    def stored(self) -> bytes:
+        """Its definition."""
+        return _encode(
+            _StoredExchange(
+                self.vhost,
+                self.name,
+                self.type,
+                self.auto_delete,
+                self.internal,
+                fields.table(self.arguments),
+            )
+        )
+
+    def __str__(self) -> str:
+        return named(self.kind, self.name, self.vhost)
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """A queue."""
+
+    kind: ClassVar[str] = "queue"
+    vhost: str
+    name: str
+    topic: str
+    """Where its messages are."""
+    durable: bool = True
+    exclusive: str | None = None
+    """The connection that it belongs to, and ends with."""
+    auto_delete: bool = False
+    arguments: fields.Table = NO_ARGUMENTS
+    settings: QueueArguments = QueueArguments()
+    """What the arguments mean."""
+
+    @property
+    def priorities(self) -> int:
+        """How many priorities there are, 1 if messages have none."""
+        return 1 + (self.settings.max_priority or 0)
+
+    @property
+    def key(self) -> str:
+        """The key of its definition."""
+        return _key(self.vhost, self.name)
+
+    @property
+    def stored(self) -> bytes:
+        """Its definition."""
+        arguments = fields.table(self.arguments)
+        return _encode(_StoredQueue(self.vhost, self.name, self.topic, self.auto_delete, arguments))
+
+    def __str__(self) -> str:
+        return named(self.kind, self.name, self.vhost)
+
+
+class DestinationKind(StrEnum):
+    """What messages may go to by a binding."""
+
+    QUEUE = "queue"
+    EXCHANGE = "exchange"
+
+
+class Binding(msgspec.Struct, frozen=True):
+    """A binding of a queue, or another exchange, to an exchange."""
+
+    kind: ClassVar[str] = "binding"
+    vhost: str
+    source: str
+    destination_kind: DestinationKind
+    destination: str
+    routing_key: str = ""
+    arguments: fields.Table = NO_ARGUMENTS
+    durable: bool = False
+    """If both its ends are."""
+
+    @property
+    def identity(self) -> "Identity":
+        """What makes it the same binding in its virtual host."""
+        ordered = dict(sorted(self.arguments.items()))
+        written = fields.table(ordered) if ordered else b""
+        return (self.source, self.destination_kind, self.destination, self.routing_key, written)
+
+    @property
+    def properties_key(self) -> str:
+        """How the management API calls it beside source and destination."""
+        key = self.routing_key or "~"
+        if not self.arguments:
+            return key
+        return f"{key}~{blake2b(self.identity[4], digest_size=12).hexdigest()}"
+
+    @property
+    def key(self) -> str:
+        """The key of its definition."""
+        *names, arguments = self.identity
+        return _key(self.vhost, *names, arguments.hex())
+
+    @property
+    def stored(self) -> bytes:
+        """Its definition."""
+        return _encode(
+            _StoredBinding(
+                self.vhost,
+                self.source,
+                self.destination_kind,
+                self.destination,
+                self.routing_key,
+                fields.table(self.arguments),
+            )
+        )
+
+
+Identity = tuple[str, DestinationKind, str, str, bytes]
+Declared = Exchange | Queue | Binding
+
+
+class _StoredExchange(msgspec.Struct, tag_field="kind", tag="exchange/1"):
+    vhost: str
+    name: str
+    type: ExchangeType
+    auto_delete: bool
+    internal: bool
+    arguments: bytes
+
+
+class _StoredQueue(msgspec.Struct, tag_field="kind", tag="queue/1"):
+    vhost: str
+    name: str
+    topic: str
+    auto_delete: bool
+    arguments: bytes
+
+
+class _StoredBinding(msgspec.Struct, tag_field="kind", tag="binding/1"):
+    vhost: str
+    source: str
+    destination_kind: DestinationKind
+    destination: str
+    routing_key: str
+    arguments: bytes
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_StoredExchange | _StoredQueue | _StoredBinding).decode
+
+
+def load(value: bytes) -> Declared:
+    """Read a definition."""
+    stored = _decode(value)
+    arguments, _ = fields.read_table(stored.arguments, 0, len(stored.arguments))
+    match stored:
+        case _StoredExchange():
+            return Exchange(
+                stored.vhost,
+                stored.name,
+                stored.type,
+                auto_delete=stored.auto_delete,
+                internal=stored.internal,
+                arguments=arguments,
+            )
+        case _StoredQueue():
+            return Queue(
+                stored.vhost,
+                stored.name,
+                stored.topic,
+                auto_delete=stored.auto_delete,
+                arguments=arguments,
+                settings=queue_arguments.parse(
+                    named(Queue.kind, stored.name, stored.vhost), arguments
+                ),
+            )
+    return Binding(
+        stored.vhost,
+        stored.source,
+        stored.destination_kind,
+        stored.destination,
+        stored.routing_key,
+        arguments,
+        durable=True,
+    )
+
+
+def predeclared(vhost: str) -> Mapping[str, Exchange]:
+    """Return the exchanges that every virtual host has."""
+    return {name: Exchange(vhost, name, kind) for name, kind in _PREDECLARED.items()}
+
+
+_PREDECLARED = {
+    DEFAULT_EXCHANGE: ExchangeType.DIRECT,
+    "amq.direct": ExchangeType.DIRECT,
+    "amq.fanout": ExchangeType.FANOUT,
+    "amq.headers": ExchangeType.HEADERS,
+    "amq.match": ExchangeType.HEADERS,
+    "amq.topic": ExchangeType.TOPIC,
+}
+
+
+def _key(*names: str) -> str:
+    text = _encode(names).decode()
+    if len(text) <= _MAX_KEY_LENGTH:
+        return text
+    return blake2b(text.encode(), digest_size=32).hexdigest()

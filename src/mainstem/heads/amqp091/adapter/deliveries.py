@@ -1,0 +1,225 @@
+"""Deliveries of one channel: sent to its consumers, and settled by their tags."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple
+
+from mainstem.broker.door import Delivery, Outcome, QueueSettlements, Settlement
+from mainstem.core.errors import MainstemError, UnknownQueue, UnknownTopic
+from mainstem.heads.amqp091 import codec
+from mainstem.heads.amqp091.adapter.messages import content_of
+from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+from mainstem.heads.amqp091.fields import short_string
+from mainstem.heads.amqp091.messages import Publish
+from mainstem.heads.conversation import Piece
+from mainstem.heads.dispatcher import SessionCredit
+from mainstem.heads.queue_consumer import QueueConsumer, settlement
+
+if TYPE_CHECKING:
+    from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
+    from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
+
+
+class Consumer:
+    """A consumer of one channel."""
+
+    def __init__(self, tag: str, queue: "DeclaredQueue", *, no_ack: bool, exclusive: bool) -> None:
+        self.tag = tag
+        self.tag_bytes = short_string(tag)
+        self.queue = queue
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.source: QueueConsumer
+
+    def add_credit(self, count: int) -> None:
+        """Let so many more be sent, if there is a limit."""
+        self.source.add_credit(count)
+
+
+class Unacked(NamedTuple):
+    """A delivery that is not acknowledged."""
+
+    tag: int
+    queue: "DeclaredQueue"
+    settlement: Settlement
+    consumer: Consumer | None
+    """None for BasicGet."""
+
+
+class Deliveries:
+    """The tags of one channel."""
+
+    def __init__(self, connection: "AmqpConversation", channel: int, owner: str) -> None:
+        self._connection = connection
+        self._channel = channel
+        self.owner = owner
+        """Of all deliveries of this channel, in the broker's terms."""
+        self.session: SessionCredit = connection.service.context.dispatcher.session()
+        """What the consumers of the channel may be sent together."""
+        self._last_tag = 0
+        self._unacked: dict[int, Unacked] = {}
+        self.used: dict[DeclaredQueue, None] = {}
+        """Queues of which something was delivered with acknowledgements."""
+
+    # Out
+
+    def send(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
+        """Send what a consumer has taken."""
+        connection = self._connection
+        frame_max, channel, queue = connection.session.frame_max, self._channel, consumer.queue
+        tag, unacked = self._last_tag, None if consumer.no_ack else self._unacked
+        frames: list[Piece] = []
+        for each in deliveries:
+            tag += 1
+            event = each.event
+            route, properties = content_of(event, queue.name)
+            if unacked is not None:
+                unacked[tag] = Unacked(tag, queue, settlement(each), consumer)
+            frames += codec.deliver_frames(
+                channel,
+                consumer.tag_bytes,
+                tag,
+                each.redelivered,
+                route,
+                properties,
+                event.value or b"",
+                frame_max,
+            )
+        self._last_tag = tag
+        if unacked is not None:
+            self.used[queue] = None
+        connection.service.counts.delivered += len(deliveries)
+        connection.send(frames)
+
+    def send_reply(self, tag: bytes, message: Publish) -> None:
+        """Send an answer that came by no queue."""
+        self._last_tag += 1
+        self._connection.send(
+            codec.deliver_frames(
+                self._channel,
+                tag,
+                self._last_tag,
+                False,
+                message.target.route,
+                message.properties,
+                message.body,
+                self._connection.session.frame_max,
+            )
+        )
+
+    def get(self, queue: "DeclaredQueue", *, no_ack: bool) -> list[Piece] | None:
+        """Take one message; None if there is none."""
+        connection = self._connection
+        taken = connection.door.queues.acquire(*queue.place, self.owner, max_events=1, locked=False)
+        if not taken:
+            return None
+        (delivery,) = taken
+        self._last_tag += 1
+        event = delivery.event
+        route, properties = content_of(event, queue.name)
+        if no_ack:
+            self._settle_now(queue, [settlement(delivery)])
+        else:
+            tag = self._last_tag
+            self._unacked[tag] = Unacked(tag, queue, settlement(delivery), None)
+            self.used[queue] = None
+        connection.service.counts.delivered += 1
+        return [
+            *codec.get_ok_frames(
+                self._channel,
+                self._last_tag,
+                delivery.redelivered,
+                route,
+                queue.ready(connection.door),
+                properties,
+                event.value or b"",
+                connection.session.frame_max,
+            )
+        ]
+
+    # Back
+
+    def take(self, tag: int, *, multiple: bool) -> list[Unacked]:
+        """Take out what an acknowledgement is about; tag 0 with ``multiple`` means all."""
+        if not multiple:
+            found = self._unacked.pop(tag, None)
+            if found is None:
+                raise _unknown_tag(tag)
+            return [found]
+        tags = list(self._unacked) if tag == 0 else self._up_to(tag)
+        if tag and tag > self._last_tag:
+            raise _unknown_tag(tag)
+        return [self._unacked.pop(each) for each in tags]
+
+    def put_back(self, deliveries: Sequence[Unacked]) -> None:
+        """Let deliveries be settled once more: a transaction was rolled back."""
+        found = {each.tag: each for each in deliveries} | self._unacked
+        # By their tags, so that one that means all before it finds them.
+        self._unacked = dict(sorted(found.items()))
+
+    def limit(self, prefetch: int | None) -> None:
+        """Limit what all consumers of the channel may have unacknowledged together."""
+        used = sum(each.consumer is not None for each in self._unacked.values())
+        self.session.limit(None if prefetch is None else prefetch - used)
+
+    def _up_to(self, tag: int) -> list[int]:
+        return list(takewhile(lambda each: each <= tag, self._unacked))
+
+    def settle(self, deliveries: Sequence[Unacked], outcome: Outcome) -> None:
+        """Settle deliveries at the end of this turn, and let as many more be sent."""
+        by_queue: dict[DeclaredQueue, list[Settlement]] = {}
+        for _, queue, said, _ in deliveries:
+            settled = said if outcome is Outcome.ACK else said._replace(outcome=outcome)
+            by_queue.setdefault(queue, []).append(settled)
+        for queue, said_of in by_queue.items():
+            self._settle_now(queue, said_of)
+        self.credit(deliveries)
+
+    def settlements(
+        self, deliveries: Sequence[Unacked], outcome: Outcome
+    ) -> list[QueueSettlements]:
+        """Return what settles deliveries in an append with other things."""
+        return [
+            QueueSettlements(*queue.place, self.owner, [said._replace(outcome=outcome)])
+            for _, queue, said, _ in deliveries
+        ]
+
+    def credit(self, deliveries: Sequence[Unacked]) -> None:
+        """Let as many more be sent as were settled."""
+        counts: dict[Consumer, int] = {}
+        for _, _, _, consumer in deliveries:
+            if consumer is not None:
+                counts[consumer] = counts.get(consumer, 0) + 1
+        self.session.add_credit(sum(counts.values()))
+        for consumer, count in counts.items():
+            consumer.add_credit(count)
+
+    def _settle_now(self, queue: "DeclaredQueue", said: list[Settlement]) -> None:
+        connection = self._connection
+        connection.service.context.settlements.add(
+            connection.door, queue.place, self.owner, said, self._refused
+        )
+
+    def _refused(self, error: MainstemError) -> None:
+        """Take no notice: the queue is gone, or was purged, and with it the delivery."""
+        self._connection.service.counts.stale += 1
+
+    def give_back(self) -> None:
+        """Give back everything: the channel has gone, and it is delivered again."""
+        connection = self._connection
+        connection.service.context.settlements.flush()
+        self._unacked.clear()
+        queues = connection.service.context.broker.queues
+        for queue in self.used:
+            try:
+                queues.leave(*queue.place, self.owner, failed=True)
+            except (UnknownTopic, UnknownQueue):
+                # Deleted meanwhile, with all its messages.
+                continue
+            except MainstemError as error:
+                connection.warn(f"giving back deliveries of queue {queue.name!r}: {error}")
+        self.used.clear()
+
+
+def _unknown_tag(tag: int) -> AmqpError:
+    return AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}", 60, 80)

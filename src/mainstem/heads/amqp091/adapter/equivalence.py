@@ -1,0 +1,89 @@
+"""Values of arguments and headers, compared as RabbitMQ does, and its texts where they differ."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from decimal import Decimal
+
+from mainstem.heads.amqp091 import fields
+from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+
+
+def named(kind: str, name: str, vhost: str) -> str:
+    """Return how texts speak of an exchange or a queue."""
+    return f"{kind} '{name}' in vhost '{vhost}'"
+
+
+def refused(detail: str, code: ReplyCode = ReplyCode.PRECONDITION_FAILED) -> AmqpError:
+    """Return a refusal, of a precondition if nothing else is said."""
+    return AmqpError(code, detail)
+
+
+def comparable(value: object) -> Hashable:
+    """Return what is equal for equal values: numbers of any width, but not 1 and True and "1"."""
+    match value:
+        case str():
+            return value.encode()
+        case bytes():
+            return bytes(value)
+        case bool() | int() | float() | Decimal():
+            return type(value), value
+        case Mapping() | Sequence():
+            return fields.table({"": value})
+    return value
+
+
+def type_name(value: object) -> str:
+    """Return RabbitMQ's name for the type of a value; of integers the width is not known."""
+    if isinstance(value, int) and not -(2**31) <= value < 2**31:
+        return "long"
+    return next(name for kind, name in _TYPE_NAMES if isinstance(value, kind))
+
+
+_TYPE_NAMES: tuple[tuple[type, str], ...] = (
+    (bool, "bool"),
+    (int, "signedint"),
+    (float, "double"),
+    (str, "longstr"),
+    (fields.Binary, "binary"),
+    (bytes, "longstr"),
+    (type(None), "void"),
+    (Decimal, "decimal"),
+    (fields.Timestamp, "timestamp"),
+    (Mapping, "table"),
+    (Sequence, "array"),
+)
+
+
+def check_property(what: str, name: str, current: object, received: object) -> None:
+    """Raise if a property is not as it was declared."""
+    if current != received:
+        raise _inequivalent(what, name, _bare(current), _bare(received))
+
+
+def check_arguments(
+    what: str, current: fields.Table, received: fields.Table, names: Iterable[str]
+) -> None:
+    """Raise if one of these arguments is not as it was declared."""
+    for name in names:
+        is_there, is_given = name in current, name in received
+        if not (is_there or is_given):
+            continue
+        was, given = current.get(name), received.get(name)
+        if is_there and is_given:
+            if comparable(was) != comparable(given):
+                raise _inequivalent(what, name, _bare(was), _bare(given))
+            continue
+        raise _inequivalent(what, name, _typed(was, is_there), _typed(given, is_given))
+
+
+def _inequivalent(what: str, name: str, current: str, received: str) -> AmqpError:
+    return refused(
+        f"inequivalent arg '{name}' for {what}: received {received} but current is {current}"
+    )
+
+
+def _typed(value: object, is_there: bool) -> str:
+    return f"the value {_bare(value)} of type '{type_name(value)}'" if is_there else "none"
+
+
+def _bare(value: object) -> str:
+    return f"'{str(value).lower() if isinstance(value, bool) else value}'"

@@ -1,0 +1,25 @@
+"""The AMQP head: every connection of an AMQP client, over one broker."""
+
+import time
+from typing import TYPE_CHECKING
+
+from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
+from mainstem.heads.amqp091.adapter.service import Service
+from mainstem.heads.amqp091.settings import AmqpSettings
+from mainstem.heads.context import HeadContext
+from mainstem.heads.conversation import Outbox
+from mainstem.heads.transport.server import Server, serve
+
+if TYPE_CHECKING:
+    import socket
+
+
+async def start(context: HeadContext, settings: AmqpSettings, listener: "socket.socket") -> Server:
+    """Serve AMQP clients at an address that was taken."""
+    service = Service(context, settings, lambda: int(time.monotonic() * 1000))
+
+    def converse(outbox: Outbox) -> AmqpConversation:
+        return AmqpConversation(service, outbox)
+
+    most = settings.max_connections
+    return serve(listener, converse, max_connections=most, samples=service.counts.samples)

@@ -1,0 +1,335 @@
+"""Which bindings of one exchange a message has: direct, fanout, topic and headers.
+
+How this works: a matcher keeps the destinations of an exchange's bindings in buckets, one for all
+bindings that match the same messages, and returns the buckets of a message.
+
+Topic bindings are a trie of words. A routing key is matched by walking all places of the trie that
+its words so far may have led to, each at most once per word: words times places of the trie at
+most, whatever the wildcards.
+
+Headers bindings are found by the headers that a message has, not by looking at all of them: one for
+``any`` stands under each of its headers, one for ``all`` under a single one, the rarest.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Protocol
+
+from mainstem.heads.amqp091 import fields
+from mainstem.heads.amqp091.adapter.declared import Binding, DestinationKind, ExchangeType
+from mainstem.heads.amqp091.adapter.equivalence import comparable, refused, type_name
+
+X_MATCH = "x-match"
+_MATCH_VALUES = frozenset({"all", "any", "all-with-x", "any-with-x"})
+
+
+class Bucket:
+    """Destinations of the same messages, and how many bindings each has here."""
+
+    __slots__ = ("exchanges", "queues")
+
+    def __init__(self) -> None:
+        self.queues: dict[str, int] = {}
+        self.exchanges: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.queues or self.exchanges)
+
+    def add(self, binding: Binding) -> None:
+        """Add the destination of a binding."""
+        names = self._names(binding)
+        names[binding.destination] = names.get(binding.destination, 0) + 1
+
+    def remove(self, binding: Binding) -> None:
+        """Remove the destination of a binding, unless it has another one."""
+        names = self._names(binding)
+        names[binding.destination] -= 1
+        if not names[binding.destination]:
+            del names[binding.destination]
+
+    def _names(self, binding: Binding) -> dict[str, int]:
+        is_queue = binding.destination_kind is DestinationKind.QUEUE
+        return self.queues if is_queue else self.exchanges
+
+
+class Matcher(Protocol):
+    """The bindings of one exchange."""
+
+    @property
+    def by_headers(self) -> bool:
+        """Whether a message's headers count."""
+
+    def add(self, binding: Binding) -> None:
+        """Add a binding, which is not there yet."""
+
+    def remove(self, binding: Binding) -> None:
+        """Remove a binding, which is there."""
+
+    def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
+        """Return the destinations of a message with these routing keys, none of them empty."""
+
+
+class DirectMatcher:
+    """The binding's routing key is the message's."""
+
+    by_headers = False
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, Bucket] = {}
+
+    def add(self, binding: Binding) -> None:
+        """Add a binding."""
+        self._buckets.setdefault(binding.routing_key, Bucket()).add(binding)
+
+    def remove(self, binding: Binding) -> None:
+        """Remove a binding."""
+        bucket = self._buckets[binding.routing_key]
+        bucket.remove(binding)
+        if not bucket:
+            del self._buckets[binding.routing_key]
+
+    def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
+        """Look the keys up."""
+        return [self._buckets[key] for key in keys if key in self._buckets]
+
+
+class FanoutMatcher:
+    """Every binding matches."""
+
+    by_headers = False
+
+    def __init__(self) -> None:
+        self._bucket = Bucket()
+
+    def add(self, binding: Binding) -> None:
+        """Add a binding."""
+        self._bucket.add(binding)
+
+    def remove(self, binding: Binding) -> None:
+        """Remove a binding."""
+        self._bucket.remove(binding)
+
+    def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
+        """Return all there are."""
+        return (self._bucket,) if self._bucket else ()
+
+
+class _Place:
+    """A place in the trie: what may follow the words that lead here, and who is bound to them."""
+
+    __slots__ = ("any_word", "any_words", "bucket", "is_any_words", "words")
+
+    def __init__(self, is_any_words: bool = False) -> None:
+        self.words: dict[str, _Place] = {}
+        self.any_word: _Place | None = None
+        self.any_words: _Place | None = None
+        self.is_any_words = is_any_words
+        """Whether a ``#`` leads here, so that any word leads here again."""
+        self.bucket = Bucket()
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self.words or self.any_word or self.any_words or self.bucket)
+
+    def next(self, word: str) -> "_Place | None":
+        """Return where a word of a binding leads."""
+        match word:
+            case "*":
+                return self.any_word
+            case "#":
+                return self.any_words
+        return self.words.get(word)
+
+    def grow(self, word: str) -> "_Place":
+        """Return where a word of a binding leads, from now on."""
+        found = self.next(word)
+        if found is not None:
+            return found
+        grown = _Place(is_any_words=word == "#")
+        match word:
+            case "*":
+                self.any_word = grown
+            case "#":
+                self.any_words = grown
+            case _:
+                self.words[word] = grown
+        return grown
+
+    def cut(self, word: str) -> None:
+        """Forget where a word of a binding leads."""
+        match word:
+            case "*":
+                self.any_word = None
+            case "#":
+                self.any_words = None
+            case _:
+                del self.words[word]
+
+
+class TopicMatcher:
+    """The binding's words are the message's, ``*`` being one word and ``#`` any number of them."""
+
+    by_headers = False
+
+    def __init__(self) -> None:
+        self._root = _Place()
+
+    def add(self, binding: Binding) -> None:
+        """Add a binding."""
+        place = self._root
+        for word in _words(binding.routing_key):
+            place = place.grow(word)
+        place.bucket.add(binding)
+
+    def remove(self, binding: Binding) -> None:
+        """Remove a binding, and the places that nothing else needs."""
+        path: list[tuple[_Place, str]] = []
+        place = self._root
+        for word in _words(binding.routing_key):
+            path.append((place, word))
+            place = place.grow(word)
+        place.bucket.remove(binding)
+        for parent, word in reversed(path):
+            if place.is_needed:
+                break
+            parent.cut(word)
+            place = parent
+
+    def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
+        """Walk the trie with the words of each key."""
+        if len(keys) == 1:
+            return [place.bucket for place in self._walk(keys[0]) if place.bucket]
+        places = dict.fromkeys(place for key in keys for place in self._walk(key))
+        return [place.bucket for place in places if place.bucket]
+
+    def _walk(self, key: str) -> Iterable[_Place]:
+        here: dict[_Place, None] = {}
+        _enter(here, self._root)
+        for word in _words(key):
+            there: dict[_Place, None] = {}
+            for place in here:
+                if place.is_any_words:
+                    _enter(there, place)
+                if (found := place.words.get(word)) is not None:
+                    _enter(there, found)
+                if place.any_word is not None:
+                    _enter(there, place.any_word)
+            here = there
+        return here
+
+
+def _enter(places: dict[_Place, None], place: _Place | None) -> None:
+    """Add a place and, as ``#`` may be no word at all, those behind it."""
+    while place is not None and place not in places:
+        places[place] = None
+        place = place.any_words
+
+
+def _words(key: str) -> list[str]:
+    """Return the words of a key; the empty one has none, as in RabbitMQ."""
+    return key.split(".") if key else []
+
+
+class _Condition:
+    """What a headers binding asks for."""
+
+    __slots__ = ("bucket", "is_any", "present", "values")
+
+    def __init__(self, binding: Binding) -> None:
+        how = binding.arguments.get(X_MATCH, "all")
+        self.is_any = how in ("any", "any-with-x")
+        with_x = how in ("all-with-x", "any-with-x")
+        asked = {
+            name: value
+            for name, value in binding.arguments.items()
+            if name != X_MATCH and (with_x or not name.startswith("x-"))
+        }
+        self.values = {
+            (name, comparable(value)) for name, value in asked.items() if value is not None
+        }
+        self.present = {name for name, value in asked.items() if value is None}
+        self.bucket = Bucket()
+        self.bucket.add(binding)
+
+    def is_met(self, values: set[tuple[str, Hashable]], names: Iterable[str]) -> bool:
+        """Tell whether all that is asked for is there."""
+        return self.values <= values and self.present.issubset(names)
+
+
+class HeadersMatcher:
+    """The message has the headers that the binding's arguments say."""
+
+    by_headers = True
+
+    def __init__(self) -> None:
+        self._conditions: dict[object, _Condition] = {}
+        self._by_value: dict[tuple[str, Hashable], dict[_Condition, None]] = {}
+        self._by_name: dict[str, dict[_Condition, None]] = {}
+        self._always: dict[_Condition, None] = {}
+
+    def add(self, binding: Binding) -> None:
+        """Add a binding."""
+        condition = _Condition(binding)
+        self._conditions[binding.identity] = condition
+        places = [self._by_value.setdefault(each, {}) for each in condition.values]
+        places += [self._by_name.setdefault(each, {}) for each in condition.present]
+        if not condition.is_any:
+            # The rarest of its headers is enough to find it.
+            places = [min(places, key=len)] if places else [self._always]
+        for place in places:
+            place[condition] = None
+
+    def remove(self, binding: Binding) -> None:
+        """Remove a binding."""
+        condition = self._conditions.pop(binding.identity)
+        self._always.pop(condition, None)
+        for value in condition.values:
+            self._by_value.get(value, {}).pop(condition, None)
+        for name in condition.present:
+            self._by_name.get(name, {}).pop(condition, None)
+        self._forget_empty(condition)
+
+    def match(self, keys: Sequence[str], headers: fields.Table) -> Iterable[Bucket]:
+        """Look the headers up."""
+        values = {(name, comparable(value)) for name, value in headers.items()}
+        candidates = dict(self._always)
+        for value in values:
+            candidates |= self._by_value.get(value, {})
+        for name in headers:
+            candidates |= self._by_name.get(name, {})
+        return [
+            each.bucket for each in candidates if each.is_any or each.is_met(values, headers.keys())
+        ]
+
+    def _forget_empty(self, condition: _Condition) -> None:
+        for value in condition.values:
+            if not self._by_value.get(value, True):
+                del self._by_value[value]
+        for name in condition.present:
+            if not self._by_name.get(name, True):
+                del self._by_name[name]
+
+
+def check_binding(matching: ExchangeType, arguments: fields.Table) -> None:
+    """Raise AmqpError for arguments that mean nothing to an exchange."""
+    if matching is not ExchangeType.HEADERS or X_MATCH not in arguments:
+        return
+    how = arguments[X_MATCH]
+    expected = "expected all, any, all-with-x, or any-with-x"
+    if not isinstance(how, str):
+        raise refused(
+            f"Invalid x-match field type {type_name(how)} (value {how}); expected longstr"
+        )
+    if how not in _MATCH_VALUES:
+        raise refused(f'Invalid x-match field value <<"{how}">>; {expected}')
+
+
+def new_matcher(matching: ExchangeType) -> Matcher:
+    """Return a matcher without bindings."""
+    match matching:
+        case ExchangeType.FANOUT:
+            return FanoutMatcher()
+        case ExchangeType.TOPIC:
+            return TopicMatcher()
+        case ExchangeType.HEADERS:
+            return HeadersMatcher()
+    return DirectMatcher()

@@ -1,0 +1,295 @@
+"""Publishing on one connection: routed, appended once per read, confirmed when that is durable.
+
+How this works: messages that were read together are routed one by one, and appended together, for
+whatever channel and queue. So one append, and one wait for its sync, serves many. A message is in
+all queues that it is routed to, or in none. What must be seen after it on the same connection
+(BasicGet, the number of messages in a queue) waits until everything published before is durable.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from mainstem.broker.door import AT_ONCE, Durable, HeldPublish, QueueSettlements, TopicEvents
+from mainstem.core.errors import MainstemError
+from mainstem.core.event import Event
+from mainstem.heads.amqp091 import codec
+from mainstem.heads.amqp091.adapter.failures import refusal
+from mainstem.heads.amqp091.adapter.messages import headers_of
+from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
+from mainstem.heads.amqp091.adapter.replies import REPLY_TO
+from mainstem.heads.amqp091.adapter.routing import BCC, without_bcc
+from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+from mainstem.heads.amqp091.messages import Publish, Target
+from mainstem.heads.amqp091.methods import BasicPublish
+from mainstem.heads.amqp091.properties import (
+    Properties,
+    decode_properties,
+    encode_properties,
+)
+from mainstem.heads.conversation import Later
+
+if TYPE_CHECKING:
+    from mainstem.heads.amqp091.adapter.channel import AmqpChannel
+    from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
+
+PERSISTENT = 2
+"""The delivery mode of messages that survive a power cut."""
+REPLY_PREFIX = f"{REPLY_TO}."
+
+
+class Routed(NamedTuple):
+    """A message that is to be appended."""
+
+    channel: "AmqpChannel"
+    number: int
+    """To be confirmed; 0 if that was not asked for."""
+    event: Event
+    places: Sequence[tuple[str, int]]
+    """Topics and partitions."""
+    waits: bool
+    """Whether it is confirmed only once it is durable."""
+
+
+class Publisher:
+    """Appends what one connection publishes."""
+
+    def __init__(self, connection: "AmqpConversation") -> None:
+        self._connection = connection
+        self._pending: list[Routed] = []
+        self.last: Durable = AT_ONCE
+        """Once this is durable, everything appended before is."""
+
+    # Messages in
+
+    def publish(self, channel: "AmqpChannel", message: Publish) -> None:
+        """Route a message, and keep it until ``flush``; AmqpError closes the channel."""
+        number = 0 if channel.confirms is None else channel.confirms.next()
+        routed = self.route(channel, number, message)
+        if routed is not None:
+            self._pending.append(routed)
+
+    def route(self, channel: "AmqpChannel", number: int, message: Publish) -> Routed | None:
+        """Return a message with where it goes, None if it goes nowhere: it is dealt with then."""
+        connection = self._connection
+        target, properties = message.target, message.properties
+        said = decode_properties(properties)
+        connection.check_user_id(said.user_id)
+        connection.service.counts.published += 1
+        if not target.exchange and target.routing_key.startswith(REPLY_PREFIX):
+            self._reply(channel, number, message)
+            return None
+        if said.reply_to == REPLY_TO:
+            said = self._with_reply_name(channel, said)
+            properties = encode_properties(said)
+        queues = self._queues(target, said)
+        if not queues:
+            self._unroutable(channel, number, message)
+            return None
+        if said.headers is not None and BCC in said.headers:
+            said = msgspec.structs.replace(said, headers=without_bcc(said.headers))
+            properties = encode_properties(said)
+        level = said.priority or 0
+        places = [(each.place[0], min(level, each.most_priority)) for each in queues]
+        event = Event(message.body, None, headers_of(target.route, properties))
+        return Routed(channel, number, event, places, said.delivery_mode == PERSISTENT)
+
+    def _queues(self, target: Target, said: Properties) -> list[DeclaredQueue]:
+        """Return where a message goes; AmqpError if there is no such exchange."""
+        connection = self._connection
+        service, vhost = connection.service, connection.vhost
+        topology, queues = service.topology, service.queues
+        names = topology.remembered_route(vhost, target.route) if not said.headers else None
+        if names is None:
+            names = topology.route(
+                vhost, target.exchange, target.routing_key, said.headers, target.route
+            )
+        found = (queues.get(vhost, name) for name in names)
+        return [each for each in found if each is not None]
+
+    def _with_reply_name(self, channel: "AmqpChannel", said: Properties) -> Properties:
+        """Return properties that name the channel to be answered."""
+        name = self._connection.service.replies.name_of(channel)
+        if name is None:
+            detail = "fast reply consumer does not exist"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *BasicPublish.ids)
+        return msgspec.structs.replace(said, reply_to=name)
+
+    def _reply(self, channel: "AmqpChannel", number: int, message: Publish) -> None:
+        """Send an answer straight to who waits for it."""
+        if not self._connection.service.replies.send(message.target.routing_key, message):
+            self._unroutable(channel, number, message)
+        elif number and channel.confirms is not None:
+            self._connection.send(channel.confirms.ack([number]))
+
+    def _unroutable(self, channel: "AmqpChannel", number: int, message: Publish) -> None:
+        connection, target = self._connection, message.target
+        connection.service.counts.unroutable += 1
+        if target.mandatory:
+            connection.send(
+                codec.return_frames(
+                    channel.number,
+                    ReplyCode.NO_ROUTE,
+                    ReplyCode.NO_ROUTE.name,
+                    target.route,
+                    message.properties,
+                    message.body,
+                    connection.session.frame_max,
+                )
+            )
+        if number and channel.confirms is not None:
+            connection.send(channel.confirms.ack([number]))
+
+    # Appending
+
+    def flush(self) -> Later | None:
+        """Append what was published so far; a Later if a full topic holds its producers."""
+        pending, self._pending = self._pending, []
+        return self._append(pending, None, None) if pending else None
+
+    def _append(
+        self,
+        pending: Sequence[Routed],
+        held: HeldPublish | None,
+        later: Later | None,
+        *,
+        singly: bool = False,
+    ) -> Later | None:
+        """Append messages together, or ``singly`` if one of them was refused."""
+        while pending:
+            part = pending[:1] if singly else pending
+            try:
+                found = self._publish(part, held)
+            except MainstemError as error:
+                if len(part) > 1:
+                    # The others are not to blame.
+                    singly, held = True, None
+                    continue
+                self._refuse(part[0], error)
+            else:
+                if isinstance(found, HeldPublish):
+                    return self._wait_for_room(pending, found, later, singly=singly)
+                self.last = found
+                self._confirm(part, found)
+            held = None
+            pending = pending[len(part) :]
+        if later is not None:
+            self._connection.unblock()
+            later.settle(())
+        return None
+
+    def _publish(
+        self, pending: Sequence[Routed], held: HeldPublish | None
+    ) -> Durable | HeldPublish:
+        entries = _entries(pending)
+        door = self._connection.door
+        if len(entries) == 1:
+            topic, events, partition = entries[0]
+            published = door.try_publish(topic, events, partition, held)
+            return published if isinstance(published, HeldPublish) else published.durable
+        all_published = door.publish_all(entries, (), held)
+        return all_published if isinstance(all_published, HeldPublish) else all_published.durable
+
+    def _wait_for_room(
+        self,
+        pending: Sequence[Routed],
+        held: HeldPublish,
+        later: Later | None,
+        *,
+        singly: bool,
+    ) -> Later:
+        waits = later or Later()
+        if later is None:
+            # What comes behind would overtake it.
+            waits.hold()
+            self._connection.block("a queue is full")
+
+        def again(held: HeldPublish) -> None:
+            self._append(pending, held, waits, singly=singly)
+
+        self._connection.service.context.when_room(self._connection.waiting, held, again)
+        return waits
+
+    def _refuse(self, routed: Routed, error: MainstemError) -> None:
+        """Say that a message was not taken: by a nack if that was asked for."""
+        channel = routed.channel
+        if routed.number and channel.confirms is not None:
+            self._connection.warn(f"not taken: {error}")
+            self._connection.send(channel.confirms.nack([routed.number]))
+        else:
+            self._connection.refuse(refusal(error, BasicPublish.ids), channel.number)
+
+    # Confirming
+
+    def _confirm(self, pending: Sequence[Routed], durable: Durable) -> None:
+        at_once: dict[AmqpChannel, list[int]] = {}
+        later: dict[AmqpChannel, list[int]] = {}
+        for channel, number, _, _, waits in pending:
+            if number:
+                (later if waits else at_once).setdefault(channel, []).append(number)
+        self._send_acks(at_once)
+        if later and durable.done:
+            durable.then(lambda error: self._decided(later, error))
+        elif later:
+            on_loop = self._connection.service.context.on_loop
+            durable.then(lambda error: on_loop(lambda: self._decided(later, error)))
+
+    def _decided(
+        self, numbers: dict["AmqpChannel", list[int]], error: MainstemError | None
+    ) -> None:
+        if error is None:
+            self._send_acks(numbers)
+            return
+        for channel, each in numbers.items():
+            if channel.confirms is not None and channel.is_open:
+                self._connection.send(channel.confirms.nack(each))
+
+    def _send_acks(self, numbers: dict["AmqpChannel", list[int]]) -> None:
+        for channel, each in numbers.items():
+            if channel.confirms is not None and channel.is_open:
+                self._connection.send(channel.confirms.ack(each))
+
+    # What depends on it
+
+    def when_durable(self, call: Callable[[], None], durable: Durable | None = None) -> None:
+        """Call once everything published so far, and ``durable``, is; an error ends all of it."""
+        promises = [each for each in (self.last, durable) if each is not None and not each.done]
+        if not promises:
+            call()
+            return
+        on_loop = self._connection.service.context.on_loop
+        last = promises[-1]
+
+        def decided(error: MainstemError | None) -> None:
+            on_loop(lambda: self._then(call, error))
+
+        if len(promises) == 2:
+            promises[0].then(lambda _: last.then(decided))
+        else:
+            last.then(decided)
+
+    def _then(self, call: Callable[[], None], error: MainstemError | None) -> None:
+        if error is None:
+            call()
+        else:
+            self._connection.refuse(refusal(error), 0)
+
+    def commit(
+        self, routed: Sequence[Routed], settled: Sequence[QueueSettlements]
+    ) -> Durable | HeldPublish:
+        """Append the messages and acknowledgements of a transaction, all or nothing."""
+        found = self._connection.door.publish_all(_entries(routed), settled)
+        if not isinstance(found, HeldPublish):
+            self.last = found.durable
+            return found.durable
+        return found
+
+
+def _entries(routed: Sequence[Routed]) -> list[TopicEvents]:
+    """Return messages by where they go."""
+    entries: dict[tuple[str, int], list[Event]] = {}
+    for each in routed:
+        for place in each.places:
+            entries.setdefault(place, []).append(each.event)
+    return [TopicEvents(topic, events, at) for (topic, at), events in entries.items()]

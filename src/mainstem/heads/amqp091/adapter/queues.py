@@ -1,0 +1,267 @@
+"""Queues as clients declare them: a topic, a queue on it, and who consumes.
+
+How this works: a queue's record is in the topology; here is what the broker has of it. A queue that
+is not durable is a topic of durability ``disk``, which is deleted when the server starts again.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mainstem.broker.door import Door, Durable, Order, QueueSettings
+from mainstem.core.errors import MainstemError, TopicExists
+from mainstem.core.topic_settings import Durability, TopicSettings
+from mainstem.heads.amqp091 import methods
+from mainstem.heads.amqp091.adapter.declared import Queue
+from mainstem.heads.amqp091.adapter.names import topic_of
+from mainstem.heads.amqp091.adapter.queue_arguments import Overflow
+from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+
+if TYPE_CHECKING:
+    from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
+    from mainstem.heads.amqp091.adapter.deliveries import Consumer
+    from mainstem.heads.amqp091.adapter.service import Service
+
+_logger = logging.getLogger("mainstem.heads.amqp091")
+
+MAX_UNSETTLED = 100_000
+"""Messages of a priority that may be with consumers: RabbitMQ has no limit."""
+EXPIRATION = "expiration"
+"""The header with a message's own time to live."""
+TRANSIENT = "transient-topic"
+"""The kind of definitions that name the topics of queues that end with the server."""
+_SEGMENT_BYTES = 16 * 1024 * 1024
+_OVERHEAD_BYTES = 256 * 1024
+"""What properties and headers may add to the largest message."""
+
+
+class DeclaredQueue:
+    """A queue while the server runs."""
+
+    def __init__(self, record: Queue) -> None:
+        self.record = record
+        self.name = record.name
+        own = topic_of(record.vhost, record.name)
+        self.place = (record.topic, own)
+        """Its topic, and its name there."""
+        self.owns_topic = record.topic == own
+        self.most_priority = record.settings.max_priority or 0
+        self.consumers: dict[Consumer, None] = {}
+
+    def ready(self, door: Door) -> int:
+        """Return how many messages wait."""
+        state = door.queues.show(*self.place)
+        return sum(each.unsettled - each.out for each in state.windows)
+
+    @property
+    def settings(self) -> QueueSettings:
+        """How the broker's queue behaves."""
+        said = self.record.settings
+        limit = said.delivery_limit
+        drops = said.overflow is Overflow.DROP_HEAD
+        return QueueSettings(
+            max_deliveries=None if limit is None else limit + 1,
+            dead_letters=False,
+            dead_letter_route=self._dead_letter_route,
+            max_unsettled=MAX_UNSETTLED,
+            order=Order.PRIORITY if self.most_priority else Order.NONE,
+            ttl_ms=said.message_ttl_ms,
+            ttl_header=EXPIRATION,
+            max_length=said.max_length if drops else None,
+            max_bytes=said.max_length_bytes if drops else None,
+        )
+
+    @property
+    def _dead_letter_route(self) -> str:
+        """Return a name by which the router finds this queue again, and with it its exchange."""
+        return "" if self.record.settings.dead_letter_exchange is None else "amqp"
+
+
+class DeclaredQueues:
+    """All queues of the head."""
+
+    def __init__(self, service: "Service") -> None:
+        self._service = service
+        self._definitions = service.definitions
+        self._queues: dict[tuple[str, str], DeclaredQueue] = {}
+        self._by_place: dict[tuple[str, str], DeclaredQueue] = {}
+        self._load()
+
+    def _load(self) -> None:
+        """Open what is durable, and delete what ended with the server before this one."""
+        topology, broker = self._service.topology, self._service.context.broker
+        for vhost in topology.vhosts():
+            for record in topology.queues(vhost):
+                queue = self._add(DeclaredQueue(record))
+                try:
+                    # A crash may have come between the definition and its topic.
+                    self._create(broker, queue)
+                except MainstemError as error:
+                    _logger.error("queue %r cannot be used: %s", queue.name, error)
+        for topic in self._definitions.items(TRANSIENT):
+            try:
+                if broker.topics(topic):
+                    broker.delete_topic(topic)
+                self._definitions.delete(TRANSIENT, topic)
+            except MainstemError as error:
+                _logger.warning("topic %s of a queue that is gone stays: %s", topic, error)
+
+    def _add(self, queue: DeclaredQueue) -> DeclaredQueue:
+        self._queues[queue.record.vhost, queue.name] = queue
+        self._by_place[queue.place] = queue
+        return queue
+
+    def __iter__(self) -> Iterator[DeclaredQueue]:
+        return iter(self._queues.values())
+
+    # Found
+
+    def get(self, vhost: str, name: str) -> DeclaredQueue | None:
+        """Return a queue, None if there is none."""
+        return self._queues.get((vhost, name))
+
+    def at(self, topic: str, name: str) -> DeclaredQueue | None:
+        """Return a queue by where the broker has it."""
+        return self._by_place.get((topic, name))
+
+    def find(self, connection: "AmqpConversation", name: str) -> DeclaredQueue:
+        """Return a queue that a connection may use; AmqpError if there is none."""
+        self._service.topology.find_queue(connection.vhost, name, connection.id)
+        return self._queues[connection.vhost, name]
+
+    # Declared and deleted
+
+    def declare(
+        self, connection: "AmqpConversation", method: methods.QueueDeclare
+    ) -> tuple[DeclaredQueue, Durable]:
+        """Declare a queue, or find it as it was declared; AmqpError if it is another."""
+        topology = self._service.topology
+        record, is_new = topology.decide_queue(
+            connection.vhost,
+            method.queue,
+            connection.id,
+            passive=method.passive,
+            durable=method.durable,
+            exclusive=method.exclusive,
+            auto_delete=method.auto_delete,
+            arguments=method.arguments,
+        )
+        if not is_new:
+            return self._queues[record.vhost, record.name], connection.publisher.last
+        queue = DeclaredQueue(record)
+        self._create(connection.door, queue)
+        self._add(queue)
+        return queue, topology.add_queue(record)
+
+    def _create(self, door: Door, queue: DeclaredQueue) -> None:
+        topic, name = queue.place
+        try:
+            if queue.owns_topic:
+                if not queue.record.durable:
+                    # Before its topic, so that no crash leaves that behind.
+                    self._definitions.set(TRANSIENT, topic, b"")
+                door.create_topic(topic, self._topic_settings(queue.record))
+        except TopicExists:
+            if not self._is_shared(door, queue):
+                detail = (
+                    f"queue '{queue.name}' in vhost '{queue.record.vhost}' would be the topic "
+                    f"'{topic}', which is there already; to share its events, declare a queue of "
+                    f"another name with the argument x-mainstem-topic='{topic}'"
+                )
+                raise AmqpError(
+                    ReplyCode.PRECONDITION_FAILED, detail, *methods.QueueDeclare.ids
+                ) from None
+        door.queues.create(topic, name, queue.settings)
+
+    def _is_shared(self, door: Door, queue: DeclaredQueue) -> bool:
+        """Tell whether a topic is a queue already: declared before, or by another protocol."""
+        found = door.topic(queue.place[0])
+        has_priorities = len(found.partitions) > queue.most_priority
+        return has_priorities and door.queues.settings(*queue.place) is not None
+
+    def _topic_settings(self, record: Queue) -> TopicSettings:
+        durability = record.settings.durability
+        if durability is None:
+            durability = Durability.FSYNC if record.durable else Durability.DISK
+        return TopicSettings(
+            partitions=record.priorities,
+            durability=durability,
+            segment_bytes=_SEGMENT_BYTES,
+            max_batch_bytes=self._service.settings.max_message_bytes + _OVERHEAD_BYTES,
+        )
+
+    def delete(
+        self, connection: "AmqpConversation", name: str, *, if_unused: bool, if_empty: bool
+    ) -> tuple[int, Durable]:
+        """Delete a queue; return how many messages waited. One that is not there has none."""
+        topology = self._service.topology
+        if topology.queue(connection.vhost, name) is None:
+            return 0, connection.publisher.last
+        queue = self.find(connection, name)
+        ready = queue.ready(connection.door)
+        what = f"queue '{name}' in vhost '{connection.vhost}'"
+        if if_unused and queue.consumers:
+            raise AmqpError(
+                ReplyCode.PRECONDITION_FAILED, f"{what} in use", *methods.QueueDelete.ids
+            )
+        if if_empty and ready:
+            raise AmqpError(
+                ReplyCode.PRECONDITION_FAILED, f"{what} is not empty", *methods.QueueDelete.ids
+            )
+        return ready, self._remove(connection.door, queue)
+
+    def _remove(self, door: Door, queue: DeclaredQueue) -> Durable:
+        """Delete a queue, its bindings and its messages; its consumers are told."""
+        record = queue.record
+        del self._queues[record.vhost, record.name]
+        del self._by_place[queue.place]
+        durable = self._service.topology.remove_queue(record.vhost, record.name)
+        if queue.owns_topic:
+            door.delete_topic(queue.place[0])
+            if not record.durable:
+                self._definitions.delete(TRANSIENT, queue.place[0])
+        else:
+            door.queues.delete(*queue.place)
+        return durable
+
+    def delete_exclusive(self, connection: "AmqpConversation") -> list[MainstemError]:
+        """Delete the queues of a connection that has gone; return what went wrong."""
+        errors: list[MainstemError] = []
+        for record in self._service.topology.owned_queues(connection.vhost, connection.id):
+            queue = self._queues[record.vhost, record.name]
+            try:
+                self._remove(self._service.context.broker, queue)
+            except MainstemError as error:
+                errors.append(error)
+        return errors
+
+    # Consumers
+
+    def check_exclusive(self, queue: DeclaredQueue, consumer: "Consumer") -> None:
+        """Refuse a consumer beside an exclusive one, or an exclusive one beside others."""
+        has_exclusive = any(each.exclusive for each in queue.consumers)
+        if has_exclusive or (consumer.exclusive and queue.consumers):
+            detail = f"queue '{queue.name}' in vhost '{queue.record.vhost}' in exclusive use"
+            raise AmqpError(ReplyCode.ACCESS_REFUSED, detail, *methods.BasicConsume.ids)
+
+    def consume(self, queue: DeclaredQueue, consumer: "Consumer") -> None:
+        """Take note of a consumer."""
+        queue.consumers[consumer] = None
+        self._service.counts.consumers += 1
+
+    def forget_consumer(self, consumer: "Consumer") -> None:
+        """Take note that a consumer has gone."""
+        if consumer in consumer.queue.consumers:
+            del consumer.queue.consumers[consumer]
+            self._service.counts.consumers -= 1
+
+    def end_consumer(self, connection: "AmqpConversation", consumer: "Consumer") -> None:
+        """Take note that a consumer has gone, and delete the queue if it is to go with the last."""
+        self.forget_consumer(consumer)
+        queue = consumer.queue
+        is_there = self._by_place.get(queue.place) is queue
+        if is_there and queue.record.auto_delete and not queue.consumers:
+            try:
+                self._remove(self._service.context.broker, queue)
+            except MainstemError as error:
+                connection.warn(f"queue {queue.name!r} is not deleted: {error}")

@@ -1,0 +1,147 @@
+"""Routing: which queues a message goes to, through all exchanges that are bound to one another.
+
+How this works: an exchange's matcher finds the bindings of a message (``matching.py``). Exchanges
+that are bound to it are routed through in turn, each once, so circles do no harm; if nothing at all
+is bound to a message, it goes to the exchange's alternate. Routes that depend on exchange and
+routing key only, which nearly all do, are remembered until anything in the virtual host changes.
+"""
+
+from collections.abc import Sequence
+
+from mainstem.heads.amqp091 import fields
+from mainstem.heads.amqp091.adapter.declared import (
+    DEFAULT_EXCHANGE,
+    NO_ARGUMENTS,
+    Binding,
+    Exchange,
+    Queue,
+)
+from mainstem.heads.amqp091.adapter.equivalence import refused, type_name
+from mainstem.heads.amqp091.adapter.matching import Matcher, new_matcher
+
+CC, BCC = "CC", "BCC"
+MAX_REMEMBERED = 100_000
+"""Routes and names in them, of one virtual host."""
+
+Names = tuple[str, ...]
+
+
+class Router:
+    """The routes of one virtual host."""
+
+    def __init__(self, exchanges: dict[str, Exchange], queues: dict[str, Queue]) -> None:
+        self._exchanges = exchanges
+        self._queues = queues
+        self._matchers: dict[str, Matcher] = {}
+        self._remembered: dict[bytes | tuple[str, str], Names] = {}
+        self._room = MAX_REMEMBERED
+
+    def add(self, binding: Binding) -> None:
+        """Route by one more binding."""
+        source = binding.source
+        if source not in self._matchers:
+            self._matchers[source] = new_matcher(self._exchanges[source].matching)
+        self._matchers[source].add(binding)
+
+    def remove(self, binding: Binding) -> None:
+        """Route without a binding."""
+        self._matchers[binding.source].remove(binding)
+
+    def forget_exchange(self, name: str) -> None:
+        """Forget an exchange that has no bindings any more."""
+        self._matchers.pop(name, None)
+
+    def forget_routes(self) -> None:
+        """Find every route anew, as something has changed."""
+        if self._remembered:
+            self._remembered = {}
+            self._room = MAX_REMEMBERED
+
+    def remembered(self, route: bytes) -> Names | None:
+        """Return the queues of an exchange and routing key as they stand in BasicPublish."""
+        return self._remembered.get(route)
+
+    def route(
+        self,
+        exchange: str,
+        routing_key: str,
+        headers: fields.Table | None = None,
+        raw: bytes | None = None,
+    ) -> Names:
+        """Return the queues of a message, sorted; raises AmqpError for malformed CC or BCC.
+
+        ``raw``: exchange and routing key as they stand in BasicPublish, to be remembered by.
+        """
+        copies = copy_keys(headers) if headers else ()
+        if copies:
+            return self._routed(exchange, (routing_key, *copies), headers or NO_ARGUMENTS)[0]
+        key = (exchange, routing_key) if raw is None else raw
+        found = self._remembered.get(key)
+        if found is not None:
+            return found
+        found, by_headers = self._routed(exchange, (routing_key,), headers or NO_ARGUMENTS)
+        if not by_headers:
+            self._remember(key, found)
+        return found
+
+    def route_keys(
+        self, exchange: str, keys: Sequence[str], headers: fields.Table = NO_ARGUMENTS
+    ) -> Names:
+        """Return the queues of a message with these routing keys, whatever its CC and BCC say."""
+        return self._routed(exchange, keys, headers)[0]
+
+    def _routed(
+        self, exchange: str, keys: Sequence[str], headers: fields.Table
+    ) -> tuple[Names, bool]:
+        """Return the queues, and whether the headers counted."""
+        queues: set[str] = set()
+        by_headers = False
+        seen, waiting = {exchange}, [exchange]
+        while waiting:
+            name = waiting.pop()
+            if name == DEFAULT_EXCHANGE:
+                queues.update(key for key in keys if key in self._queues)
+                continue
+            matcher = self._matchers.get(name)
+            buckets = [] if matcher is None else list(matcher.match(keys, headers))
+            by_headers = by_headers or (matcher is not None and matcher.by_headers)
+            following: set[str] = set()
+            for bucket in buckets:
+                queues.update(bucket.queues)
+                following.update(bucket.exchanges)
+            if not buckets:
+                alternate = self._exchanges[name].alternate
+                if alternate is not None and alternate in self._exchanges:
+                    following.add(alternate)
+            waiting.extend(following - seen)
+            seen |= following
+        return tuple(sorted(queues)), by_headers
+
+    def _remember(self, key: bytes | tuple[str, str], route: Names) -> None:
+        self._room -= 1 + len(route)
+        if self._room < 0:
+            self.forget_routes()
+            self._room -= 1 + len(route)
+        self._remembered[key] = route
+
+
+def copy_keys(headers: fields.Table) -> Names:
+    """Return further routing keys of a message, as its headers CC and BCC say; raises AmqpError."""
+    if CC not in headers and BCC not in headers:
+        return ()
+    return (*_keys(headers, CC), *_keys(headers, BCC))
+
+
+def without_bcc(headers: fields.Table) -> fields.Table:
+    """Return the headers that consumers see."""
+    return {name: value for name, value in headers.items() if name != BCC}
+
+
+def _keys(headers: fields.Table, name: str) -> list[str]:
+    if name not in headers:
+        return []
+    value = headers[name]
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        reason = f'{{unacceptable_type_in_header,"{name}",{type_name(value)}}}'
+        raise refused(f"invalid message: {reason}")
+    return [each for each in value if isinstance(each, str)]

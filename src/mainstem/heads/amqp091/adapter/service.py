@@ -1,0 +1,69 @@
+"""What all AMQP connections share: the topology, the queues, and who is connected."""
+
+from collections.abc import Callable
+from secrets import token_bytes, token_urlsafe
+from typing import TYPE_CHECKING
+
+import mainstem
+from mainstem.heads.amqp091.adapter.queues import DeclaredQueues
+from mainstem.heads.amqp091.adapter.replies import Replies
+from mainstem.heads.amqp091.adapter.topology import Topology
+from mainstem.heads.amqp091.fields import Table
+from mainstem.heads.amqp091.metrics import Counts
+from mainstem.heads.amqp091.settings import AmqpSettings
+from mainstem.heads.context import HeadContext
+
+if TYPE_CHECKING:
+    from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
+
+SERVER_PROPERTIES: Table = {
+    # Clients tell by product and version what a server can do (kombu: how it means basic.qos).
+    "product": "RabbitMQ",
+    "version": "4.1.0",
+    "platform": f"mainstem {mainstem.__version__}",
+    "information": "mainstem, which speaks AMQP 0-9-1 as RabbitMQ does",
+    "capabilities": {
+        "publisher_confirms": True,
+        "exchange_exchange_bindings": True,
+        "basic.nack": True,
+        "consumer_cancel_notify": True,
+        "connection.blocked": True,
+        "consumer_priorities": True,
+        "authentication_failure_close": True,
+        "per_consumer_qos": True,
+        "direct_reply_to": True,
+    },
+}
+
+
+class Service:
+    """What connections are made of."""
+
+    def __init__(
+        self, context: HeadContext, settings: AmqpSettings, clock_ms: Callable[[], int]
+    ) -> None:
+        self.context = context
+        self.settings = settings
+        self.clock_ms = clock_ms
+        """Monotonic."""
+        self.properties = SERVER_PROPERTIES
+        self.counts = Counts()
+        self.connections: set[AmqpConversation] = set()
+        self.replies = Replies()
+        self.definitions = context.broker.definitions.open("amqp")
+        self.topology = Topology(self.definitions, token_bytes)
+        self.queues = DeclaredQueues(self)
+        self._ids = 0
+
+    def new_connection_id(self) -> str:
+        """Return an id that no other connection has, nor had in another run of the server."""
+        self._ids += 1
+        return f"amqp {self.context.run_id}-{self._ids}"
+
+    def new_consumer_tag(self) -> str:
+        """Return a tag for a consumer that has none."""
+        return f"amq.ctag-{self.new_token()}"
+
+    def new_token(self) -> str:
+        """Return what nobody can guess."""
+        return token_urlsafe(16)

@@ -1,0 +1,541 @@
+"""Exchanges, queues and bindings of all virtual hosts: declared, deleted, found.
+
+How this works: a request is decided (``AmqpError`` if refused, and nothing has changed then),
+written down and applied, without waiting in between; the answer waits for the ``Durable`` that is
+returned. What is durable are definitions of this head, and what is not (transient and exclusive
+things, and bindings of them) is in memory only: a new ``Topology`` on the same definitions has all
+that is durable. Texts and their codes are RabbitMQ's.
+
+Of a queue this is only the record: whoever declares one creates its topic between ``decide_queue``
+and ``add_queue``, and deletes it after ``remove_queue``.
+
+For one thread: the event loop's.
+"""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from mainstem.broker.door import AT_ONCE, Durable, HeadDefinitions
+from mainstem.core.errors import MainstemError
+from mainstem.heads.amqp091 import fields
+from mainstem.heads.amqp091.adapter import equivalence, queue_arguments
+from mainstem.heads.amqp091.adapter.declared import (
+    ALTERNATE,
+    DEFAULT_EXCHANGE,
+    DELAYED_TYPE,
+    NO_ARGUMENTS,
+    Binding,
+    Declared,
+    DestinationKind,
+    Exchange,
+    ExchangeType,
+    Queue,
+    load,
+)
+from mainstem.heads.amqp091.adapter.equivalence import named, refused, type_name
+from mainstem.heads.amqp091.adapter.matching import check_binding
+from mainstem.heads.amqp091.adapter.names import DEFAULT_VHOST, topic_of
+from mainstem.heads.amqp091.adapter.queue_arguments import QueueType
+from mainstem.heads.amqp091.adapter.routing import Names
+from mainstem.heads.amqp091.adapter.virtual_host import VirtualHost
+from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+
+RESERVED = "amq."
+UNKNOWN_TYPE = ReplyCode.COMMAND_INVALID
+"""What a declaration with an unknown exchange type is refused with."""
+
+
+class DecidedQueue(NamedTuple):
+    """What a declaration of a queue comes to."""
+
+    queue: Queue
+    is_new: bool
+    """Whether it has to be created and added."""
+
+
+class Topology:
+    """What is declared, in all virtual hosts."""
+
+    def __init__(self, definitions: HeadDefinitions, random_bytes: Callable[[int], bytes]) -> None:
+        self._definitions = definitions
+        self._random_bytes = random_bytes
+        self._vhosts: dict[str, VirtualHost] = {}
+        self._is_stale = False
+        self._load()
+
+    # What there is.
+
+    def vhost_exists(self, vhost: str) -> bool:
+        """Tell whether clients may open a virtual host: any, they exist by being used."""
+        return True
+
+    def vhosts(self) -> list[str]:
+        """Return the virtual hosts that are used, and the default one."""
+        return sorted({DEFAULT_VHOST, *self._vhosts})
+
+    def exchanges(self, vhost: str) -> list[Exchange]:
+        """Return all exchanges of a virtual host."""
+        return list(self._vhost(vhost).exchanges.values())
+
+    def queues(self, vhost: str) -> list[Queue]:
+        """Return all queues of a virtual host."""
+        return list(self._vhost(vhost).queues.values())
+
+    def bindings(self, vhost: str, *, implicit: bool = False) -> list[Binding]:
+        """Return all bindings, ``implicit``: also those of the default exchange, to each queue."""
+        state = self._vhost(vhost)
+        found = [_implicit(each) for each in state.queues.values()] if implicit else []
+        return [*found, *state.bindings.values()]
+
+    def bindings_from(self, vhost: str, exchange: str) -> list[Binding]:
+        """Return the bindings whose source is an exchange."""
+        state = self._vhost(vhost)
+        if exchange == DEFAULT_EXCHANGE:
+            return [_implicit(each) for each in state.queues.values()]
+        return state.bindings_from(exchange)
+
+    def bindings_to(self, vhost: str, kind: DestinationKind, name: str) -> list[Binding]:
+        """Return the bindings whose destination is a queue or an exchange."""
+        return self._vhost(vhost).bindings_to(kind, name)
+
+    def exchange(self, vhost: str, name: str) -> Exchange | None:
+        """Return an exchange, None if there is none."""
+        return self._vhost(vhost).exchanges.get(name)
+
+    def queue(self, vhost: str, name: str) -> Queue | None:
+        """Return a queue, None if there is none."""
+        return self._vhost(vhost).queues.get(name)
+
+    def find_exchange(self, vhost: str, name: str) -> Exchange:
+        """Return an exchange; raises AmqpError."""
+        found = self.exchange(vhost, name)
+        if found is None:
+            raise _not_found(Exchange.kind, name, vhost)
+        return found
+
+    def find_queue(self, vhost: str, name: str, connection: str | None = None) -> Queue:
+        """Return a queue that a connection may use; raises AmqpError. None may use them all."""
+        found = self.queue(vhost, name)
+        if found is None:
+            raise _not_found(Queue.kind, name, vhost)
+        if connection is not None:
+            _check_access(found, connection)
+        return found
+
+    def owned_queues(self, vhost: str, connection: str) -> list[Queue]:
+        """Return the exclusive queues of a connection, which go when it ends."""
+        return self._vhost(vhost).owned_by(connection)
+
+    # Exchanges.
+
+    def declare_exchange(
+        self,
+        vhost: str,
+        name: str,
+        type_: str,
+        *,
+        passive: bool = False,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: fields.Table = NO_ARGUMENTS,
+    ) -> Durable:
+        """Declare an exchange, or find it as declared; raises AmqpError."""
+        name = _stripped(name)
+        if passive:
+            _check_not_default(name)
+            self.find_exchange(vhost, name)
+            return AT_ONCE
+        exchange_type = _exchange_type(type_)
+        _check_not_default(name)
+        declared = Exchange(vhost, name, exchange_type, durable, auto_delete, internal, arguments)
+        current = self.exchange(vhost, name)
+        if current is not None:
+            _check_exchange_equivalent(current, declared)
+            return AT_ONCE
+        _check_not_reserved(Exchange.kind, name)
+        _check_exchange_arguments(declared)
+        return self._commit(added=[declared])
+
+    def delete_exchange(self, vhost: str, name: str, *, if_unused: bool = False) -> Durable:
+        """Delete an exchange with its bindings; it is fine if it is not there."""
+        name = _stripped(name)
+        _check_not_default(name)
+        if name.startswith(RESERVED):
+            what = named(Exchange.kind, name, vhost)
+            raise refused(f"deletion of system {what} not allowed", ReplyCode.ACCESS_REFUSED)
+        state = self._vhost(vhost)
+        found = state.exchanges.get(name)
+        if found is None:
+            return AT_ONCE
+        if if_unused and state.bindings_from(name):
+            raise refused(f"{found} in use")
+        return self._commit(removed=state.with_bindings(found))
+
+    # Queues.
+
+    def decide_queue(
+        self,
+        vhost: str,
+        name: str,
+        connection: str,
+        *,
+        passive: bool = False,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: fields.Table = NO_ARGUMENTS,
+    ) -> DecidedQueue:
+        """Decide on a declaration: the queue that is there, or the one to create and add.
+
+        ``name``: "" for one that we choose. Changes nothing; raises AmqpError.
+        """
+        name = _stripped(name)
+        if passive:
+            return DecidedQueue(self.find_queue(vhost, name, connection), is_new=False)
+        _check_not_reserved(Queue.kind, name)
+        current = self.queue(vhost, name)
+        durable = durable and not exclusive
+        owner = connection if exclusive else None
+        if current is not None:
+            if current.exclusive != owner:
+                raise _locked(current)
+            equivalence.check_property(str(current), "durable", current.durable, durable)
+            equivalence.check_property(
+                str(current), "auto_delete", current.auto_delete, auto_delete
+            )
+            queue_arguments.check_equivalent(str(current), current.arguments, arguments)
+            return DecidedQueue(current, is_new=False)
+        chosen = name or self._free_name(vhost)
+        settings = queue_arguments.parse(named(Queue.kind, chosen, vhost), arguments)
+        queue = Queue(
+            vhost,
+            chosen,
+            settings.topic or topic_of(vhost, chosen),
+            durable,
+            owner,
+            auto_delete,
+            arguments,
+            settings,
+        )
+        if settings.queue_type is QueueType.QUORUM:
+            _check_quorum(queue, is_named=bool(name))
+        return DecidedQueue(queue, is_new=True)
+
+    def add_queue(self, queue: Queue) -> Durable:
+        """Add a queue that ``decide_queue`` has found to be new."""
+        return self._commit(added=[queue])
+
+    def remove_queue(self, vhost: str, name: str) -> Durable:
+        """Remove a queue with its bindings; it is fine if it is not there."""
+        state = self._vhost(vhost)
+        found = state.queues.get(name)
+        return AT_ONCE if found is None else self._commit(removed=state.with_bindings(found))
+
+    # Bindings.
+
+    def bind_queue(
+        self,
+        vhost: str,
+        queue: str,
+        exchange: str,
+        routing_key: str = "",
+        arguments: fields.Table = NO_ARGUMENTS,
+        connection: str | None = None,
+    ) -> Durable:
+        """Bind a queue to an exchange; raises AmqpError."""
+        kind = DestinationKind.QUEUE
+        return self._bind(Binding(vhost, exchange, kind, queue, routing_key, arguments), connection)
+
+    def unbind_queue(
+        self,
+        vhost: str,
+        queue: str,
+        exchange: str,
+        routing_key: str = "",
+        arguments: fields.Table = NO_ARGUMENTS,
+        connection: str | None = None,
+    ) -> Durable:
+        """Undo a binding of a queue; it is fine if it is not there. Raises AmqpError."""
+        kind = DestinationKind.QUEUE
+        return self._unbind(
+            Binding(vhost, exchange, kind, queue, routing_key, arguments), connection
+        )
+
+    def bind_exchange(
+        self,
+        vhost: str,
+        destination: str,
+        source: str,
+        routing_key: str = "",
+        arguments: fields.Table = NO_ARGUMENTS,
+    ) -> Durable:
+        """Bind an exchange to another; raises AmqpError."""
+        kind = DestinationKind.EXCHANGE
+        return self._bind(Binding(vhost, source, kind, destination, routing_key, arguments), None)
+
+    def unbind_exchange(
+        self,
+        vhost: str,
+        destination: str,
+        source: str,
+        routing_key: str = "",
+        arguments: fields.Table = NO_ARGUMENTS,
+    ) -> Durable:
+        """Undo a binding of an exchange; it is fine if it is not there. Raises AmqpError."""
+        kind = DestinationKind.EXCHANGE
+        return self._unbind(Binding(vhost, source, kind, destination, routing_key, arguments), None)
+
+    # Routes.
+
+    def remembered_route(self, vhost: str, route: bytes) -> Names | None:
+        """Return the queues of a message without CC and BCC, if they are known already.
+
+        ``route``: exchange and routing key as they stand in BasicPublish.
+        """
+        state = self._vhosts.get(vhost)
+        return None if state is None else state.router.remembered(route)
+
+    def route(
+        self,
+        vhost: str,
+        exchange: str,
+        routing_key: str,
+        headers: fields.Table | None = None,
+        raw: bytes | None = None,
+    ) -> Names:
+        """Return the queues that a message is published to, sorted; raises AmqpError.
+
+        ``raw``: exchange and routing key as they stand in BasicPublish; given that,
+        ``remembered_route`` knows the route from now on, unless it depends on headers.
+        """
+        state = self._vhost(vhost)
+        found = state.exchanges.get(exchange)
+        if found is None:
+            raise _not_found(Exchange.kind, exchange, vhost)
+        if found.internal:
+            raise refused(f"cannot publish to internal {found}", ReplyCode.ACCESS_REFUSED)
+        return state.router.route(exchange, routing_key, headers, raw)
+
+    def route_dead_letter(
+        self, vhost: str, exchange: str, keys: Iterable[str], headers: fields.Table
+    ) -> Names:
+        """Return the queues of a dead letter, none if there is no such exchange."""
+        state = self._vhost(vhost)
+        if exchange not in state.exchanges:
+            return ()
+        return state.router.route_keys(exchange, tuple(keys), headers)
+
+    # Decided, written down, applied.
+
+    def _bind(self, asked: Binding, connection: str | None) -> Durable:
+        binding = self._checked(asked)
+        state = self._vhost(binding.vhost)
+        source = self.find_exchange(binding.vhost, binding.source)
+        end: Exchange | Queue
+        if binding.destination_kind is DestinationKind.QUEUE:
+            end = self.find_queue(binding.vhost, binding.destination)
+        else:
+            end = self.find_exchange(binding.vhost, binding.destination)
+        check_binding(source.matching, binding.arguments)
+        if isinstance(end, Queue) and connection is not None:
+            _check_access(end, connection)
+        if binding.identity in state.bindings:
+            return AT_ONCE
+        durable = source.durable and end.durable
+        return self._commit(added=[_durable(binding, durable)])
+
+    def _unbind(self, asked: Binding, connection: str | None) -> Durable:
+        binding = self._checked(asked)
+        state = self._vhost(binding.vhost)
+        found = state.bindings.get(binding.identity)
+        if found is None:
+            return AT_ONCE
+        if found.destination_kind is DestinationKind.QUEUE:
+            self.find_queue(binding.vhost, binding.destination, connection)
+        return self._commit(removed=state.with_sources(found))
+
+    def _checked(self, binding: Binding) -> Binding:
+        source, destination = _stripped(binding.source), _stripped(binding.destination)
+        if binding.destination_kind is DestinationKind.EXCHANGE:
+            _check_not_default(destination)
+        _check_not_default(source)
+        return Binding(
+            binding.vhost,
+            source,
+            binding.destination_kind,
+            destination,
+            binding.routing_key,
+            binding.arguments,
+        )
+
+    def _commit(
+        self, *, added: Iterable[Declared] = (), removed: Iterable[Declared] = ()
+    ) -> Durable:
+        changes: dict[tuple[str, str], bytes | None] = {}
+        for each in removed:
+            if each.durable:
+                changes[each.kind, each.key] = None
+        for each in added:
+            if each.durable:
+                changes[each.kind, each.key] = each.stored
+        durable = self._definitions.change(changes) if changes else AT_ONCE
+        for each in removed:
+            self._drop(each)
+        for each in added:
+            self._put(each)
+        if changes:
+            durable.then(self._check_kept)
+        return durable
+
+    def _put(self, declared: Declared) -> None:
+        vhost = declared.vhost
+        if vhost not in self._vhosts:
+            self._vhosts[vhost] = VirtualHost(vhost)
+        self._vhosts[vhost].put(declared)
+
+    def _drop(self, declared: Declared) -> None:
+        state = self._vhosts[declared.vhost]
+        state.drop(declared)
+        if not state.is_used:
+            del self._vhosts[declared.vhost]
+
+    def _vhost(self, vhost: str) -> VirtualHost:
+        """Return a virtual host to look at; one that is not used is not kept."""
+        if self._is_stale:
+            self._reload()
+        return self._vhosts.get(vhost) or VirtualHost(vhost)
+
+    def _check_kept(self, error: MainstemError | None) -> None:
+        """Go back to what is durable, if the log has stopped; called from any thread."""
+        if error is not None:
+            self._is_stale = True
+
+    def _load(self) -> None:
+        for kind in (Exchange.kind, Queue.kind, Binding.kind):
+            for _, value in sorted(self._definitions.items(kind).items()):
+                self._put_if_whole(load(value))
+
+    def _reload(self) -> None:
+        """Keep what is in memory only, as far as its ends are still there."""
+        self._is_stale = False
+        before, self._vhosts = self._vhosts, {}
+        self._load()
+        for state in before.values():
+            for each in state.declared():
+                if not each.durable:
+                    self._put_if_whole(each)
+
+    def _put_if_whole(self, declared: Declared) -> None:
+        state = self._vhosts.get(declared.vhost) or VirtualHost(declared.vhost)
+        if not isinstance(declared, Binding) or (
+            declared.source in state.exchanges
+            and state.has_end(declared.destination_kind, declared.destination)
+        ):
+            self._put(declared)
+
+    def _free_name(self, vhost: str) -> str:
+        while True:
+            token = urlsafe_b64encode(self._random_bytes(16)).decode().rstrip("=")
+            if self.queue(vhost, name := f"amq.gen-{token}") is None:
+                return name
+
+
+def _implicit(queue: Queue) -> Binding:
+    return Binding(
+        queue.vhost,
+        DEFAULT_EXCHANGE,
+        DestinationKind.QUEUE,
+        queue.name,
+        queue.name,
+        durable=queue.durable,
+    )
+
+
+def _durable(binding: Binding, durable: bool) -> Binding:
+    return Binding(
+        binding.vhost,
+        binding.source,
+        binding.destination_kind,
+        binding.destination,
+        binding.routing_key,
+        binding.arguments,
+        durable,
+    )
+
+
+def _stripped(name: str) -> str:
+    """Return a name as RabbitMQ takes it: without line breaks."""
+    return name.replace("\n", "").replace("\r", "")
+
+
+def _exchange_type(text: str) -> ExchangeType:
+    try:
+        return ExchangeType(text)
+    except ValueError:
+        raise refused(f"unknown exchange type '{text}'", UNKNOWN_TYPE) from None
+
+
+def _check_not_default(name: str) -> None:
+    if name == DEFAULT_EXCHANGE:
+        text = "operation not permitted on the default exchange"
+        raise refused(text, ReplyCode.ACCESS_REFUSED)
+
+
+def _check_not_reserved(kind: str, name: str) -> None:
+    if name.startswith(RESERVED):
+        text = f"{kind} name '{name}' contains reserved prefix 'amq.*'"
+        raise refused(text, ReplyCode.ACCESS_REFUSED)
+
+
+def _check_exchange_arguments(exchange: Exchange) -> None:
+    if not isinstance(exchange.arguments.get(ALTERNATE, ""), str):
+        kind = type_name(exchange.arguments[ALTERNATE])
+        raise refused(f"invalid type '{kind}' for arg '{ALTERNATE}' in {exchange}")
+    if exchange.type is not ExchangeType.DELAYED:
+        return
+    delayed = exchange.arguments.get(DELAYED_TYPE)
+    if not isinstance(delayed, str):
+        raise refused(f"Invalid argument, '{DELAYED_TYPE}' must be an existing exchange type")
+    if _exchange_type(delayed) is ExchangeType.DELAYED:
+        raise refused(f"Invalid argument, '{delayed}' can't be used for '{DELAYED_TYPE}'")
+
+
+def _check_exchange_equivalent(current: Exchange, declared: Exchange) -> None:
+    what = str(current)
+    equivalence.check_property(what, "type", current.type, declared.type)
+    equivalence.check_property(what, "durable", current.durable, declared.durable)
+    equivalence.check_property(what, "auto_delete", current.auto_delete, declared.auto_delete)
+    equivalence.check_property(what, "internal", current.internal, declared.internal)
+    compared = [ALTERNATE]
+    if current.type is ExchangeType.DELAYED:
+        compared.append(DELAYED_TYPE)
+    equivalence.check_arguments(what, current.arguments, declared.arguments, compared)
+
+
+def _check_quorum(queue: Queue, *, is_named: bool) -> None:
+    if not is_named:
+        raise refused("Cannot declare a server-named queue for type rabbit_quorum_queue")
+    if queue.exclusive is not None:
+        raise refused(f"invalid property 'exclusive-owner' for {queue}")
+    if not queue.durable:
+        raise refused(f"invalid property 'non-durable' for {queue}")
+
+
+def _check_access(queue: Queue, connection: str) -> None:
+    if queue.exclusive not in (None, connection):
+        raise _locked(queue)
+
+
+def _locked(queue: Queue) -> AmqpError:
+    return refused(
+        f"cannot obtain exclusive access to locked {queue}. It could be originally declared on "
+        "another connection or the exclusive property value does not match that of the original "
+        "declaration.",
+        ReplyCode.RESOURCE_LOCKED,
+    )
+
+
+def _not_found(kind: str, name: str, vhost: str) -> AmqpError:
+    return refused(f"no {named(kind, name, vhost)}", ReplyCode.NOT_FOUND)

@@ -1,0 +1,54 @@
+"""The metrics of the AMQP head."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from mainstem.heads.metric import Metric, Sample
+
+PUBLISHED = Metric(
+    "mainstem_amqp_published_messages_total", "counter", "Messages that AMQP clients published."
+)
+UNROUTABLE = Metric(
+    "mainstem_amqp_unroutable_messages_total",
+    "counter",
+    "Published messages that no queue was bound for: returned or dropped.",
+)
+DELIVERED = Metric(
+    "mainstem_amqp_delivered_messages_total", "counter", "Messages sent to AMQP clients."
+)
+STALE = Metric(
+    "mainstem_amqp_stale_acks_total",
+    "counter",
+    "Acknowledgements of deliveries that were gone: their queue was deleted, or moved.",
+)
+ERRORS = Metric(
+    "mainstem_amqp_errors_total",
+    "counter",
+    "Channels and connections that were closed with an error, by its reply code.",
+    ("code",),
+)
+CHANNELS = Metric("mainstem_amqp_channels", "gauge", "Channels open now.")
+CONSUMERS = Metric("mainstem_amqp_consumers", "gauge", "Consumers of AMQP clients now.")
+
+METRICS = (PUBLISHED, UNROUTABLE, DELIVERED, STALE, ERRORS, CHANNELS, CONSUMERS)
+
+
+class Counts:
+    """What has happened since the head started."""
+
+    def __init__(self) -> None:
+        # There from the beginning, as rates can only be told of what was zero before.
+        self.errors: Counter[str] = Counter({"PRECONDITION_FAILED": 0})
+        self.published = self.unroutable = self.delivered = self.stale = 0
+        self.channels = self.consumers = 0
+
+    def samples(self) -> Iterator[tuple[Metric, Sample]]:
+        """Return them as metrics; from any thread."""
+        for code, count in list(self.errors.items()):
+            yield ERRORS, ((code,), count)
+        yield PUBLISHED, ((), self.published)
+        yield UNROUTABLE, ((), self.unroutable)
+        yield DELIVERED, ((), self.delivered)
+        yield STALE, ((), self.stale)
+        yield CHANNELS, ((), self.channels)
+        yield CONSUMERS, ((), self.consumers)
