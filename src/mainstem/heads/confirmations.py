@@ -1,4 +1,4 @@
-"""Tells a peer that what it asked for is durable, in the order in which it asked."""
+"""Confirmations: tell a peer that its requests are durable, in the order of the requests."""
 
 from collections.abc import Callable
 
@@ -10,17 +10,17 @@ Call = Callable[[], None]
 
 
 class Confirmations:
-    """What one peer waits for; used in the thread of the event loop."""
+    """The pending confirmations of one peer; used in the thread of the event loop."""
 
     def __init__(self, context: HeadContext, failed: Callable[[MainstemError], None]) -> None:
-        """``failed`` is told of what will never be durable."""
+        """``failed`` is called with the error if an append fails."""
         self._context = context
         self._failed = failed
         self._last: Durable | None = None
-        """The last append that was not durable at once: those before it are, once it is."""
+        """The last append that was not durable at once; once it is, all before it are, too."""
 
     def not_before(self, durable: Durable) -> None:
-        """Confirm nothing more before this is durable."""
+        """Hold back all later confirmations until this is durable."""
         if durable is self._last:
             return
         if not durable.done:
@@ -34,11 +34,11 @@ class Confirmations:
 
     @property
     def is_all_durable(self) -> bool:
-        """Whether nothing is waited for."""
+        """Whether no append is pending."""
         return self._last is None or self._last.done
 
     def when_durable(self, call: Call) -> None:
-        """Call on the loop once all is durable that was asked for so far; never if it fails."""
+        """Call on the loop once all appends so far are durable; never if one fails."""
         if self._last is None:
             self._context.on_loop(call)
             return

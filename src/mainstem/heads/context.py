@@ -1,9 +1,9 @@
-"""What every head is given: the broker, who may do what, the clock, the loop, when to stop.
+"""The context of a head: the broker, authorization, the clock, the event loop, draining.
 
-How this works: a head is called by its sockets and by what it waits for, all in the thread of the
-event loop. Others (the log's commit thread, programs that embed a node) reach it by ``on_loop``.
-Whatever waits for something other than the disk is parked (``park``), or names a call that ends
-the wait (``wait_with``), so that a server that stops answers everybody.
+How this works: sockets and timers call a head in the thread of the event loop. Other threads (the
+log's commit thread, programs that embed a node) use ``on_loop``. A request that waits for anything
+but the disk is parked (``park``), or registers a callback that ends its wait (``wait_with``), so
+that a stopping server can answer all peers.
 """
 
 import asyncio
@@ -27,29 +27,29 @@ DEFAULTS = TopicSettings()
 
 
 class Operations(Protocol):
-    """What the node tells about itself to whoever operates it."""
+    """What the node reports about itself to operators."""
 
     def not_ready(self) -> str | None:
-        """Return why requests should go elsewhere, None if they may come."""
+        """Return why the node is not ready, None if it is."""
 
     def metrics(self) -> str:
         """Return all metrics, in the text format of Prometheus."""
 
     def queues(self) -> bytes:
-        """Return how every queue stands, as JSON."""
+        """Return the state of every queue, as JSON."""
 
     def peek(self, topic: str, name: str, limit: int, after: Position | None) -> bytes:
         """Return events of a queue as JSON."""
 
     def connections(self) -> bytes:
-        """Return who is connected to which head, as JSON."""
+        """Return the connected peers of every head, as JSON."""
 
 
 class HeadContext:
-    """Shared by all heads of a node; used in the thread of the event loop unless said otherwise."""
+    """Shared by all heads of a node; for the thread of the event loop unless stated otherwise."""
 
     broker: "Door"
-    """Absent until the log is open; only heads that start first see that."""
+    """Absent until the log is open, which matters only to heads with ``starts_first``."""
 
     def __init__(
         self,
@@ -65,23 +65,23 @@ class HeadContext:
         if broker is not None:
             self.broker = broker
         self.auth = auth or Auth()
-        """Tells who a peer is, and what it may do."""
+        """Authenticates and authorizes peers."""
         self.now_ms = now_ms
         self.operations = operations
         self.defaults = defaults
-        """The settings of topics created without any."""
+        """The settings of topics that are created without settings."""
         self.auto_create = auto_create
         """Whether a topic is created when a client names it."""
         self.run_id = run_id
-        """Tells this run of the server from all others."""
+        """Identifies this run of the server."""
         self.addresses: dict[str, Address] = {}
         """Where each head listens, by its name."""
         self.draining = False
-        """Whether the server stops: what waits is answered, and what is new is to come again."""
+        """Whether the server is stopping: waiting requests are answered, new ones refused."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.parked: set[Parked] = set()
-        """Requests that wait; each adds and removes itself."""
+        """Waiting requests; each adds and removes itself."""
         self._waits: set[Callable[[], None]] = set()
         self._calls: deque[Callable[[], None]] = deque()
         self._woken = False
@@ -91,14 +91,14 @@ class HeadContext:
             later=self._after_others,
             clock=self._loop.time,
         )
-        """Hands events of queues to whoever consumes them, in whatever head."""
+        """Distributes the events of queues among the consumers of all heads."""
         self.settlements = Settlements(self.on_loop)
-        """Acknowledgements of all heads that nobody waits for."""
+        """Collects acknowledgements that need no answer, of all heads."""
 
     def door(self, peer: Peer) -> "Door":
-        """Return the broker as a peer sees it: what it may not do raises Denied.
+        """Return the broker with a peer's permissions: what it may not do raises Denied.
 
-        The broker itself, for whatever the head does on its own, is ``broker``.
+        For its own needs a head uses ``broker``.
         """
         if self.auth.allows_all:
             return self.broker
@@ -107,7 +107,7 @@ class HeadContext:
         return guarded(self.broker, self.auth, peer)
 
     def drain(self) -> None:
-        """Answer everybody who waits for something other than the disk."""
+        """End all waits for anything but the disk, as the server stops."""
         self.draining = True
         self.dispatcher.stop()
         for parked in list(self.parked):
@@ -116,20 +116,20 @@ class HeadContext:
             end()
 
     def wait_with(self, end: Callable[[], None]) -> Callable[[], None]:
-        """Name a call that ends a wait when the server stops; returns how to take it back."""
+        """Register a callback that ends a wait when the server stops; returns its removal."""
         self._waits.add(end)
         return lambda: self._waits.discard(end)
 
     def park(
         self, peer: set[Call], wait_ms: int, over: Callable[[Over], None], look: Call | None = None
     ) -> Parked:
-        """Let a request wait: it looks when it is woken, until it ends that or it is over."""
+        """Park a request: ``look`` is called when it is woken, ``over`` when the wait is over."""
         return Parked(self, peer, wait_ms, over, look or _nothing)
 
     def when_room(
         self, peer: set[Call], held: "HeldPublish", again: Callable[["HeldPublish"], None]
     ) -> None:
-        """Publish again once a full topic has room, and for the last time when the wait is over."""
+        """Retry a held publish once there is room, and one last time when its wait is over."""
 
         def retry(held: "HeldPublish") -> None:
             parked.end()
@@ -141,22 +141,22 @@ class HeadContext:
         held.room.then(lambda _: parked.wake())
 
     def after(self, delay_ms: int, call: Callable[[], None]) -> asyncio.TimerHandle:
-        """Make a call after a while, unless it is cancelled."""
+        """Call after a delay, unless cancelled."""
         return self._loop.call_later(delay_ms / 1000, call)
 
     def on_loop(self, call: Callable[[], None]) -> None:
-        """Make a call in the loop's thread soon; many calls from other threads share one wake."""
+        """Call soon in the loop's thread; many calls from other threads share one wake-up."""
         self._calls.append(call)
         if not self._woken:
             self._woken = True
             if threading.get_ident() == self._thread:
-                # Awake as it is: to wake it would cost two calls of the kernel.
+                # The loop is running; waking it would cost two system calls.
                 self._loop.call_soon(self._make_calls)
                 return
             try:
                 self._loop.call_soon_threadsafe(self._make_calls)
             except RuntimeError:
-                # The loop is closed, and with it everybody who waits.
+                # The loop is closed, so all waiters are gone.
                 self._calls.clear()
 
     def _watch_queue(
@@ -173,10 +173,10 @@ class HeadContext:
             while self._calls:
                 self._calls.popleft()()
         finally:
-            # One that fails is reported by the loop, and the others are made all the same.
+            # The loop reports a call that raises; the remaining calls are still made.
             if self._calls and not self._woken:
                 self.on_loop(_nothing)
 
 
 def _nothing() -> None:
-    """Do nothing; as a call on the loop it only wakes it."""
+    """Do nothing; only to wake the loop."""

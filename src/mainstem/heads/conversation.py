@@ -1,10 +1,10 @@
-"""The shape every head has. Nothing in this module does I/O.
+"""The interfaces between a head and the transport. Nothing in this module does I/O.
 
-A head is a folder with the same files in every head; one that it does not need is absent:
+Every head is a folder with the same files; files that it does not need are absent:
 
 ``codec.py``    bytes to frames and back. Knows the protocol's grammar and nothing else.
-``session.py``  one peer's conversation: what may be said when. No I/O, no broker; the time is told.
-``adapter.py``  the protocol's words in terms of the broker's. The only file that knows both.
+``session.py``  one peer's protocol state: which frame may come when. No I/O, no broker, no clock.
+``adapter.py``  maps the protocol to the broker. The only file that knows both.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,27 +32,27 @@ Answer = Sequence[Piece]
 
 
 class Later:
-    """An answer that comes later; it is settled once, in the thread of the event loop."""
+    """A future answer; it is settled once, in the thread of the event loop."""
 
     __slots__ = ("_call", "answer", "failed", "holds")
 
     def __init__(self) -> None:
         self.answer: Answer | Callable[[], Answer] | None = None
-        """What there is to send, or what makes it; None before it is settled."""
+        """The answer, or a function that returns it; None before it is settled."""
         self.failed: Exception | None = None
-        """Why there is no answer, and the peer is cut off."""
+        """Why there is no answer; the peer is then disconnected."""
         self.holds = False
-        """Whether nothing more is taken from the peer before this is answered."""
+        """Whether later requests of the peer wait for this answer."""
         self._call: Callable[[], None] | None = None
 
     def hold(self) -> None:
-        """Take nothing more from the peer before this is answered."""
+        """Handle no further requests of the peer before this is answered."""
         self.holds = True
 
     def settle(self, answer: Answer | Callable[[], Answer]) -> None:
-        """Give the answer, or what makes it once it is its turn to be sent: many may wait for that.
+        """Set the answer, or a function that makes it when it is about to be sent.
 
-        An empty one sends nothing.
+        The latter saves memory while many answers wait. An empty answer sends nothing.
         """
         if self.answer is None:
             self.answer = answer
@@ -60,29 +60,29 @@ class Later:
                 self._call()
 
     def take(self) -> Answer:
-        """Return the answer that was given."""
+        """Return the answer."""
         return self.answer() if callable(self.answer) else self.answer or ()
 
     def fail(self, error: Exception) -> None:
-        """Give up on the answer, and on the peer who waits for it."""
+        """Disconnect the peer instead of answering it."""
         self.failed = error
         self.settle(())
 
     def then(self, call: Callable[[], None]) -> None:
-        """Be told once the answer is there."""
+        """Call once the answer is settled."""
         self._call = call
 
 
 class Outbox(Protocol):
-    """A connection as its conversation sees it: what is not an answer goes through here.
+    """A connection as its conversation sees it: for pushes, backpressure and closing.
 
-    Used in the thread of the event loop. Once the connection ends, nothing more is sent, and
-    nothing is called any more but the conversation's ``close``.
+    Used in the thread of the event loop. Once the connection ends, nothing more is sent, and only
+    the conversation's ``close`` is called.
     """
 
     @property
     def peer(self) -> str:
-        """The peer's address, as the log names it."""
+        """The peer's address, for log messages."""
 
     @property
     def is_tls(self) -> bool:
@@ -90,79 +90,79 @@ class Outbox(Protocol):
 
     @property
     def heard_ms(self) -> int:
-        """When bytes last came from the peer, also if they made no whole frame; monotonic."""
+        """The monotonic time of the last bytes from the peer, even of an incomplete frame."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the peer must read first; who pushes stops then."""
+        """Whether the send queue is full; then stop pushing until the peer has read."""
 
     def send(self, pieces: Answer) -> None:
-        """Push: leaves after what was queued before, in one write with other pushes of a turn."""
+        """Push data behind what is queued; pushes of one loop iteration share a write."""
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Call once, soon after the outbox is not full any more."""
+        """Call once, soon after the outbox is no longer full."""
 
     def close(self, reason: str = "") -> None:
-        """Close at once, requests unanswered; a reason is logged, and counted as cut off."""
+        """Close at once, without answering; with a reason it is logged and counted as cut off."""
 
     def end(self, farewell: Answer = (), reason: str = "") -> None:
-        """Take no more requests, answer those before, say these last words, and close."""
+        """Accept no more requests, answer the earlier ones, send ``farewell``, and close."""
 
 
 class Conversation(Protocol):
-    """One peer's talk with a head: whole frames in, answers out."""
+    """One peer's session with a head: whole frames in, answers out."""
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Return the size of the frame that begins here, None if more bytes are needed to tell.
+        """Return the size of the frame that begins here, None if more bytes are needed.
 
-        May be asked again about the same frame, always from its first byte, when more of it has
-        come: who looks for an end remembers how far it has looked, and begins anew in ``handle``.
-        Raises ProtocolError for a size that is refused, before anything of it is kept.
+        May be called again for the same frame, always from its first byte, when more has arrived;
+        an implementation that searches for the end may remember its position until ``handle``.
+        Raises ProtocolError for a size over the limit, before memory is allocated for it.
         """
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Carry out a request; the frame is gone when this returns."""
+        """Handle a request; the frame's memory is reused when this returns."""
 
     def close(self) -> None:
-        """Let go of what was held for the peer, who has gone; called once."""
+        """Release the peer's resources when it has disconnected; called once."""
 
 
 Converse = Callable[[Outbox], Conversation]
-"""Begins a conversation with a peer that has connected."""
+"""Makes the conversation of a newly connected peer."""
 
 
 @runtime_checkable
 class RunConversation(Conversation, Protocol):
-    """A conversation that is quicker with many frames at once."""
+    """A conversation that can handle several frames in one call."""
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Carry out the requests that begin here and are quicker together; return their size, too.
+        """Handle a run of requests together; return the answer and the run's size in bytes.
 
-        None if there are none: the first is then handled by itself.
+        None if there is no such run: then the first request is handled alone.
         """
 
 
 @runtime_checkable
 class TimedConversation(Conversation, Protocol):
-    """A conversation in which something is due at a time: heart-beats, a peer that says nothing.
+    """A conversation with deadlines, such as heart-beats or a login timeout.
 
-    The deadline is asked for when the conversation begins, after every turn of handling, after a
-    push, and when the time has come; so it is cheap to tell, and may change at any time.
+    ``deadline`` is called when the conversation begins, after requests were handled, after a push,
+    and when the deadline has passed; so it must be cheap, and may change at any time.
     """
 
     def deadline(self) -> int | None:
-        """Return when to be called, in monotonic milliseconds; None for never."""
+        """Return when to call ``tick``, in monotonic milliseconds; None for never."""
 
     def tick(self, now_ms: int) -> Answer:
-        """Do what is due and return what to send; ProtocolError if the peer is to be cut off."""
+        """Do what is due; return data to send. Raises ProtocolError to disconnect the peer."""
 
 
 @runtime_checkable
 class DrainedConversation(Conversation, Protocol):
-    """A conversation that has last words when the server stops."""
+    """A conversation that sends a farewell when the server stops."""
 
     def drain(self) -> Answer:
-        """Return them; called when nothing is unanswered, or there is no time left to wait."""
+        """Return the farewell; called when all requests are answered, or the time is up."""
 
 
 @runtime_checkable
@@ -170,7 +170,7 @@ class WaitingConversation(Conversation, Protocol):
     """A conversation whose answers may wait for something other than the disk."""
 
     def stop_waiting(self) -> None:
-        """Answer what waits: the peer has sent all it will, and may have gone.
+        """Answer all waiting requests, as the peer has closed its side of the connection.
 
-        What it sent before may still be handled. May be called again.
+        Earlier requests may still be handled afterwards. May be called again.
         """

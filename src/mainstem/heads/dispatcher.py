@@ -1,18 +1,18 @@
-"""Decides which of the consumers that wait at a queue takes next; one for all heads of a node.
+"""The dispatcher: distributes the events of queues among waiting consumers, for all heads.
 
-How this works: a head says how many events a consumer may be given (its credit: prefetch, link
-credit, max in flight), and how it takes them (``take``). A consumer is ready while it has credit,
-its session has, and it is not paused. Whenever a queue may have something, its ready consumers are
-asked in turns, those of the highest priority first, in portions that grow while there is more: a
-few events are spread evenly, many are handed out quickly. One that takes nothing has found the
-queue dry, and with it all that want the same partitions: so a single event makes no crowd look.
+How this works: a head registers a consumer with its credit (prefetch, link credit, max in flight)
+and a function that takes events (``take``). A consumer is ready while it has credit, its session
+has credit, and it is not paused. When a queue may have events, the ready consumers are called round
+robin, the highest priority first, in portions that grow while there is more: a few events are
+spread evenly, many are delivered quickly. If a consumer takes nothing, the queue is empty for all
+consumers of the same partitions; so one event does not wake all of them.
 
-A queue has two watches, however many consumers wait. One tells of what is given back, and of the
-end of the queue; it is renewed before anybody is asked, so that nothing is missed meanwhile. The
-other tells of what is appended; it is set when the queue is dry, since only then the ends of the
-partitions are known. A turn is bounded: then others on the event loop go first.
+A queue has two watches, however many consumers wait. One reports returned deliveries and the
+deletion of the queue; it is renewed before any consumer is called, so that nothing is missed. The
+other reports appends; it is set when the queue is empty, as only then the ends of the partitions
+are known. Each turn is bounded, so that other work on the event loop is not delayed.
 
-Everything happens in the thread of the event loop, except that watches are called from any thread.
+All of this runs in the thread of the event loop, except that watches are called from any thread.
 """
 
 import logging
@@ -25,41 +25,41 @@ from mainstem.core.errors import MainstemError
 _logger = logging.getLogger("mainstem.heads")
 
 TURN_EVENTS = 1000
-"""So many events are handed out before others on the loop go first."""
+"""Events delivered in one turn."""
 TURN_S = 0.005
-"""So long may a turn take."""
+"""The longest duration of one turn."""
 LARGEST_PORTION = 64
-"""So many events at most go to a consumer while others are ready."""
+"""Events that one consumer gets in a row while others are ready."""
 
 Call = Callable[[], None]
 Take = Callable[[int], int]
-"""Takes up to so many events from the queue, and returns how many; raises MainstemError."""
+"""Takes up to that many events from the queue; returns how many. Raises MainstemError."""
 Gone = Callable[[MainstemError], None]
-"""Is told that a consumer is closed, and why: its queue was deleted, or taking has failed."""
+"""Called when a consumer is closed by the dispatcher: its queue was deleted, or taking failed."""
 
 
 class Watch(Protocol):
-    """Calls once when a queue may have something; see ``Subscriptions.watch``."""
+    """Calls ``wake`` when a queue may have events; see ``Queues.watch``."""
 
     def __call__(
         self, topic: str, name: str, wake: Call, partitions: Collection[int] | None
     ) -> Call:
-        """Return what takes the watch back; raises UnknownTopic, UnknownQueue."""
+        """Return a function to cancel the watch; raises UnknownTopic, UnknownQueue."""
 
 
 class SessionCredit:
-    """How many events may be handed out to all consumers of a session together."""
+    """The credit that all consumers of a session share."""
 
     __slots__ = ("consumers", "credit")
 
     def __init__(self, credit: int | None) -> None:
         self.credit = credit
-        """None is no limit."""
+        """Events that may still be delivered; None is no limit."""
         self.consumers: OrderedDict[Consumer, None] = OrderedDict()
-        """Those whose turn is longest ago come first."""
+        """The least recently served consumer comes first."""
 
     def add_credit(self, count: int) -> None:
-        """Allow so many more."""
+        """Allow ``count`` more events."""
         if self.credit is None or count <= 0:
             return
         self.credit += count
@@ -76,7 +76,7 @@ class SessionCredit:
 
 
 class Consumer:
-    """One who takes events from a queue as far as its credit goes."""
+    """A consumer of one queue, limited by its credit."""
 
     __slots__ = (
         "_queue",
@@ -104,16 +104,16 @@ class Consumer:
         self.take = take
         self.gone = gone
         self.credit = credit
-        """How many events it may still be given; None is no limit."""
+        """Events that may still be delivered; None is no limit."""
         self.priority = priority
         self.session = session
         self.partitions = partitions
-        """Those that it takes from; None is all."""
+        """The partitions that it takes from; None is all."""
         self.is_paused = self.is_closed = False
 
     @property
     def allowed(self) -> int | None:
-        """How many events it may be given now; None is no limit."""
+        """Events that may be delivered now; None is no limit."""
         if self.is_closed or self.is_paused:
             return 0
         shared = None if self.session is None else self.session.credit
@@ -129,17 +129,17 @@ class Consumer:
             self.line_up()
 
     def pause(self) -> None:
-        """Be given nothing until ``resume``, as the peer must read first."""
+        """Stop deliveries until ``resume``, as the peer must read first."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """Be given events again."""
+        """Continue deliveries."""
         if self.is_paused:
             self.is_paused = False
             self.line_up()
 
     def close(self) -> None:
-        """Be given nothing any more; what was given stays as it is."""
+        """Stop deliveries for good; unsettled deliveries stay unsettled."""
         if not self.is_closed:
             self.is_closed = True
             if self.session is not None:
@@ -147,12 +147,12 @@ class Consumer:
             self._queue.remove(self)
 
     def line_up(self) -> None:
-        """Wait for a turn, if there is credit and this does not wait already."""
+        """Become ready, if there is credit and this is not ready already."""
         if self.allowed != 0:
             self._queue.line_up(self)
 
     def given(self, count: int) -> None:
-        """Count what was taken."""
+        """Use up credit for delivered events."""
         if self.credit is not None:
             self.credit -= count
         if self.session is not None:
@@ -163,7 +163,7 @@ class Consumer:
 
 
 class Dispatcher:
-    """Hands events of queues to consumers by their credit; used in the thread of the loop."""
+    """Distributes events of queues among consumers by credit; used in the thread of the loop."""
 
     def __init__(
         self,
@@ -172,9 +172,9 @@ class Dispatcher:
         later: Callable[[Call], None],
         clock: Callable[[], float],
     ) -> None:
-        """``soon`` makes a call on the loop, from any thread; ``later`` once others had a turn.
+        """``soon``: call on the loop, from any thread; ``later``: call in the next iteration.
 
-        ``clock``: seconds, by which the length of a turn is limited.
+        ``clock``: seconds, to limit the duration of a turn.
         """
         self.watch = watch
         self.soon = soon
@@ -184,7 +184,7 @@ class Dispatcher:
         self._queues: dict[tuple[str, str], _Queue] = {}
 
     def session(self, credit: int | None = None) -> SessionCredit:
-        """Begin a session, whose consumers share a credit; None is no limit."""
+        """Return a session, whose consumers share its credit; None is no limit."""
         return SessionCredit(credit)
 
     def consume(
@@ -199,9 +199,10 @@ class Dispatcher:
         session: SessionCredit | None = None,
         partitions: Collection[int] | None = None,
     ) -> Consumer:
-        """Let a consumer wait for events of a queue; higher priorities are served first.
+        """Add a consumer of a queue; higher priorities are served first.
 
-        Nothing is taken before this returns. ``gone`` may be told soon that there is no such queue.
+        ``take`` is not called before this returns. If the queue does not exist, ``gone`` is called
+        soon.
         """
         found = self._queues.get((topic, queue))
         if found is None:
@@ -212,26 +213,26 @@ class Dispatcher:
         if session is not None:
             session.consumers[consumer] = None
         if consumer.allowed == 0:
-            # Even who takes nothing yet is told if there is no such queue.
+            # This tells even a consumer without credit if the queue does not exist.
             found.begin()
         else:
             consumer.line_up()
         return consumer
 
     def go_first(self, topic: str, queue: str) -> bool:
-        """Serve those who wait already; return whether nothing is left to them.
+        """Serve the waiting consumers; return whether nothing is left for them.
 
-        For whoever takes from a queue without waiting there.
+        To be called before taking from a queue directly, without a consumer.
         """
         found = self._queues.get((topic, queue))
         return found is None or found.go_first()
 
     def stop(self) -> None:
-        """Hand out nothing more, as the server stops."""
+        """Stop all deliveries, as the server stops."""
         self.is_stopped = True
 
     def forget(self, queue: "_Queue") -> None:
-        """Forget a queue of which nobody takes any more."""
+        """Forget a queue without consumers."""
         if self._queues.get((queue.topic, queue.name)) is queue:
             del self._queues[queue.topic, queue.name]
 
@@ -240,7 +241,7 @@ class Dispatcher:
 
 
 class _Queue:
-    """A queue with those who wait for its events."""
+    """A queue with its waiting consumers."""
 
     def __init__(self, dispatcher: Dispatcher, topic: str, name: str) -> None:
         self._dispatcher = dispatcher
@@ -248,22 +249,22 @@ class _Queue:
         self.name = name
         self.consumers: dict[Consumer, None] = {}
         self._ready: dict[int, OrderedDict[Consumer, None]] = {}
-        """By priority, in the order of their turns; some may have become unready meanwhile."""
+        """Consumers by priority, in the order of their turns; some may no longer be ready."""
         self._portion = 1
         self._is_due = self._in_turn = False
-        """Whether there will be a turn; and whether there is one now."""
+        """Whether a turn is scheduled, and whether one is running."""
         self._is_dry = False
-        """Whether ``_watched`` has nothing, and what is appended there is told."""
+        """Whether the partitions in ``_watched`` are empty, and watched for appends."""
         self._watched: frozenset[int] | None = frozenset()
         self._end_tails: Call = _nothing
         self._end_returns: Call = _nothing
         self._has_returned = True
-        """Whether the watch of what is given back was called, or not set yet."""
+        """Whether the watch for returned deliveries was called, or is not set yet."""
 
-    # Who waits
+    # Consumers
 
     def line_up(self, consumer: Consumer) -> None:
-        """Let a ready consumer have turns."""
+        """Add a ready consumer to the round robin."""
         line = self._ready.setdefault(consumer.priority, OrderedDict())
         if consumer not in line:
             line[consumer] = None
@@ -272,7 +273,7 @@ class _Queue:
                 self.wake()
 
     def remove(self, consumer: Consumer) -> None:
-        """Let a consumer wait no longer."""
+        """Remove a consumer."""
         self.consumers.pop(consumer, None)
         self._unready(consumer)
         if not self.consumers:
@@ -286,40 +287,40 @@ class _Queue:
             if not line:
                 del self._ready[consumer.priority]
 
-    # When there may be something
+    # Wake-ups
 
     def begin(self) -> None:
-        """See soon whether there is such a queue, if that is not known."""
+        """Check soon whether the queue exists, unless that is known."""
         if self._has_returned:
             self.wake()
 
     def wake(self) -> None:
-        """Have a turn soon; called from any thread."""
+        """Schedule a turn; called from any thread."""
         if not self._is_due:
             self._is_due = True
             self._dispatcher.soon(self._turn)
 
     def go_first(self) -> bool:
-        """Have the turn now that is due; return whether all who wait have found it dry."""
+        """Run a scheduled turn now; return whether the queue is empty for all who wait."""
         if self._is_due and not self._in_turn:
             self._turn()
         return not self._is_due or not self._ready
 
     def _returned(self) -> None:
-        """Be told, from any thread, that something was given back, or that the queue has ended."""
+        """React to returned deliveries, or to the queue's deletion; called from any thread."""
         self._has_returned = True
         self._is_dry = False
         self.wake()
 
     def _grown(self) -> None:
-        """Be told, from any thread, that something was appended."""
+        """React to an append; called from any thread."""
         self._is_dry = False
         self.wake()
 
     # Turns
 
     def _turn(self) -> None:
-        """Hand out what there is, within bounds, and watch for more."""
+        """Deliver events, within bounds, then watch for more."""
         if not self._is_due or self._dispatcher.is_stopped or not self.consumers:
             self._is_due = False
             return
@@ -333,14 +334,14 @@ class _Queue:
                 if self.consumers:
                     self._watch_tails()
             elif not self._is_due:
-                # There is more: after others.
+                # There is more: continue in the next iteration of the loop.
                 self._is_due = True
                 self._dispatcher.later(self._turn)
         finally:
             self._in_turn = False
 
     def _hand_out(self) -> bool:
-        """Ask those who are ready until nobody finds any more; False if the turn ended before."""
+        """Serve ready consumers until none takes any; False if the turn's limit came first."""
         dispatcher = self._dispatcher
         until, left = dispatcher.clock() + TURN_S, TURN_EVENTS
         dry: set[int] = set()
@@ -361,7 +362,7 @@ class _Queue:
                         left -= count
                         has_more = True
                     elif consumer.allowed == 0:
-                        # Closed or paused: that tells nothing of the queue.
+                        # It was closed or paused, so the queue need not be empty.
                         continue
                     elif consumer.partitions is None:
                         return True
@@ -371,7 +372,7 @@ class _Queue:
         return True
 
     def _ask(self, consumer: Consumer, left: int) -> int:
-        """Let a consumer take its portion; return how many it took."""
+        """Let a consumer take its portion; return how many events it took."""
         allowed = consumer.allowed
         limit = left if allowed is None else min(allowed, left)
         line = self._ready[consumer.priority]
@@ -383,13 +384,13 @@ class _Queue:
             self._end(consumer, error)
             return 0
         except Exception as error:
-            # A bug in one head: those who wait for the same queue go on.
+            # A bug in one head must not stop the other consumers of the queue.
             _logger.error("a consumer of queue %r failed", self.name, exc_info=error)
             self._end(consumer, MainstemError(f"taking from queue {self.name!r} has failed"))
             return 0
         consumer.given(count)
         if count and consumer in line:
-            # Who got nothing keeps its place: it is the first to be asked next time.
+            # A consumer that got nothing stays first for the next turn.
             line.move_to_end(consumer)
         return count
 
@@ -401,9 +402,9 @@ class _Queue:
     # Watches
 
     def _watch_returns(self) -> bool:
-        """Be told of what is given back, and of the queue's end; False if there is no queue."""
+        """Watch for returned deliveries and deletion; False if the queue does not exist."""
         if self._has_returned:
-            # Before the watch is set, as it may be called at once.
+            # This comes before the watch is set, as that may call at once.
             self._has_returned = False
             try:
                 watch = self._dispatcher.watch
@@ -416,7 +417,7 @@ class _Queue:
         return True
 
     def _watch_tails(self) -> None:
-        """Be told of what is appended where those who are ready have found nothing."""
+        """Watch for appends to the partitions of all ready consumers."""
         wanted: set[int] | None = set()
         for line in self._ready.values():
             for consumer in line:
@@ -431,7 +432,7 @@ class _Queue:
                 self.topic, self.name, self._grown, self._watched
             )
         except MainstemError:
-            # It has ended just now; the next turn tells everybody.
+            # The queue was just deleted; the next turn closes the consumers.
             self._returned()
 
     def _stop_tails(self) -> None:
@@ -446,9 +447,9 @@ class _Queue:
 
 
 def _covers(watched: frozenset[int] | None, wanted: frozenset[int] | None) -> bool:
-    """Tell whether all partitions that are wanted are watched; None is all."""
+    """Tell whether all wanted partitions are watched; None is all."""
     return watched is None or (wanted is not None and wanted <= watched)
 
 
 def _nothing() -> None:
-    """Take back a watch that is not set."""
+    """Do nothing: cancel a watch that is not set."""

@@ -1,9 +1,9 @@
-"""Follows a topic on behalf of a peer: sends its events as they come, by credit.
+"""Follows a topic on behalf of a peer: sends all its events as they arrive, limited by credit.
 
-How this works: what a partition has is sent in portions, partitions take turns, and others on the
-loop go first after each portion. When all is sent, every partition is watched. A peer that does
-not read, or has no credit left, is waited for, so that a follower holds no events itself. Used in
-the thread of the event loop.
+How this works: events are sent in portions, round robin over the partitions, and the event loop
+runs other work after each portion. When all events are sent, every partition is watched. A follower
+buffers no events: it stops while the peer does not read or has no credit left. Used in the thread
+of the event loop.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PORTION_EVENTS = 256
 PORTION_BYTES = 256 * 1024
-"""So much is sent before it is looked whether the peer reads."""
+"""Bytes sent before the next check whether the peer reads."""
 
 Call = Callable[[], None]
 
@@ -39,7 +39,7 @@ class Follower:
         credit: int | None = None,
         from_start: bool = False,
     ) -> None:
-        """``credit``: how many events may be sent; None is no limit. ``gone``: it is over, why."""
+        """``credit``: events that may be sent; None is no limit. ``gone``: called if it fails."""
         self._context = context
         self._door = door
         self._outbox = outbox
@@ -50,14 +50,14 @@ class Follower:
         self.missed = 0
         """Offsets that retention deleted before they could be sent."""
         self._feeds: list[tuple[int, Feed]] = []
-        """By partition, the one whose turn it is first."""
+        """Feeds by partition, the next one to read first."""
         self._watches: dict[int, Call] = {}
         self._is_due = self._waits_for_room = self._is_closed = False
         self._follow(from_start=from_start)
         self._soon()
 
     def add_credit(self, count: int) -> None:
-        """Allow so many events more."""
+        """Allow ``count`` more events."""
         if self.credit is not None and count > 0:
             self.credit += count
             self._soon()
@@ -71,7 +71,7 @@ class Follower:
         return found[0] if found and found[0].offset == offset else None
 
     def look(self) -> None:
-        """Take in the partitions that the topic has got since, with all that is in them."""
+        """Add new partitions of the topic, from their start."""
         try:
             self._follow(from_start=True)
         except MainstemError as error:
@@ -121,7 +121,7 @@ class Follower:
     def _next(self) -> list[Event]:
         limit = PORTION_EVENTS if self.credit is None else min(self.credit, PORTION_EVENTS)
         for _ in self._feeds:
-            # None waits for ever behind the others.
+            # Round robin, so that no partition starves.
             self._feeds.append(self._feeds.pop(0))
             if events := self._taken(self._feeds[-1][1], limit):
                 return events
@@ -135,7 +135,7 @@ class Follower:
                 self.missed += error.start - error.offset
                 feed.seek(error.start)
             else:
-                # The end was cut off, and begins anew there.
+                # The partition was truncated: continue at its new end.
                 feed.seek(error.tail)
             return feed.take(limit, PORTION_BYTES)
 

@@ -1,8 +1,8 @@
-"""What a head is to the node: how it is set up and started, and what it is asked while it serves.
+"""The interface between the node and a head: configuration, start, metrics, drain and close.
 
 Every head's folder has one value ``HEAD`` in its ``__init__.py``, and one line in ``heads.HEADS``.
 The node binds the addresses of all heads first, opens the log, then starts the heads; it drains
-and closes them in reverse. A library that owns its sockets fits in by taking over the bound one.
+and closes them in reverse order. A server library that owns its sockets takes over the bound one.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,40 +17,43 @@ from mainstem.heads.metric import Metric, Sample
 from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
 
 if TYPE_CHECKING:
-    # Settings are read without a server, too, and this takes a while to load.
+    # Settings are also read without a server, and asyncio is slow to import.
     import asyncio
     import socket
 
     from mainstem.heads.context import HeadContext
 
-LISTEN = Meta(description="Where it listens: HOST:PORT (port 0 takes a free one), or off.")
+LISTEN = Meta(description="Listen address: HOST:PORT (port 0 takes a free one), or off.")
 
 
 class HeadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every head has in its section of the config."""
+    """The settings that every head has in its section of the config."""
 
     listen: Annotated[str, LISTEN] = OFF
 
 
 class RunningHead(Protocol):
-    """A head while it serves."""
+    """A started head."""
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """The address it listens on."""
 
     @property
     def traffic(self) -> Traffic:
-        """What its sockets have seen."""
+        """Counters of its sockets."""
 
     def connections(self) -> Iterable[ConnectionInfo]:
-        """Return who is connected."""
+        """Return the connected peers."""
 
     def samples(self) -> Iterable[tuple[Metric, Sample]]:
         """Return its metrics; called from any thread."""
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
-        """Accept nobody and nothing more, and answer what was asked, while there is time."""
+        """Accept no more connections and requests, and answer the earlier ones, within the time.
+
+        ``hurry``: set if the node must stop at once.
+        """
 
     async def close(self) -> None:
         """Close every connection."""
@@ -60,14 +63,14 @@ Start = Callable[["HeadContext", HeadSettings, "socket.socket"], Awaitable[Runni
 
 
 def bind_tcp(settings: HeadSettings, address: Address) -> "socket.socket":
-    """Take an address for a head that is connected to."""
-    # Loaded only now: what is off costs nothing, and settings are read without sockets.
+    """Bind a TCP address."""
+    # Imported only here, as settings are also read without a server.
     taken: socket.socket = import_module("mainstem.heads.transport.server").bind(*address.pair)
     return taken
 
 
 def starts_in(module: str) -> Start:
-    """Return what starts a head: the function ``start`` of a module, which is loaded only then."""
+    """Return a function that calls ``start`` of a module, which is imported only then."""
 
     async def start(
         context: "HeadContext", settings: HeadSettings, listener: "socket.socket"
@@ -79,25 +82,25 @@ def starts_in(module: str) -> Start:
 
 
 class Head(msgspec.Struct, frozen=True):
-    """A protocol that can be served."""
+    """A protocol that a node can serve."""
 
     name: str
     """Its section of the config, and its flag."""
     title: str
     settings: HeadSettings
-    """The defaults."""
+    """The default settings."""
     start: Start
-    """Begins to serve. Loads what it needs itself: what is off costs nothing."""
+    """Starts serving. It imports what it needs itself, so that a head that is off costs nothing."""
     serves: str
-    """What ``--help`` says of the flag: who connects there."""
+    """The flag's text in ``--help``: who connects there."""
     bind: Callable[[HeadSettings, Address], "socket.socket"] = bind_tcp
-    """Takes the address, before the log is opened."""
+    """Binds the address, before the log is opened."""
     connect: str = "{at}"
-    """What ``mainstem serve`` prints: how to connect."""
+    """How to connect, as ``mainstem serve`` prints it."""
     examples: tuple[str, ...] = ()
     """Commands to try, with ``{at}`` for the address."""
     metrics: tuple[Metric, ...] = ()
     starts_first: bool = False
-    """Whether it serves while the log is being opened, and until everything else has stopped."""
+    """Whether it starts before the log is opened, and stops last."""
     auto: Address | None = None
-    """Where it listens if its settings say ``auto``; a free port will do if that one is taken."""
+    """The address for the setting ``auto``; if it is taken, a free port."""

@@ -1,4 +1,4 @@
-"""Where a head listens: ``HOST:PORT``, or ``off``; and who has connected."""
+"""Addresses: of a listening head (``HOST:PORT`` or ``off``), and of a connected peer."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def pair(self) -> tuple[str, int]:
-        """As sockets take it."""
+        """Host and port as a tuple, for sockets."""
         return self.host, self.port
 
     def __str__(self) -> str:
@@ -30,7 +30,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse_address(text: str, option: str) -> Address | None:
-    """Read an address; None if it says ``off``. Without a host it is 127.0.0.1."""
+    """Parse an address; None for ``off``. The default host is 127.0.0.1."""
     if text == OFF:
         return None
     host, colon, port = text.rpartition(":")
@@ -40,12 +40,12 @@ def parse_address(text: str, option: str) -> Address | None:
 
 
 def address_of(listener: "socket.socket") -> Address:
-    """Return where a socket listens."""
+    """Return the address that a socket listens on."""
     host, port, *_ = listener.getsockname()
     return Address(str(host), int(port))
 
 
 def peer_of(transport: "asyncio.BaseTransport") -> str:
-    """Return who is at the other side, as the log names it."""
+    """Return the peer's address, for log messages."""
     host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
     return f"{host}:{port}"

@@ -1,15 +1,15 @@
-"""A metric as it is declared and measured; how it is written is the admin head's affair."""
+"""The declaration of a metric, and its samples; the admin head encodes them."""
 
 from typing import Literal
 
 import msgspec
 
 Sample = tuple[tuple[str, ...], float]
-"""The values of a metric's labels, and what was measured."""
+"""The values of a metric's labels, and the measured value."""
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """What is measured, and how it is called."""
+    """A metric: its name, kind, description and labels."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]

@@ -1,10 +1,9 @@
-"""One request that waits: for events or room, no longer than it may, while its peer is there.
+"""A parked request (Kafka's purgatory): waits for events or room, until a timeout or disconnect.
 
-How this works: whoever waits is told to ``look`` in the thread of the loop, as often as something
-has happened, however many threads have said so (``wake``). It ends the wait itself once it has
-found enough. Otherwise the wait is over because of the time, the peer or the server; that is said
-once, after everything was taken back. A wait that has ended keeps nothing alive: who still knows
-how to wake it may keep that for as long as it likes.
+How this works: ``wake``, from any thread, schedules one call of ``look`` in the loop's thread,
+however often it is called meanwhile. The request calls ``end`` once it has found enough. Otherwise
+``over`` is called once, with the reason (timeout, peer gone or server stopping), after all watches
+are cancelled. An ended wait holds no references, so a late ``wake`` does no harm.
 """
 
 from collections.abc import Callable, Hashable
@@ -18,7 +17,7 @@ Call = Callable[[], None]
 
 
 class Over(Enum):
-    """Why a wait is over before enough was found."""
+    """Why a wait is over before ``end``."""
 
     TIME = "its time is up"
     PEER = "the peer has gone"
@@ -38,7 +37,7 @@ class Parked:
         over: Callable[[Over], None],
         look: Call,
     ) -> None:
-        """``peer``: what is called when the peer has gone."""
+        """``peer``: the callbacks that are called when the peer has disconnected."""
         self._context = context
         self._peer = peer
         self._look: Call | None = look
@@ -51,17 +50,17 @@ class Parked:
 
     @property
     def watches(self) -> dict[Hashable, Call]:
-        """What takes back each watch that is set for this, whatever it is known by."""
+        """The functions that cancel this request's watches, by any key of the caller."""
         return self._watches
 
     def wake(self) -> None:
-        """Have a look soon; called from any thread."""
+        """Call ``look`` soon; called from any thread."""
         if not self._woken:
             self._woken = True
             self._context.on_loop(self._look_again)
 
     def end(self) -> None:
-        """Wait no longer, and take back all watches."""
+        """End the wait, and cancel all watches."""
         if self._look is None:
             return
         self._look, self._over = None, _ignored
@@ -73,7 +72,7 @@ class Parked:
             take_back()
 
     def drain(self) -> None:
-        """Wait no longer, as the server stops."""
+        """End the wait, as the server stops."""
         self._end(Over.DRAINING)
 
     def _look_again(self) -> None:
@@ -94,4 +93,4 @@ class Parked:
 
 
 def _ignored(_: Over) -> None:
-    """Tell nobody: the wait has ended before."""
+    """Do nothing, as the wait has already ended."""

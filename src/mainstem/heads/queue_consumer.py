@@ -1,9 +1,9 @@
-"""Takes events of a queue on behalf of a peer, by credit; for topics there is ``follower``.
+"""Consumes a queue on behalf of a peer, limited by credit; for topics there is ``follower``.
 
-How this works: the dispatcher says whose turn it is. What is taken then is handed to ``send``, and
-a peer that does not read is waited for, so that a consumer holds no events itself. What a peer has
-not settled stays its own while it is connected (``renew``), and is given back when it goes
-(``leave``). Used in the thread of the event loop.
+How this works: the dispatcher calls the consumer when it is its turn; it takes deliveries and
+passes them to ``send``. It buffers no events: it pauses while the peer does not read. A connected
+peer keeps its unsettled deliveries (``renew``); they are released when it disconnects (``leave``).
+Used in the thread of the event loop.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,16 +16,16 @@ from mainstem.heads.dispatcher import SessionCredit
 
 PORTION_EVENTS = 256
 PORTION_BYTES = 256 * 1024
-"""So much is sent before it is looked whether the peer reads."""
+"""Bytes sent before the next check whether the peer reads."""
 
 
 def settlement(delivery: Delivery, outcome: Outcome = Outcome.ACK) -> Settlement:
-    """Return what settles a delivery; it names the event, and does not hold it."""
+    """Return the settlement of a delivery, which refers to the event by its position."""
     return Settlement(*delivery.event.position, outcome, delivery.lease)
 
 
 class QueueConsumer:
-    """One owner of deliveries of a queue."""
+    """One consumer of a queue."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class QueueConsumer:
         auto_ack: bool = False,
         locked: bool = True,
     ) -> None:
-        """``queue``: its topic and its name. ``gone``: it is over, why.
+        """``queue``: topic and name. ``gone``: called if the queue is deleted or taking fails.
 
-        ``credit``: how many events may be sent; None is no limit. ``session``: what several
-        consumers may be sent together. ``auto_ack``: what is sent is settled by that. ``locked``:
-        what is not settled or renewed in time goes to another consumer.
+        ``credit``: events that may be sent; None is no limit. ``session``: a credit that several
+        consumers share. ``auto_ack``: sending an event settles it. ``locked``: events that are not
+        settled or renewed in time go to another consumer.
         """
         self.queue = queue
         self.owner = owner
@@ -66,24 +66,24 @@ class QueueConsumer:
         self.add_credit = self._consumer.add_credit
 
     def settle(self, settlements: Sequence[Settlement]) -> Settled:
-        """Append what the peer says of its deliveries."""
+        """Settle deliveries of the peer."""
         return self._queues.settle(*self.queue, self.owner, settlements)
 
     def renew(self, unsettled: Iterable[Settlement]) -> None:
-        """Let the peer keep what it works on; what is lost by now is told when it is settled."""
+        """Extend the locks of unsettled deliveries; settling a lost one reports that later."""
         self._queues.renew(*self.queue, self.owner, unsettled)
 
     def lock_ms(self) -> int | None:
-        """Return how long it may work on something without that; None if there is no such queue."""
+        """Return the lock duration of the queue; None if the queue does not exist."""
         settings = self._queues.settings(*self.queue)
         return None if settings is None else settings.lock_ms
 
     def close(self) -> None:
-        """Send nothing more; what the peer has may still be settled."""
+        """Send nothing more; the peer may still settle its deliveries."""
         self._consumer.close()
 
     def leave(self) -> None:
-        """Give back what the peer has not settled: it is delivered again."""
+        """Release the peer's unsettled deliveries, to be delivered again."""
         if self._has_taken and not self._auto_ack:
             self._queues.leave(*self.queue, self.owner, failed=True)
 

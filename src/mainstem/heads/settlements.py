@@ -1,8 +1,8 @@
-"""What peers say of their deliveries in one turn of the event loop, appended together.
+"""Collects the settlements of one iteration of the event loop into one append.
 
-How this works: heads whose protocol does not confirm acknowledgements leave them here. Once
-everything that was read in this turn is handled, all of them are one append, for whatever queue,
-connection and head, and nobody waits for its sync: after a power cut events may come again.
+How this works: heads whose protocol does not confirm acknowledgements add them here. Once all input
+of the iteration is handled, the settlements of all queues, connections and heads are one append.
+Nobody waits for its sync, so after a power cut some events may be delivered again.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainstem.broker.door import Door, QueueSettlements, Settlement
 
 Refused = Callable[[MainstemError], None]
-"""Is told that what was said of some delivery could not be done."""
+"""Called with the error of a settlement that was refused."""
 
 
 class Settlements:
@@ -32,7 +32,7 @@ class Settlements:
         settlements: "Sequence[Settlement]",
         refused: Refused,
     ) -> None:
-        """Settle deliveries of an owner at the end of this turn."""
+        """Settle deliveries of an owner at the end of this iteration."""
         from mainstem.broker.door import QueueSettlements  # noqa: PLC0415 - only if used
 
         if not self._waiting:
@@ -41,7 +41,7 @@ class Settlements:
         self._waiting.setdefault(door, []).append(told)
 
     def flush(self) -> None:
-        """Settle them now, before something that depends on it."""
+        """Settle all that were added now, before an operation that depends on it."""
         waiting, self._waiting = self._waiting, {}
         for door, told in waiting.items():
             try:

@@ -35,21 +35,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     auto_create: Annotated[
         bool,
         Meta(
-            description="Whether a topic that does not exist is created by publishing to it, or by "
-            "a Kafka client that names it."
+            description="Whether a missing topic is created when it is published to, or when a "
+            "Kafka client asks for its metadata."
         ),
     ] = True
     partitions: Annotated[
         int,
-        Meta(ge=1, le=1_000_000, description="Partitions of a topic that is created without any."),
+        Meta(ge=1, le=1_000_000, description="Default number of partitions of a new topic."),
     ] = 1
     durability: Annotated[
         Durability,
-        Meta(description="Durability of a topic that is created without: memory, disk or fsync."),
+        Meta(description="Default durability of a new topic: memory, disk or fsync."),
     ] = Durability.FSYNC
     fetch_bytes: Annotated[
         int,
-        Meta(ge=1024, description="Bytes that a subscription reads ahead at once per partition."),
+        Meta(ge=1024, description="Bytes that a subscription reads at a time per partition."),
     ] = 1024 * 1024
     batch_bytes: Annotated[
         int, Meta(ge=1024, description="Bytes of events that publish_many puts into one batch.")
@@ -72,14 +72,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     upkeep_ms: Annotated[
         int,
         Meta(
-            ge=10, description="Milliseconds between looks at retention, compaction, checkpoints."
+            ge=10, description="Milliseconds between checks of retention, compaction, checkpoints."
         ),
     ] = 1000
     drain_ms: Annotated[
         int,
         Meta(
             ge=0,
-            description="Milliseconds that a server told to stop gives to requests under way.",
+            description="Milliseconds in which a stopping server answers running requests.",
         ),
     ] = 10_000
     max_memory_bytes: Annotated[

@@ -1,4 +1,4 @@
-"""What operators and probes ask over HTTP: /livez, /readyz, /metrics and what queues hold."""
+"""The admin HTTP API: /livez, /readyz, /metrics, and the contents of queues."""
 
 from mainstem.heads.admin.settings import AdminSettings
 from mainstem.heads.head import Head, starts_in
@@ -9,7 +9,7 @@ HEAD = Head(
     title="admin",
     settings=AdminSettings(),
     start=starts_in("mainstem.heads.admin.head"),
-    serves="Where /livez, /readyz and /metrics are.",
+    serves="Address of /livez, /readyz and /metrics.",
     connect="http://{at}   /livez /readyz /metrics",
     starts_first=True,
     auto=Address("127.0.0.1", 9644),

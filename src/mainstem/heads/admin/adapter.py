@@ -1,4 +1,4 @@
-"""The pages of the admin port: is the server alive, can it be used, and how it is doing."""
+"""The pages of the admin port: liveness, readiness, metrics, queues, connections."""
 
 import re
 from base64 import b64decode
@@ -43,24 +43,24 @@ STATUSES = {
 _AFTER = re.compile(r"(\d{1,10}):(\d{1,19})", re.ASCII)
 _MAX_FIELDS = 10
 _GUARDED = frozenset(("/metrics", "/queues", "/queues/events", "/connections"))
-"""Pages that need a right; whether the server is alive everybody may ask."""
+"""Pages that need a permission; liveness and readiness are open to all."""
 
 
 class _BadRequest(Exception):
-    """What was asked means nothing."""
+    """An invalid query."""
 
 
 class Pages:
-    """Answers what is asked for, from what the node tells."""
+    """Makes the pages from the node's ``Operations``."""
 
     def __init__(self, operations: Operations, run_id: str = "", auth: Auth | None = None) -> None:
         self._auth = auth or Auth()
         self._operations = operations
         self._run_id = run_id
-        """Tells this server from others that may listen where it is thought to be."""
+        """Lets a client notice that another server answers at this address."""
 
     def is_slow(self, target: str) -> bool:
-        """Tell whether a page may take long, and must be made outside the event loop."""
+        """Tell whether a page may take long, and so must be made outside the event loop."""
         return target.partition("?")[0] in _GUARDED
 
     def answer(self, target: str) -> HttpAnswer:
@@ -116,7 +116,7 @@ class Pages:
 
 
 def _credentials(authorization: bytes, peer: Peer) -> Credentials | None:
-    """Read who somebody says to be, None if they do not say; only Basic is understood."""
+    """Read the credentials of HTTP Basic authentication, None if there are none."""
     if not authorization:
         return None
     scheme, _, encoded = authorization.partition(b" ")
@@ -126,11 +126,11 @@ def _credentials(authorization: bytes, peer: Peer) -> Credentials | None:
             raise ValueError(scheme)
         return Credentials(user.decode(), secret)
     except ValueError:
-        raise Unauthenticated(peer.address, "only HTTP Basic is understood here") from None
+        raise Unauthenticated(peer.address, "only HTTP Basic is supported here") from None
 
 
 def _needs(path: str, query: str) -> Iterator[tuple[Action, Resource]]:
-    """Return the rights that a page needs."""
+    """Return the permissions that a page needs."""
     if path != "/queues/events":
         yield Action.DESCRIBE, CLUSTER
         return
@@ -149,10 +149,10 @@ def _fields(query: str) -> dict[str, str]:
     try:
         found = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
     except ValueError as error:
-        raise _BadRequest(f"what follows the ? cannot be read: {error}") from None
+        raise _BadRequest(f"the query string cannot be read: {error}") from None
     for name, values in found.items():
         if len(values) > 1:
-            raise _BadRequest(f"{name!r:.100} is said twice")
+            raise _BadRequest(f"{name!r:.100} is given twice")
     return {name: values[0] for name, values in found.items()}
 
 

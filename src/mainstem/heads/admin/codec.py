@@ -9,12 +9,12 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def encode(metric: Metric, samples: Iterable[Sample]) -> str:
-    """Write a metric with its samples; one without any is left out."""
+    """Encode a metric with its samples; "" if there are none."""
     return _encode(metric, (_line(metric.name, metric.labels, *each) for each in samples))
 
 
 def encode_histogram(metric: Metric, histogram: Histogram) -> str:
-    """Write a distribution."""
+    """Encode a histogram."""
     return _encode(metric, _buckets(metric.name, histogram))
 
 

@@ -1,4 +1,4 @@
-"""The admin head: every conversation with a browser, a probe or Prometheus."""
+"""The admin head: serves browsers, probes and Prometheus over HTTP."""
 
 import asyncio
 import logging
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainstem.heads.admin")
 
 _IN_WORK = 256
-"""Connections beside those whose request is awaited: being answered, or closed."""
+"""Connections that are being answered or closed, beside those that still send their request."""
 
 
 class AdminConversation:
-    """One peer's only request."""
+    """One connection, with one request."""
 
     def __init__(
         self,
@@ -36,23 +36,23 @@ class AdminConversation:
         self._outbox = outbox
         self._making = making
         self._waiting = waiting
-        """Those whose request has not come, the oldest first."""
+        """Connections whose request has not arrived, the oldest first."""
         self._session = HttpSession()
         self._asked = False
         self._request_s = settings.request_s
         self._until_ms = now_ms() + int(settings.request_s * 1000)
 
     def give_way(self) -> None:
-        """End, as others come who may have more to say."""
+        """Close without a request, to make room for new connections."""
         self._waiting.pop(self, None)
-        self._outbox.close("it said nothing, and others came")
+        self._outbox.close("it sent no request, and others need the connection")
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Take whatever came, a little at a time."""
+        """Accept any bytes, a little at a time."""
         return min(len(view), PIECE_BYTES) or None
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Answer the request once it is whole; whatever follows it is not read."""
+        """Answer the request once it is complete; what follows it is not read."""
         if self._asked:
             return ()
         path = self._session.receive(bytes(frame))
@@ -64,7 +64,7 @@ class AdminConversation:
 
         def reply(answer: HttpAnswer) -> None:
             later.settle((self._session.send(answer),))
-            # After the answer was sent, which the loop does next.
+            # The loop sends the answer first.
             asyncio.get_running_loop().call_soon(self._outbox.close)
 
         self._making.make(
@@ -76,20 +76,20 @@ class AdminConversation:
         return later if later.answer is None else later.take()
 
     def deadline(self) -> int | None:
-        """Return until when the request must be whole."""
+        """Return until when the request must be complete."""
         return None if self._asked else self._until_ms
 
     def tick(self, now_ms: int) -> Answer:
-        """Give up a request that does not come."""
+        """Disconnect a peer whose request is late."""
         raise ProtocolError(f"no whole request came within {self._request_s:g} s")
 
     def close(self) -> None:
-        """Wait no longer for a peer that has gone."""
+        """Stop waiting for a disconnected peer's request."""
         self._waiting.pop(self, None)
 
 
 class _Making:
-    """Makes pages: slow ones in a thread, and once for all who ask for it meanwhile."""
+    """Makes pages: slow ones in a thread, once for all peers that request it meanwhile."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
@@ -122,7 +122,7 @@ class _Making:
 
 
 async def start(context: HeadContext, settings: AdminSettings, listener: "socket.socket") -> Server:
-    """Serve the pages at an address that was taken."""
+    """Serve the pages on a bound socket."""
     return listen(Pages(context.operations, context.run_id, context.auth), listener, settings)
 
 
@@ -136,7 +136,7 @@ def listen(
     waiting: dict[AdminConversation, None] = {}
 
     def converse(outbox: Outbox) -> AdminConversation:
-        # Whoever connects and says nothing must not shut out health checks.
+        # Connections that send nothing must not block health checks.
         if len(waiting) >= chosen.max_connections:
             next(iter(waiting)).give_way()
         conversation = AdminConversation(outbox, making, chosen, waiting)

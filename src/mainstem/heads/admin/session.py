@@ -1,10 +1,10 @@
-"""One HTTP conversation: a request without a body, its answer, and the end.
+"""One HTTP connection: a request without a body, its answer, and the end.
 
-How this works: h11 reads and writes the protocol; it is fed little at a time, so that it refuses
-a head of more than ``MAX_HEAD_BYTES`` before it has much more. One request per connection: there
-is nothing to pipeline, to keep open or to smuggle a second request into. Only requests that name
-this machine are answered, since a page in a browser can make any name mean 127.0.0.1 (DNS
-rebinding), but not the header that carries it.
+How this works: h11 parses and writes HTTP; it is fed little at a time, so that it refuses a head of
+more than ``MAX_HEAD_BYTES`` before it has buffered much more. One request per connection excludes
+pipelining, keep-alive and request smuggling. Only requests whose Host header names this machine are
+answered: a web page can make any domain resolve to 127.0.0.1 (DNS rebinding), but cannot change
+the Host header.
 """
 
 from http import HTTPStatus
@@ -23,7 +23,7 @@ _LOCAL = frozenset((b"127.0.0.1", b"localhost", b"[::1]"))
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
-    """What is sent back."""
+    """An HTTP response."""
 
     status: int
     body: bytes
@@ -31,16 +31,16 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 
 
 class HttpSession:
-    """Bytes in, the path and query that are asked for out; an answer in, bytes out."""
+    """The HTTP state of one connection: bytes in, path and query out; answer in, bytes out."""
 
     def __init__(self) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._has_body = True
         self.authorization = b""
-        """The header of that name: as whom the peer logs in."""
+        """The Authorization header."""
 
     def receive(self, data: bytes) -> str | None:
-        """Return what is asked for once that is whole; raises ProtocolError with its answer."""
+        """Return path and query once the request is complete; raises ProtocolError."""
         try:
             self._http.receive_data(data)
             event = self._http.next_event()
@@ -56,7 +56,7 @@ class HttpSession:
         return event.target.decode("ascii")
 
     def send(self, answer: HttpAnswer) -> bytes:
-        """Return an answer as bytes; it is the last that this peer gets."""
+        """Encode the answer, which ends the connection."""
         headers = [
             ("Content-Type", answer.content_type),
             ("Content-Length", str(len(answer.body))),
@@ -85,7 +85,7 @@ class HttpSession:
             raise self._refusal(421, reason)
         if request.method not in METHODS:
             raise self._refusal(405, "only GET and HEAD are answered here")
-        # HTTP/1.0 needs none, and load balancers probe so; to them we tell our health, and no more.
+        # Load balancers probe with HTTP/1.0, without a Host header: allow that for health only.
         if b"host" not in headers and request.target.partition(b"?")[0] not in _HEALTH:
             reason = "the Host header is missing; only /livez and /readyz need none"
             raise self._refusal(400, reason)
@@ -98,6 +98,6 @@ class HttpSession:
 
 
 def _name(host: bytes) -> bytes:
-    """Return a Host header without its port: through a tunnel, the port is another one."""
+    """Return a Host header without its port, which differs behind a tunnel."""
     name, colon, port = host.rpartition(b":")
     return (name if colon and port.isdigit() else host).lower()

@@ -1,4 +1,4 @@
-"""What can be set about the admin head: the section ``admin`` of a node's settings."""
+"""Settings of the admin head: the section ``admin`` of a node's settings."""
 
 from typing import Annotated
 
@@ -8,16 +8,16 @@ from mainstem.heads.head import HeadSettings
 
 
 class AdminSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the admin head behaves."""
+    """Settings of the admin head."""
 
     listen: Annotated[
         str,
         Meta(
-            description="Where /livez, /readyz and /metrics are: HOST:PORT (port 0 takes a free "
+            description="Address of /livez, /readyz and /metrics: HOST:PORT (port 0 takes a free "
             "one), off, or auto: 127.0.0.1:9644, or a free port if that is taken."
         ),
     ] = "auto"
     max_connections: int = 256
     """Connections beyond this are refused."""
     request_s: float = 10.0
-    """How long a peer may take to say what it wants."""
+    """How long a peer may take to send its request."""

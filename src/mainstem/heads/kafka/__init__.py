@@ -29,7 +29,7 @@ HEAD = Head(
     settings=KafkaSettings(),
     bind=_bind,
     start=starts_in("mainstem.heads.kafka.head"),
-    serves="Where Kafka clients connect.",
+    serves="Address for Kafka clients.",
     connect="{at}   (bootstrap.servers={at})",
     examples=(
         "echo hello | kcat -P -b {at} -t greetings",

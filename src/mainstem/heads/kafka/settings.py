@@ -18,8 +18,8 @@ class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         Meta(
             ge=1,
             le=1_000_000,
-            description="Partitions of a topic that a Kafka client creates without saying how "
-            "many, or by naming it.",
+            description="Partitions of a topic that a Kafka client creates without a number, or "
+            "that is created on first use.",
         ),
     ] = 4
     max_frame_bytes: Annotated[
@@ -27,7 +27,7 @@ class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         Meta(
             ge=1024,
             le=2**31 - 1,
-            description="Bytes of the largest request; whoever sends more is disconnected.",
+            description="Bytes of the largest request; a client that sends more is disconnected.",
         ),
     ] = 100 * 1024 * 1024
     max_connections: Annotated[
@@ -38,15 +38,15 @@ class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         Meta(
             ge=1000,
             le=2**31 - 1,
-            description="Milliseconds until a peer is given up whose machine gives no sign of "
-            "life, or that takes nothing of what it is sent.",
+            description="Milliseconds after which a peer is disconnected whose host does not "
+            "respond, or that does not read its answers.",
         ),
     ] = 180_000
     max_fetch_bytes: Annotated[
         int,
-        Meta(ge=1024, description="Bytes that a fetch is answered with, whatever it asks for."),
+        Meta(ge=1024, description="Bytes of the largest answer to a fetch, whatever it asks for."),
     ] = 8 * 1024 * 1024
-    """Clients read an answer whole before they hand out its events: larger ones cost them time."""
+    """Clients read a whole answer before they return its events, so larger ones add latency."""
     max_fetch_partitions: Annotated[
         int,
         Meta(
@@ -58,8 +58,8 @@ class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         int,
         Meta(
             ge=0,
-            description="Consumers that need not name all their partitions in every fetch "
-            "(fetch sessions); others have to.",
+            description="Fetch sessions; consumers without one send all their partitions in every "
+            "fetch.",
         ),
     ] = 1_000
     max_session_partitions: Annotated[
@@ -70,10 +70,10 @@ class KafkaSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         Meta(
             ge=1,
             description="Groups, members of a group, or transactional ids that a request may name; "
-            "whoever names more is disconnected.",
+            "a client that names more is disconnected.",
         ),
     ] = 10_000
     max_wait_ms: Annotated[
         int,
-        Meta(ge=0, description="Milliseconds that a fetch waits, whatever it asks for."),
+        Meta(ge=0, description="Milliseconds that a fetch may wait, whatever it asks for."),
     ] = 300_000

@@ -1,4 +1,4 @@
-"""StatsD over UDP: metrics of programs become events, and sums per interval become others."""
+"""StatsD over UDP: values and aggregates per interval become events."""
 
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ HEAD = Head(
     settings=StatsdSettings(),
     bind=_bind,
     start=starts_in("mainstem.heads.statsd.adapter"),
-    serves="Where programs send StatsD metrics, by UDP.",
+    serves="Address for StatsD clients (UDP).",
     connect="{at}   (UDP; topics statsd.samples, statsd.aggregates)",
     metrics=METRICS,
 )

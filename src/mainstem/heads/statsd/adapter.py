@@ -1,14 +1,13 @@
-"""StatsD in terms of the broker.
+"""Maps StatsD to the broker.
 
 | theirs | ours |
 |---|---|
 | a value | an event in the samples topic, keyed by the metric's name |
 | a flush | one event for each series in the aggregates topic, keyed by the metric's name |
-| a packet that was lost | a count: in ``/metrics``, and with every flush as an event of its own |
+| a lost packet | a counter: in ``/metrics``, and with every flush as an event of its own |
 
-How this works: what came in a few milliseconds is appended at once. UDP has no answers, so what the
-log refuses cannot be sent again: it is counted, and the log says so once, until it takes events
-again.
+How this works: the values of a few milliseconds are appended together. UDP has no answers, so
+refused events are lost and counted; a message is logged when that begins, and when it ends.
 """
 
 import logging
@@ -39,16 +38,16 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mainstem.heads.statsd")
 
 LINGER_MS = 5
-"""How long values wait for others, to be appended together."""
+"""How long values are collected before they are appended."""
 MOST_AT_ONCE = 5_000
 SAMPLES_KEPT_MS = 7 * 86_400_000
-"""Retention of the samples topic, if it is created here."""
+"""The retention of the samples topic, if this head creates it."""
 OWN = "mainstem.statsd."
-"""How the names of our own counts begin."""
+"""The prefix of this head's own counters."""
 
 
 class StatsdHead:
-    """The head while it receives."""
+    """The started head."""
 
     def __init__(
         self, context: HeadContext, settings: StatsdSettings, listener: "socket.socket"
@@ -59,29 +58,29 @@ class StatsdHead:
         self.address = self._datagrams.address
         self.traffic = self._datagrams.traffic
         self._aggregates = Aggregates(
-            context.now_ms(), settings.shares(), settings.max_series, random.Random()
+            context.now_ms(), settings.percentile_numbers(), settings.max_series, random.Random()
         )
         self._pending: list[Metric] = []
-        # UDP tells nobody's name: whoever sends is one peer, and writes as that.
+        # UDP senders are anonymous, so all of them are one peer.
         door = context.door(context.auth.peer(str(self.address)))
         self._samples = _Topic(context, door, settings.samples_topic)
         self._sums = _Topic(context, door, settings.aggregates_topic)
         self._received_samples = 0
         self._bad_lines: dict[str, int] = {}
         self._told: dict[str, int] = {}
-        """Our own counts, as of the last flush."""
+        """This head's own counters at the last flush."""
         self._publish_timer: asyncio.TimerHandle | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Create the topics if need be, and begin to receive."""
+        """Create the topics if necessary, and start receiving."""
         if self._samples.name:
             self._samples.create(durability=Durability.DISK, retention_ms=SAMPLES_KEPT_MS)
         self._sums.create()
         self._flush_timer = self._context.after(self._settings.flush_ms, self._flush)
         await self._datagrams.start()
 
-    # What comes in
+    # Receiving
 
     def _received(self, data: bytes) -> None:
         found, wrong = parse_packet(data)
@@ -105,7 +104,7 @@ class StatsdHead:
         pending, self._pending = self._pending, []
         self._samples.append([_sample_event(each) for each in pending])
 
-    # What an interval sums up to
+    # Aggregates
 
     def _flush(self) -> None:
         self._flush_timer = self._context.after(self._settings.flush_ms, self._flush)
@@ -119,7 +118,7 @@ class StatsdHead:
         self._sums.append([_sum_event(each) for each in sums])
 
     def _own_counts(self, start_ms: int, end_ms: int) -> Iterator[Aggregate]:
-        """Count what was lost, and what was not: also zeros, so that nobody has to guess."""
+        """Return the counters of received and lost data since the last flush, also zeros."""
         counts = {
             "packets": self._datagrams.packets,
             "samples": self._received_samples,
@@ -136,10 +135,10 @@ class StatsdHead:
             )
         self._told = counts
 
-    # What the node asks
+    # Called by the node
 
     def connections(self) -> Sequence[ConnectionInfo]:
-        """Return nobody: UDP has no connections."""
+        """Return nothing: UDP has no connections."""
         return ()
 
     def samples(self) -> Iterator[tuple[Measured, Sample]]:
@@ -156,7 +155,7 @@ class StatsdHead:
         yield metrics.SERIES, ((), len(self._aggregates))
 
     async def drain(self, within_s: float, hurry: "asyncio.Event") -> None:
-        """Receive nothing more, and append what was received, with what it sums up to."""
+        """Stop receiving, and append the received values and their aggregates."""
         self._datagrams.close()
         for timer in (self._publish_timer, self._flush_timer):
             if timer is not None:
@@ -165,12 +164,12 @@ class StatsdHead:
         self._append_sums()
 
     async def close(self) -> None:
-        """Receive nothing more."""
+        """Stop receiving."""
         self._datagrams.close()
 
 
 class _Topic:
-    """A topic that events are appended to, or lost for, and counted."""
+    """A topic with a count of the events that could not be appended."""
 
     def __init__(self, context: HeadContext, door: Door, name: str) -> None:
         self._context = context
@@ -178,10 +177,10 @@ class _Topic:
         self.name = name
         self.lost = 0
         self._refused = ""
-        """Why the last append was refused, empty if it was not."""
+        """Why the last append was refused; empty if it was not."""
 
     def create(self, **settings: object) -> None:
-        """Create the topic, unless it is there."""
+        """Create the topic, unless it exists."""
         wanted = self._context.defaults.altered(**settings)
         try:
             self._context.broker.create_topic(self.name, wanted)
@@ -189,7 +188,7 @@ class _Topic:
             return
 
     def append(self, events: Sequence[Event]) -> None:
-        """Append events; what is refused is lost, and counted."""
+        """Append events; count them as lost if that is refused."""
         if not events:
             return
         try:

@@ -1,9 +1,9 @@
-"""What programs sent within an interval, summed up: count, rate, mean, percentiles.
+"""Aggregates of the values within an interval: count, rate, mean, percentiles.
 
-How this works: a series is a type, a name and tags. Counters, timers and sets begin anew with every
-interval; a gauge keeps its value. Of a timer with very many values some are kept, chosen so that
-each had the same chance (reservoir sampling): its percentiles are then estimates, and all else is
-exact. What would be more series than allowed is not summed up, and counted.
+How this works: a series is a type, a name and tags. Counters, timers and sets start empty in every
+interval; a gauge keeps its value. Of a timer with very many values a random sample is kept
+(reservoir sampling): its percentiles are then estimates, and all else is exact. Values of series
+beyond the limit are not aggregated, but counted.
 """
 
 import random
@@ -20,7 +20,7 @@ Series = tuple[Type, str, tuple[str, ...]]
 
 
 class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One series over one interval: what is in the topic of aggregates."""
+    """One series over one interval: the value of an event in the aggregates topic."""
 
     name: str
     type: Type
@@ -28,12 +28,12 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     end_ms: int
     tags: tuple[str, ...] = ()
     count: float | None = None
-    """Values of a timer, or the sum of a counter, sample rates taken into account; members of a
-    set."""
+    """The number of a timer's values, or a counter's sum, corrected for sample rates; the number of
+    a set's members."""
     rate: float | None = None
-    """The count, per second."""
+    """The count per second."""
     value: float | None = None
-    """Of a gauge."""
+    """The value of a gauge."""
     sum: float | None = None
     mean: float | None = None
     min: float | None = None
@@ -64,7 +64,7 @@ class _Timer:
 
 
 class Aggregates:
-    """The series of the interval that runs."""
+    """The series of the current interval."""
 
     def __init__(
         self, now_ms: int, percentiles: Sequence[float], max_series: int, chance: random.Random
@@ -79,13 +79,13 @@ class Aggregates:
         self._timers: dict[Series, _Timer] = {}
         self._sets: dict[Series, set[str]] = {}
         self.left_out = 0
-        """Values that were not summed up: too many series, or members of a set."""
+        """Values that were not aggregated: too many series, or members of a set."""
 
     def __len__(self) -> int:
         return len(self._known)
 
     def add(self, metric: Metric) -> None:
-        """Take in a value."""
+        """Add a value."""
         series = (metric.type, metric.name, metric.tags)
         if series not in self._known:
             if len(self._known) >= self._max_series:
@@ -113,7 +113,7 @@ class Aggregates:
             self.left_out += 1
 
     def flush(self, now_ms: int) -> list[Aggregate]:
-        """End the interval: return what it held, and begin the next."""
+        """End the interval: return its aggregates, and begin the next."""
         found = list(self._all(now_ms))
         self._began_ms = now_ms
         self._counters, self._timers, self._sets = {}, {}, {}
@@ -149,6 +149,6 @@ class Aggregates:
 
 
 def _percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that so many percent of all are not above (nearest rank)."""
+    """Return a percentile by the nearest-rank method."""
     rank = -(-len(values) * share // 100)
     return values[max(0, int(rank) - 1)]

@@ -2,7 +2,7 @@
 
 A packet holds lines. A line holds one or more values of one metric, either each with its type
 (``jobs:1|c:2|c``, statsd) or all with the same (``load:1:2:3|ms|#host:a``, DogStatsD 1.1). A line
-with anything wrong is bad as a whole: nothing of it counts.
+with any error is dropped as a whole.
 """
 
 import re
@@ -28,28 +28,28 @@ MAX_TAGS = 100
 
 
 class BadLine(Exception):
-    """A line that is no metric, or one of a kind that is not taken; its text says why."""
+    """A line that is not a metric, or of an unsupported kind; the message says why."""
 
 
 class Metric(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One value, as a program sent it: what is in the topic of samples."""
+    """One value as a program sent it: the value of an event in the samples topic."""
 
     name: str
     type: Type
     value: float | str
-    """A number; of a set, what was counted."""
+    """A number; for a set, the member."""
     rate: float = 1.0
-    """The share of values that were sent: each stands for 1/rate."""
+    """The sample rate: each value stands for 1/rate values."""
     tags: tuple[str, ...] = ()
-    """As they were sent (``key:value`` or a word), sorted."""
+    """The tags as sent (``key:value`` or a word), sorted."""
     relative: bool = False
-    """Of a gauge: whether the value is added to the one before."""
+    """For a gauge: whether the value is added to the previous one."""
     timestamp_s: int | None = None
-    """When the value was true, if the program said so."""
+    """The time of the value, if the program sent it."""
 
 
 def parse_packet(data: bytes) -> tuple[list[Metric], list[str]]:
-    """Return the metrics of a packet, and why each bad line is bad."""
+    """Return the metrics of a packet, and the reason for each bad line."""
     found: list[Metric] = []
     wrong: list[str] = []
     try:
@@ -71,7 +71,7 @@ def parse_line(line: str) -> list[Metric]:
     if not colon or not name:
         raise BadLine("no name")
     if name.startswith("_e{") or line.startswith("_sc|"):
-        raise BadLine("events and service checks are not taken")
+        raise BadLine("events and service checks are not supported")
     if len(name) > MAX_NAME_BYTES or _CONTROL.search(name):
         raise BadLine("the name is too long, or has control characters")
     values, bar, sections = rest.partition("|")
@@ -83,7 +83,7 @@ def parse_line(line: str) -> list[Metric]:
 
 
 def _typed_values(name: str, rest: str) -> list[Metric]:
-    """Read ``1|c:2|c|@0.1``: every value with a type of its own."""
+    """Parse ``1|c:2|c|@0.1``: every value has its own type."""
     found: list[Metric] = []
     for each in rest.split(":"):
         value, bar, sections = each.partition("|")
@@ -109,7 +109,7 @@ def _values(name: str, values: list[str], sections: list[str]) -> list[Metric]:
         elif section.startswith("T"):
             timestamp_s = int(_number(section[1:]))
         elif not section.startswith(("c:", "e:", "card:")):
-            # Those three are DogStatsD's: where the value comes from.
+            # These three sections are DogStatsD's, about the origin of a value.
             raise BadLine("unknown section")
     if kind == "set":
         return [Metric(name, kind, _member(each), rate, tags) for each in values]

@@ -7,7 +7,7 @@ SAMPLES = Metric("mainstem_statsd_samples_total", "counter", "Values in them, ba
 BAD_LINES = Metric(
     "mainstem_statsd_bad_lines_total",
     "counter",
-    "Lines that were no metric, by reason.",
+    "Lines that are not a metric, by reason.",
     ("reason",),
 )
 KERNEL_DROPS = Metric(
@@ -19,14 +19,14 @@ KERNEL_DROPS = Metric(
 LOST = Metric(
     "mainstem_statsd_lost_events_total",
     "counter",
-    "Samples and aggregates that the log did not take: the disk is full, or the topic.",
+    "Samples and aggregates that could not be appended: the disk or the topic is full.",
     ("topic",),
 )
 LEFT_OUT = Metric(
     "mainstem_statsd_left_out_total",
     "counter",
-    "Values that were not summed up, as there are more than statsd.max_series.",
+    "Values that were not aggregated, because of statsd.max_series.",
 )
-SERIES = Metric("mainstem_statsd_series", "gauge", "Series in the interval that runs.")
+SERIES = Metric("mainstem_statsd_series", "gauge", "Series in the current interval.")
 
 METRICS = (PACKETS, SAMPLES, BAD_LINES, KERNEL_DROPS, LOST, LEFT_OUT, SERIES)

@@ -1,4 +1,4 @@
-"""What can be set about the StatsD head: the section ``statsd`` of a node's settings."""
+"""Settings of the StatsD head: the section ``statsd`` of a node's settings."""
 
 from typing import Annotated
 
@@ -9,35 +9,36 @@ from mainstem.heads.head import HeadSettings
 
 
 class StatsdSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the StatsD head behaves."""
+    """Settings of the StatsD head."""
 
     samples_topic: Annotated[
-        str, Meta(description="Topic of the values as they were sent; empty keeps none.")
+        str, Meta(description="Topic of the values as sent; empty: they are not stored.")
     ] = "statsd.samples"
     aggregates_topic: Annotated[
-        str, Meta(description="Topic of what each interval sums up to.")
+        str, Meta(description="Topic of the aggregates of each interval.")
     ] = "statsd.aggregates"
     flush_ms: Annotated[int, Meta(ge=10, description="Milliseconds of an interval.")] = 10_000
-    percentiles: Annotated[
-        str, Meta(description="Percentiles of timers, with commas between them.")
-    ] = "50,90,95,99"
+    percentiles: Annotated[str, Meta(description="Percentiles of timers, separated by commas.")] = (
+        "50,90,95,99"
+    )
     max_series: Annotated[
         int,
         Meta(
             ge=1,
-            description="Metrics with their tags that are summed up in an interval; values of "
-            "more are only counted.",
+            description="Series (metric with tags) that are aggregated in an interval; values of "
+            "more series are only counted.",
         ),
     ] = 100_000
     receive_buffer_bytes: Annotated[
         int,
         Meta(
             ge=4096,
-            description="Bytes that the kernel keeps for us; packets beyond are lost, and counted.",
+            description="Bytes of the kernel's receive buffer; packets beyond it are lost, and "
+            "counted.",
         ),
     ] = 8 * 1024 * 1024
 
-    def shares(self) -> tuple[float, ...]:
+    def percentile_numbers(self) -> tuple[float, ...]:
         """Return the percentiles as numbers; raises InvalidSetting."""
         try:
             found = tuple(float(each) for each in self.percentiles.split(",") if each.strip())

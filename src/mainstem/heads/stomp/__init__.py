@@ -9,7 +9,7 @@ HEAD = Head(
     title="STOMP",
     settings=StompSettings(),
     start=starts_in("mainstem.heads.stomp.adapter.head"),
-    serves="Where STOMP clients connect (ActiveMQ and RabbitMQ use port 61613).",
+    serves="Address for STOMP clients (ActiveMQ and RabbitMQ use port 61613).",
     connect="{at}   (STOMP 1.0, 1.1, 1.2; /queue/NAME, /topic/NAME)",
     metrics=METRICS,
 )

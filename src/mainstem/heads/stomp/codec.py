@@ -1,12 +1,12 @@
 """STOMP 1.0, 1.1 and 1.2 frames: bytes to frames and back.
 
 Reference: https://stomp.github.io/stomp-specification-1.2.html (sections in brackets below), and
-1.1 and 1.0 beside it, for what they write otherwise.
+the specifications of 1.1 and 1.0 where they differ.
 
-How this works: a frame's size is known once its headers are whole (content-length), or once its
-NUL has come. ``FrameScanner`` is asked again as more of a frame comes, remembers how far it has
-looked, and refuses what is over a limit before it is whole. Line ends and NULs between frames are
-frames by themselves: heart-beats.
+How this works: the size of a frame is known once its headers are complete (content-length), or once
+its NUL has arrived. ``FrameScanner`` is called again as more of a frame arrives, remembers how far
+it has searched, and refuses a frame over a limit before it is complete. Line ends and NULs between
+frames are frames of their own: heart-beats.
 """
 
 import re
@@ -49,20 +49,20 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class FrameScanner:
-    """Finds where a frame ends, asked again and again with what has come of it from its start."""
+    """Finds the end of a frame; called repeatedly with all its data so far."""
 
     def __init__(self, limits: StompSettings) -> None:
         self._limits = limits
         self.forget()
 
     def forget(self) -> None:
-        """Begin with the next frame."""
+        """Reset for the next frame."""
         self.looked = 0
         self._head_end = 0
         self._size = 0
 
     def size(self, view: memoryview) -> int | None:
-        """Return the size of the frame, None if it cannot be told yet; raises ProtocolError."""
+        """Return the size of the frame, None if it is not known yet; raises ProtocolError."""
         if not self.looked and (noise := _NOISE.match(view)) is not None:
             return noise.end()
         if not self._head_end and not self._find_head_end(view):
@@ -106,7 +106,7 @@ class FrameScanner:
 def decode(frame: memoryview, limits: StompSettings, version: Version | None) -> Frame | None:
     """Return the frame, None if it is a heart-beat; raises ProtocolError.
 
-    Before the version is agreed on (None) headers are not escaped: nor are those of CONNECT ever
+    Headers are not escaped before a version is negotiated (None), nor ever in CONNECT
     [Value Encoding].
     """
     data = bytes(frame)
@@ -132,7 +132,7 @@ def decode(frame: memoryview, limits: StompSettings, version: Version | None) ->
             if "\\" in line:
                 name, value = _unescape(name), _unescape(value)
         else:
-            # 1.0 has no rule for blanks, and its clients write "name: value".
+            # 1.0 does not define spaces around the colon, and its clients write "name: value".
             name, value = name.strip(), value.strip()
         # "only the first header entry SHOULD be used" [Repeated Header Entries]
         headers.setdefault(name, value)
@@ -145,7 +145,7 @@ def encode(
     body: bytes = b"",
     version: Version | None = None,
 ) -> bytes:
-    """Write a frame as a peer reads it; None is for CONNECTED, and for whom nothing was agreed."""
+    """Encode a frame; ``version`` is None for CONNECTED, and before one is negotiated."""
     escape = _ESCAPE[version or Version.V1_0]
     lines = [command]
     for name, value in headers:
@@ -158,7 +158,7 @@ def encode(
 
 _1_1 = {"\\": "\\\\", "\n": "\\n", ":": "\\c", "\0": "\ufffd"}
 _ESCAPE = {
-    # Without escapes a line end cannot be said: it would end the header.
+    # 1.0 has no escapes, and a raw line end would end the header.
     Version.V1_0: str.maketrans({"\n": "\\n", "\r": "\\r", "\0": "\ufffd"}),
     Version.V1_1: str.maketrans(_1_1),
     Version.V1_2: str.maketrans(_1_1 | {"\r": "\\r"}),
@@ -166,7 +166,7 @@ _ESCAPE = {
 
 
 def _check_command(view: memoryview) -> None:
-    """Refuse what cannot be a command as soon as it can be told: other protocols come here, too."""
+    """Refuse what cannot be a command as early as possible: it may be another protocol."""
     end = _COMMAND_END.search(view, 0, MAX_COMMAND_BYTES)
     command = bytes(view[: MAX_COMMAND_BYTES if end is None else end.start()]).removesuffix(b"\r")
     if (command and not _COMMAND.match(command)) or (end is None and len(view) > MAX_COMMAND_BYTES):

@@ -37,16 +37,16 @@ _COMMANDS = (
 
 
 class Counts:
-    """What has happened since the head started."""
+    """Counters since the head started."""
 
     def __init__(self) -> None:
-        # There from the beginning, as rates can only be told of what was zero before.
+        # All start at zero, so that Prometheus can compute rates from the first increment on.
         self.frames: Counter[str] = Counter(dict.fromkeys(_COMMANDS, 0))
         self.errors: Counter[str] = Counter({"Malformed frame": 0})
         self.messages = self.missed = self.subscriptions = 0
 
     def samples(self) -> Iterator[tuple[Metric, Sample]]:
-        """Return them as metrics; from any thread."""
+        """Return the counters as metrics; from any thread."""
         for command, count in list(self.frames.items()):
             yield FRAMES, ((command,), count)
         for message, count in list(self.errors.items()):

@@ -1,9 +1,9 @@
-"""One STOMP conversation: which frame may come when, and the frames that answer it.
+"""One STOMP session: which frame may come when, and the frames that answer it.
 
-How this works: ``receive`` takes a frame and returns the request that it makes, or None if there
-is nothing to do yet: a heart-beat, or a frame of a transaction, which is kept until COMMIT. What
-breaks a rule is ``Refused``: the ERROR frame is its farewell, and the conversation is over, as
-after any ERROR [ERROR]. Time is an argument: milliseconds of one clock that never goes back.
+How this works: ``receive`` takes a frame and returns its request, or None if there is nothing to do
+yet: a heart-beat, or a frame of a transaction, which is kept until COMMIT. A violation of the
+protocol raises ``Refused``: its ERROR frame is the farewell that ends the session, as every ERROR
+does [ERROR]. The time is an argument, in monotonic milliseconds.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _MOST_BEAT_MS = 86_400_000
 
 
 class Refused(ProtocolError):
-    """The peer is told why in an ERROR frame, and the conversation is over."""
+    """The session ends with an ERROR frame that tells the peer why."""
 
     def __init__(self, summary: str, detail: str, farewell: bytes) -> None:
         super().__init__(f"{summary}: {detail.strip()}", farewell)
@@ -37,12 +37,12 @@ class Refused(ProtocolError):
 
 
 class AckMode(StrEnum):
-    """Who says that a message was processed."""
+    """How messages of a subscription are acknowledged."""
 
     AUTO = "auto"
-    """Nobody: it counts as soon as it is sent."""
+    """Not at all: a message is settled as soon as it is sent."""
     CLIENT = "client"
-    """The client, also for all messages of the subscription before it."""
+    """Cumulatively: an ACK covers all earlier messages of the subscription, too."""
     INDIVIDUAL = "client-individual"
 
 
@@ -70,7 +70,7 @@ class Subscribe(msgspec.Struct, frozen=True):
 
     command: ClassVar[str] = "SUBSCRIBE"
     key: str
-    """Tells it from the others of the session."""
+    """Identifies the subscription within the session."""
     id: str | None
     destination: str
     ack: AckMode
@@ -93,12 +93,12 @@ class Settle(msgspec.Struct, frozen=True):
     message_id: str
     accepted: bool
     requeue: bool | None
-    """Whether a message that is not accepted comes again; None if the client does not say."""
+    """Whether a nacked message is redelivered; None if the client does not say."""
     receipt: str | None
 
     @property
     def command(self) -> str:
-        """Which of both."""
+        """ACK or NACK."""
         return "ACK" if self.accepted else "NACK"
 
 
@@ -110,7 +110,7 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """COMMIT, with all that was asked for in the transaction, in order."""
+    """COMMIT, with all requests of the transaction, in order."""
 
     command: ClassVar[str] = "COMMIT"
     requests: tuple[Send | Settle, ...]
@@ -118,7 +118,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Abort(msgspec.Struct, frozen=True):
-    """ABORT: what was asked for in the transaction is not done."""
+    """ABORT: the requests of the transaction are dropped."""
 
     command: ClassVar[str] = "ABORT"
     requests: tuple[Send | Settle, ...]
@@ -141,19 +141,19 @@ class _Transaction(msgspec.Struct):
 
 
 class Session:
-    """Frames in, requests out; answers in, frames out."""
+    """The protocol state of one peer: frames in, requests out; answers in, frames out."""
 
     def __init__(self, settings: StompSettings, now_ms: int) -> None:
         self._settings = settings
         self._scanner = FrameScanner(settings)
         self._receipt: str | None = None
-        """Of the frame that is being handled."""
+        """The receipt header of the frame that is being handled."""
         self._subscriptions: dict[str, Subscribe] = {}
         self._transactions: dict[str, _Transaction] = {}
         self._transaction_bytes = 0
-        """Of all together."""
+        """The memory of all open transactions."""
         self.heard_ms = self.sent_ms = now_ms
-        """When something last came from the peer, and was last sent to it."""
+        """When data was last received from the peer, and last sent to it."""
         self._send_every_ms = self._hear_every_ms = 0
         self.version: Version | None = None
         """None until the peer has connected."""
@@ -161,14 +161,14 @@ class Session:
     # Bytes in
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Return the size of the frame that begins here, None if more of it has to come."""
+        """Return the size of the frame that begins here, None if more bytes are needed."""
         try:
             return self._scanner.size(view)
         except ProtocolError as error:
             raise self.refused("Malformed frame", f"{error}\n") from None
 
     def receive(self, data: memoryview) -> Request | None:
-        """Return what a frame asks for, None if nothing is to be done yet."""
+        """Return the request of a frame, None if there is nothing to do yet."""
         self._receipt = None
         self._scanner.forget()
         try:
@@ -207,7 +207,7 @@ class Session:
         return encode("MESSAGE", headers, body, self.version)
 
     def refused(self, summary: str, detail: str, receipt: str | None = None) -> Refused:
-        """Refuse; ``receipt`` is of the frame that is refused, if not the last one."""
+        """Return the refusal of the last frame, or of the one with this ``receipt``."""
         headers = [("message", summary), ("content-type", "text/plain"), ("version", VERSIONS)]
         if (receipt := receipt or self._receipt) is not None:
             headers.append(("receipt-id", receipt))
@@ -217,19 +217,19 @@ class Session:
     # Time
 
     def deadline(self) -> int | None:
-        """Return when ``tick`` is to be called, None if never."""
+        """Return when ``tick`` is due, None if never."""
         if self.version is None:
             return self.sent_ms + self._settings.connect_ms
         times = []
         if self._send_every_ms:
-            # Earlier than promised, as it takes its time to get there.
+            # Send early, to allow for the network's delay.
             times.append(self.sent_ms + self._send_every_ms * 3 // 4)
         if self._hear_every_ms:
             times.append(self._silent_at())
         return min(times) if times else None
 
     def tick(self, now_ms: int) -> bytes:
-        """Return a heart-beat if it is time for one; Refused if the peer is silent for too long."""
+        """Return a heart-beat if one is due; raises Refused if the peer missed its own."""
         if self.version is None:
             if now_ms >= self.sent_ms + self._settings.connect_ms:
                 raise self.refused("Not connected", "no CONNECT came in time\n")
@@ -273,7 +273,7 @@ class Session:
             )
         return min(int(first), _MOST_BEAT_MS), min(int(second), _MOST_BEAT_MS)
 
-    # The others
+    # Other commands
 
     def _request(self, frame: Frame) -> Request | None:
         match frame.command:
@@ -372,7 +372,7 @@ class Session:
         return Begin(self._receipt)
 
     def _kept(self, frame: Frame, request: Send | Settle) -> Send | Settle | None:
-        """Keep a request for its transaction, if it has one."""
+        """Store a request that belongs to a transaction, and return None; else return it."""
         name = frame.headers.get("transaction")
         if name is None:
             return request
@@ -406,5 +406,5 @@ class Session:
 
 
 def _key(named: str | None, destination: str) -> str:
-    """Tell subscriptions apart: by id, or by destination in 1.0; an id is never a destination."""
+    """Return the key of a subscription: its id, or in 1.0 its destination; these never collide."""
     return f"destination {destination}" if named is None else f"id {named}"

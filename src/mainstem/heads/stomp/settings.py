@@ -1,4 +1,4 @@
-"""What can be set about the STOMP head: the section ``stomp`` of a node's settings."""
+"""Settings of the STOMP head: the section ``stomp`` of a node's settings."""
 
 from typing import Annotated
 
@@ -8,22 +8,22 @@ from mainstem.heads.head import HeadSettings
 
 
 class StompSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the STOMP head behaves."""
+    """Settings of the STOMP head."""
 
     prefetch: Annotated[
         int,
         Meta(
             ge=1,
             le=100_000,
-            description="Messages that a subscription with acknowledgements may have unsettled, "
-            "unless it says prefetch-count.",
+            description="Unsettled messages of a subscription with acknowledgements, unless it "
+            "has the header prefetch-count.",
         ),
     ] = 1_000
     nack_requeue: Annotated[
         bool,
         Meta(
-            description="Whether NACK without a requeue header gives a message back (as RabbitMQ "
-            "does); else it becomes a dead letter (as ActiveMQ does)."
+            description="Whether NACK without a requeue header requeues the message (as in "
+            "RabbitMQ); otherwise it becomes a dead letter (as in ActiveMQ)."
         ),
     ] = True
     max_frame_bytes: Annotated[
@@ -56,5 +56,5 @@ class StompSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         int, Meta(ge=10, description="Milliseconds that a client may take to send CONNECT.")
     ] = 10_000
     min_heart_beat_ms: Annotated[
-        int, Meta(ge=10, description="Milliseconds between heart-beats at least, in both ways.")
+        int, Meta(ge=10, description="Least milliseconds between heart-beats, in both directions.")
     ] = 100

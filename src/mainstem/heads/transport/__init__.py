@@ -1,1 +1,1 @@
-"""The sockets of all heads: accepting, bounded receiving and sending, plain or TLS, datagrams."""
+"""The sockets of all heads: accept, receive and send with bounded memory, TLS, datagrams."""

@@ -1,10 +1,10 @@
-"""Accepting connections: many in one turn of the event loop.
+"""Accepts connections, many in one iteration of the event loop.
 
-uvloop accepts one in each turn. While turns are long, because some peers keep the server busy, a
-crowd that comes (even if it goes again at once) would keep those behind it waiting for seconds.
+uvloop accepts one connection per iteration. While a busy server's iterations are long, a burst of
+connections (even short-lived ones) would make later ones wait for seconds.
 
-With TLS a connection's protocol hears of it after the handshake. One that fails, or takes too long,
-is logged with the peer's address; ``give_up`` is told the protocol, which hears nothing.
+With TLS, ``connection_made`` is called after the handshake. A handshake that fails or takes too
+long is logged with the peer's address, and ``give_up`` is called with the unused protocol object.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from mainstem.heads.listen import address_of
 _logger = logging.getLogger("mainstem.heads")
 
 AT_ONCE = 64
-"""Connections accepted in one turn."""
+"""Connections accepted in one iteration."""
 AGAIN_S = 0.2
-"""How long nothing is accepted after the system had no room for a connection."""
+"""The pause after the system had no file descriptor or memory for a connection."""
 HANDSHAKE_S = 10.0
 """How long a peer may take for a TLS handshake."""
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -32,7 +32,7 @@ Accepted = TypeVar("Accepted", bound=asyncio.BaseProtocol)
 
 
 class Acceptor(Generic[Accepted]):
-    """Gives every connection a protocol, until it is closed."""
+    """Accepts connections, and gives each a protocol object, until it is closed."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Acceptor(Generic[Accepted]):
         self._arriving: set[asyncio.Task[object]] = set()
         self._again: asyncio.TimerHandle | None = None
         self.address = address_of(listener)
-        """Where it listens."""
+        """The address it listens on."""
         self._listen()
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Accept no more connections."""
         if self._listener.fileno() < 0:
             return
         if self._again is not None:

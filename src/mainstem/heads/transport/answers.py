@@ -1,9 +1,9 @@
-"""What one peer is owed: answers in the order of its requests, and pushes as they come.
+"""The answers to one peer, in the order of its requests; pushes are sent between them.
 
-How this works: an answer that is there, with none before it outstanding, goes to the send queue at
-once. All others wait in the order of their requests, also those that come later (an append that
-waits for the disk, a read that waits for events), and move to the send queue as far as they are
-settled and the peer reads. A push does not wait for them.
+How this works: an answer goes to the send queue at once if it is settled and no earlier one is
+pending. Otherwise it waits: pending answers (an append that waits for the disk, a fetch that waits
+for events) and all behind them move to the send queue in order, as they are settled and the peer
+reads. Pushes do not wait for answers.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from mainstem.heads.transport.send_queue import SendQueue
 from mainstem.heads.transport.traffic import Traffic
 
 TURN_BYTES = 1024 * 1024
-"""Answers in memory, or requests unanswered, after which a peer has to catch up."""
+"""Bytes of queued answers, or of unanswered requests, at which the peer is no longer read from."""
 MAX_UNANSWERED = 512
 
 
 class Answers:
-    """Requests that are not answered, and what is on its way."""
+    """The unanswered requests and the send queue of one connection."""
 
     __slots__ = ("_held_by", "_settled", "_soon", "_unanswered_bytes", "queue", "unanswered")
 
@@ -33,25 +33,25 @@ class Answers:
     ) -> None:
         self.queue = SendQueue(transport, traffic)
         self._settled = settled
-        """Called when an answer has come,"""
+        """Called when a pending answer is settled."""
         self._soon = soon
-        """or is there already, but may wait for its turn."""
+        """Called when an answer is settled already, but waits behind others."""
         self.unanswered: deque[tuple[Later, int]] | None = None
-        """Requests that are not answered, and their sizes; None while there are none."""
+        """The unanswered requests with their sizes; None while there are none."""
         self._unanswered_bytes = 0
         self._held_by: Later | None = None
-        """A request before whose answer nothing more is taken from the peer."""
+        """The request that holds back all later ones until it is answered."""
 
     def __bool__(self) -> bool:
         return bool(self.unanswered or self.queue)
 
     @property
     def is_full(self) -> bool:
-        """Whether the peer must read first."""
+        """Whether the send queue is full until the peer reads."""
         return self.queue.blocked or self.queue.held_bytes >= TURN_BYTES
 
     def must_catch_up(self) -> bool:
-        """Tell whether nothing more is taken from the peer until it has read, or was answered."""
+        """Tell whether to stop handling requests until the peer reads or is answered."""
         return (
             self.queue.blocked
             or self.queue.held_bytes >= TURN_BYTES
@@ -61,12 +61,12 @@ class Answers:
         )
 
     def has_next(self) -> bool:
-        """Tell whether the next answer is there, and the peer has read enough of those before."""
+        """Tell whether the next answer is settled, and the send queue has room for it."""
         next_is_there = self.unanswered and self.unanswered[0][0].answer is not None
         return bool(next_is_there) and not self.is_full
 
     def add(self, answer: Answer | Later, size: int) -> None:
-        """Queue the answer to a request of so many bytes."""
+        """Queue the answer to a request of ``size`` bytes."""
         if isinstance(answer, Later):
             if answer.answer is None:
                 answer.then(self._settled)
@@ -88,7 +88,7 @@ class Answers:
         self._unanswered_bytes += size
 
     def take_settled(self) -> None:
-        """Move what is settled to the send queue; raises what an answer failed with."""
+        """Move settled answers to the send queue; raises the error of a failed one."""
         unanswered = self.unanswered
         while unanswered and self.has_next():
             later, size = unanswered.popleft()
@@ -102,7 +102,7 @@ class Answers:
             self.unanswered = None
 
     def give_up(self) -> None:
-        """Answer no more; what is on its way still leaves."""
+        """Drop the unanswered requests; queued data is still sent."""
         self.unanswered = None
         self._unanswered_bytes = 0
         self._held_by = None

@@ -1,14 +1,14 @@
 """One connection: drives a conversation over a socket, with bounded memory.
 
-How this works: an idle connection holds no memory; only a frame that is not whole yet is kept by
-its own connection (``receiver.py``). The frames of one read are handled before anything is
-written, and their answers leave in one write, in the order of the requests (``answers.py``). So do
-the pushes of one turn of the loop, which come from elsewhere (``Outbox``).
+How this works: an idle connection holds no buffers; only an incomplete frame is kept by its
+connection (``receiver.py``). All frames of one read are handled before anything is written, and
+their answers are sent in one write, in the order of the requests (``answers.py``). Pushes
+(``Outbox``) of one loop iteration also share a write.
 
-A turn ends early when it has taken long or its answers are many: what was read and not handled is
-kept (``backlog``), and nothing more is read until it is done. It goes on after everybody else had
-a turn; or, if the peer does not read its answers or has too many requests unanswered, once it has
-caught up. That is all the backpressure there is, and all the memory that a peer can take.
+A turn ends early when it takes long or its answers grow large: unhandled input is kept
+(``backlog``), and reading stops until it is handled. It continues in the next loop iteration; or,
+if the peer does not read its answers or has too many unanswered requests, once it has caught up.
+This is the only backpressure, and bounds the memory that a peer can use.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ from mainstem.heads.transport.traffic import Traffic
 _logger = logging.getLogger("mainstem.heads")
 
 TURN_S = 0.005
-"""After this the others have their turn."""
+"""The duration after which other connections have their turn."""
 LINGER_S = 2.0
-"""How long a peer that is cut off may take to read what it was told last."""
+"""How long a disconnected peer may take to read the last data."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -84,11 +84,11 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = Receiver(scratch, budget, self)
         self._backlog: memoryview | None = None
         self._room_calls: list[Callable[[], None]] | None = None
-        """Who waits for the peer to read; None while nobody does."""
+        """Callbacks for when the peer has read; None while there are none."""
         self._scheduled = False
         self._ending = False
         self._half_closes = False
-        """Whether the end waits for the peer to close, too, once everything has been sent."""
+        """Whether to wait for the peer to close, too, after everything was sent."""
         self._conversation: Conversation | None = None
         self._handle_run: Callable[[memoryview], tuple[Answer | Later, int] | None] | None = None
         self._timer: Timer | None = None
@@ -123,17 +123,17 @@ class Connection(asyncio.BufferedProtocol):
         self._answers.queue.clear()
 
     def eof_received(self) -> bool:
-        """Close once everything that the peer asked for is answered, except what may never be."""
+        """Close once all requests are answered, except those that wait for events."""
         self._ending = True
         self._let_go()
         return bool(self._answers)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where to read into."""
+        """Return the buffer to read into."""
         return self._receiver.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle the frames that are whole now, and keep the rest."""
+        """Handle the complete frames, and keep the rest."""
         self._traffic.bytes_in += nbytes
         self._heard = time.monotonic()
         if self._ending:
@@ -151,23 +151,23 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
 
     def pause_writing(self) -> None:
-        """Send nothing more until the peer has read."""
+        """Stop sending until the peer has read."""
         self._answers.queue.blocked = True
 
     def resume_writing(self) -> None:
-        """Go on once it has."""
+        """Continue sending."""
         self._answers.queue.blocked = False
         self._go_on()
 
     # Called by the budget.
 
     def room_again(self) -> None:
-        """Make room for more of a frame, or wait until there is."""
+        """Enlarge the buffer of an incomplete frame, or wait for memory."""
         if not self._ending:
             self._receiver.grow()
             self._flush()
 
-    # Called by the conversation, and by whoever pushes on its behalf: see ``Outbox``.
+    # Called by the conversation and its pushes: see ``Outbox``.
 
     @property
     def is_tls(self) -> bool:
@@ -176,22 +176,22 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def heard_ms(self) -> int:
-        """When bytes last came from the peer."""
+        """The monotonic time of the last bytes from the peer."""
         return int(self._heard * 1000)
 
     @property
     def is_full(self) -> bool:
-        """Whether the peer must read first."""
+        """Whether the send queue is full until the peer reads."""
         return self._answers.is_full
 
     def send(self, pieces: Answer) -> None:
-        """Queue pieces behind what was queued before; they leave soon."""
+        """Queue pieces; they are sent soon."""
         if not self._ending:
             self._answers.queue.add(pieces)
             self._settle_soon()
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Call once, soon after the outbox is not full any more."""
+        """Call once, soon after the outbox is no longer full."""
         if self._ending:
             return
         if self._room_calls is None:
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         self._settle_soon()
 
     def close(self, reason: str = "") -> None:
-        """Take no more requests, and close once what was answered has been sent."""
+        """Accept no more requests, and close once the queued data is sent."""
         self._tell(reason)
         self._stop_listening()
         self._flush()
@@ -208,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_later(LINGER_S, self.abort)
 
     def end(self, farewell: Answer = (), reason: str = "") -> None:
-        """Answer what was asked, say the last words, and close."""
+        """Answer all requests, send the farewell, and close."""
         if self._ending:
             return
         self._tell(reason)
@@ -219,21 +219,21 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_ending(self) -> bool:
-        """Whether no more requests are taken."""
+        """Whether no more requests are accepted."""
         return self._ending
 
     @property
     def is_owed(self) -> bool:
-        """Whether the peer waits for an answer, or for the rest of one."""
+        """Whether the peer is still owed an answer or a part of one."""
         return bool(self._answers) or self._backlog is not None
 
     def say_goodbye(self) -> None:
-        """Take no more requests, and close when the peer does, who has all its answers."""
+        """Accept no more requests of a peer that has all its answers; close when it closes."""
         if not self._ending and not self._transport.is_closing():
             self._finish(self._last_words())
 
     def close_with_last_words(self) -> None:
-        """Close at once, requests unanswered."""
+        """Send the farewell and close, without answering."""
         if not self._ending:
             self._answers.queue.add(self._last_words())
         self.close()
@@ -243,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _cut_off(self, error: Exception) -> None:
-        """Close: a bug of ours costs one connection, not the server; the log says where it is."""
+        """Log the error and close: a bug costs one connection, not the server."""
         if isinstance(error, ProtocolError):
             self._answers.queue.add([error.farewell])
             self.close(str(error))
@@ -259,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
             self._traffic.cut_off += 1
 
     def _take(self, conversation: Conversation, view: memoryview) -> None:
-        """Carry out the requests that came, as far as there is time."""
+        """Handle the received requests, until the turn's time is up."""
         until = time.monotonic() + TURN_S
         handle_run = self._handle_run
         answers = self._answers
@@ -278,16 +278,16 @@ class Connection(asyncio.BufferedProtocol):
             if not len(view):
                 return
             if answers.must_catch_up() or time.monotonic() > until:
-                # Writable, as the log writes offsets into what it appends.
+                # Writable, as the log sets the offsets in appended batches in place.
                 self._backlog = memoryview(bytearray(view))
                 return
 
     def _settle(self) -> None:
-        """Send what can be sent, soon if there may be more: much is settled in one turn."""
+        """Send settled answers: at once, or at the end of the iteration if more may follow."""
         unanswered = self._answers.unanswered
         only_one = unanswered is not None and len(unanswered) == 1
         if only_one and self._backlog is None and not self._ending:
-            # Nothing more can be: another turn of the loop would only let others go first.
+            # No more can follow, so there is no reason to wait.
             self._go_on()
         else:
             self._settle_soon()
@@ -298,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Send what is settled, then handle what was read."""
+        """Send settled answers, then handle the backlog."""
         self._scheduled = False
         if self._transport.is_closing():
             return
@@ -314,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
 
     def _flush(self) -> None:
-        """Send what can be sent, and see what is next: reading, handling, waiting, or the end."""
+        """Send as much as possible; then read on, handle the backlog, wait, or close."""
         if self._transport.is_closing():
             return
         try:
@@ -351,17 +351,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _peer_sent_all(self) -> None:
         if isinstance(self._conversation, WaitingConversation):
-            # What it sent before is still to be read, once nothing waits on its behalf.
+            # Its earlier requests are read and handled once its waiting ones are answered.
             self._conversation.stop_waiting()
 
-    # The end.
+    # Closing.
 
     def _last_words(self) -> Answer:
         conversation = self._conversation
         return conversation.drain() if isinstance(conversation, DrainedConversation) else ()
 
     def _finish(self, farewell: Answer) -> None:
-        """Close once everything is answered and said, and the peer has closed, too."""
+        """Close once all is answered and sent, and the peer has closed, too."""
         self._ending = self._half_closes = True
         self._backlog = None
         self._receiver.release()
@@ -374,15 +374,15 @@ class Connection(asyncio.BufferedProtocol):
         if not self._half_closes or not self._transport.can_write_eof():
             self._transport.close()
             return
-        # Closing with requests unread would reset the connection, and answers may be lost by that.
+        # Closing with unread data would reset the connection, and the peer could lose answers.
         try:
             self._transport.write_eof()
         except OSError:
-            # The peer has gone already, and we have not been told yet.
+            # The peer has already disconnected.
             self.abort()
 
     def _end_at_last(self) -> None:
-        """Wait for nobody who does not read; but for what is still to be answered."""
+        """Close a peer that does not read; keep waiting for answers that are pending."""
         if self._answers.unanswered:
             self._loop.call_later(LINGER_S, self._end_at_last)
         else:

@@ -1,4 +1,4 @@
-"""A socket for datagrams: hands every packet to a head, and knows how many the kernel dropped."""
+"""A UDP socket: passes every packet to a head, and counts the packets that the kernel dropped."""
 
 import asyncio
 import logging
@@ -15,13 +15,13 @@ _logger = logging.getLogger("mainstem.heads")
 _SO_MEMINFO = 55
 _MEMINFO = struct.Struct("=9I")
 _DROPS = 8
-"""What each word of SO_MEMINFO is: linux/sock_diag.h."""
+"""The index of the drop count in SO_MEMINFO (linux/sock_diag.h)."""
 
 Receive = Callable[[bytes], None]
 
 
 def bind_datagrams(address: Address, receive_buffer_bytes: int) -> socket.socket:
-    """Take an address for datagrams, with as large a buffer as the kernel allows."""
+    """Bind a UDP address, with a receive buffer as large as the kernel allows."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_DGRAM)
     try:
@@ -36,14 +36,14 @@ def bind_datagrams(address: Address, receive_buffer_bytes: int) -> socket.socket
 
 def _ask_for_buffer(found: socket.socket, size: int) -> None:
     try:
-        # Beyond net.core.rmem_max; for root only. The kernel doubles what it is asked for.
+        # Allows more than net.core.rmem_max, but only for root. The kernel doubles the value.
         found.setsockopt(socket.SOL_SOCKET, 33, size // 2)  # SO_RCVBUFFORCE
     except OSError:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size // 2)
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Receives until it is closed."""
+    """Receives packets until it is closed."""
 
     def __init__(self, listener: socket.socket, receive: Receive) -> None:
         self.address = address_of(listener)
@@ -55,17 +55,17 @@ class Datagrams(asyncio.DatagramProtocol):
         self._drops = 0
 
     async def start(self) -> None:
-        """Begin to receive."""
+        """Start receiving."""
         loop = asyncio.get_running_loop()
         await loop.create_datagram_endpoint(lambda: self, sock=self._socket)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take note of the transport."""
-        # uvloop's is one that does not say so.
+        """Keep the transport."""
+        # uvloop's class does not derive from DatagramTransport.
         self._transport = cast(asyncio.DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: tuple[object, ...]) -> None:
-        """Hand a packet on; a bug of ours costs that packet, and the log says where it is."""
+        """Pass a packet on; an exception is logged, and costs only that packet."""
         self.packets += 1
         self.traffic.bytes_in += len(data)
         try:
@@ -75,19 +75,19 @@ class Datagrams(asyncio.DatagramProtocol):
             _logger.exception("a packet from %s could not be handled", addr)
 
     def error_received(self, exc: Exception) -> None:
-        """Go on: an error of one packet is not that of the others."""
+        """Ignore the error of a single packet."""
         _logger.warning("%s: %s", self.address, exc)
 
     @property
     def kernel_drops(self) -> int:
-        """Packets that came and found the buffer full; the last count once it is closed."""
+        """Packets dropped because the buffer was full; once closed, the last count."""
         if self._socket.fileno() >= 0:
             told = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
             self._drops = _MEMINFO.unpack(told)[_DROPS]
         return self._drops
 
     def close(self) -> None:
-        """Receive nothing any more."""
+        """Stop receiving."""
         if self._transport is not None:
             self._drops = self.kernel_drops
             self._transport.close()

@@ -1,29 +1,29 @@
-"""Whether a peer is read from; and noticing that it has gone while it is not."""
+"""Pauses and resumes reading from a peer, and detects its disconnect while paused."""
 
 import asyncio
 import socket
 from collections.abc import Callable
 
 GONE_S = 1.0
-"""How often a peer that nothing is read from is looked at."""
+"""The interval of disconnect checks while reading is paused."""
 _CLOSED, _CLOSED_BY_PEER = 7, 8
-"""States of a connection, as the kernel numbers them."""
+"""TCP states of a connection (TCP_CLOSE, TCP_CLOSE_WAIT)."""
 
 
 class Reading:
-    """Reads from a peer or not, as its connection wants."""
+    """The reading side of one connection."""
 
     __slots__ = ("_is_looked_at", "_is_on", "_peer_sent_all", "_transport")
 
     def __init__(self, transport: asyncio.Transport, peer_sent_all: Callable[[], None]) -> None:
         self._transport = transport
         self._peer_sent_all = peer_sent_all
-        """Told while nothing is read; may be told again."""
+        """Called when the peer has closed its side while reading is paused; maybe repeatedly."""
         self._is_on = True
         self._is_looked_at = False
 
     def want(self, wanted: bool) -> None:
-        """Read, or do not; the peer is looked at meanwhile."""
+        """Resume or pause reading; while paused, the peer is checked regularly."""
         if wanted and not self._is_on:
             self._is_on = True
             self._transport.resume_reading()
@@ -38,7 +38,7 @@ class Reading:
         asyncio.get_running_loop().call_later(GONE_S, self._look_whether_gone)
 
     def _look_whether_gone(self) -> None:
-        """Notice that a peer has gone: the loop does not tell while nothing is read from it."""
+        """Check the TCP state, as the loop reports no disconnect while reading is paused."""
         self._is_looked_at = False
         if self._is_on or self._transport.is_closing():
             return

@@ -1,8 +1,8 @@
-"""Room for the frames that are not whole yet, shared by all connections of a server.
+"""The memory budget for incomplete frames, shared by all connections of a server.
 
-How this works: whoever began first may always go on, so that one frame at least becomes whole, and
-gives its room back. The others go on while there is room for all, and wait if there is not. One
-that is first and sends nothing while others wait for it is cut off.
+How this works: the oldest holder may always grow, so that at least one frame completes and frees
+its memory. The others grow while the budget allows, else they wait. If the oldest holder receives
+nothing while others wait, it is disconnected.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ STALL_S = 10.0
 
 
 class Holder(Protocol):
-    """A connection that holds a part of a frame."""
+    """A connection that holds an incomplete frame."""
 
     def room_again(self) -> None:
-        """Go on: there may be room now."""
+        """Try again, as there may be memory now."""
 
     def close(self, reason: str) -> None:
-        """Close: others wait for the room."""
+        """Disconnect, as others wait for the memory."""
 
 
 class ReceiveBudget:
-    """What all parts of frames together may hold."""
+    """The limit for all incomplete frames together."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -38,9 +38,9 @@ class ReceiveBudget:
         return self._total >= self._max_bytes
 
     def hold(self, holder: Holder, size: int, *, must: bool = False) -> bool:
-        """Let a connection hold so much in all; if there is no room, it is told when to try again.
+        """Reserve ``size`` bytes in total for a connection; if False, ``room_again`` follows.
 
-        What has been read already must be held.
+        ``must``: reserve in any case, as the data was already read.
         """
         held = self._held.get(holder, 0)
         first = next(iter(self._held), holder)
@@ -53,7 +53,7 @@ class ReceiveBudget:
         return True
 
     def release(self, holder: Holder) -> None:
-        """Give back all that a connection held."""
+        """Free all that a connection has reserved."""
         self._waiting.pop(holder, None)
         if holder not in self._held:
             return
@@ -73,7 +73,7 @@ class ReceiveBudget:
             self._timer = asyncio.get_running_loop().call_later(STALL_S, self._look)
 
     def _look(self) -> None:
-        """Cut off the first if it has not grown since the last look."""
+        """Disconnect the oldest holder if it has not grown since the last check."""
         self._timer = None
         if not self._waiting:
             return

@@ -1,11 +1,11 @@
-"""The receiving side of a connection: where to read into, and the frame that is not whole yet.
+"""The receive buffer of a connection, and its incomplete frame.
 
-How this works: bytes are read into one buffer that all connections of the loop share. Of a frame
-that is not whole, a small part is put before the next read, which may bring many more frames. A
-large one, or one that is not whole after that read either, gets a buffer of its own, into which
-the rest is read in place. Nothing that came is copied again but when that buffer grows, and it
-grows by a quarter at least; so a frame that comes byte by byte costs little more than one that
-comes at once.
+How this works: bytes are read into one buffer that all connections of the loop share. A small
+incomplete frame is copied to the front of that buffer before the next read, which may bring many
+more frames. A large one, or one that is still incomplete after that read, gets a buffer of its own,
+and the rest is read into that in place. Data is copied again only when that buffer grows, by a
+quarter at least; so a frame that arrives byte by byte costs little more than one that arrives at
+once.
 """
 
 from collections.abc import Callable
@@ -14,17 +14,17 @@ from mainstem.heads.transport.receive_budget import Holder, ReceiveBudget
 
 READ_BYTES = 256 * 1024
 KEPT_BYTES = 32 * 1024
-"""Of a frame up to this size what came is put before the next read."""
+"""Incomplete frames up to this size are copied to the front of the shared buffer."""
 AHEAD_BYTES = 1280 * 1024
-"""Room for a frame of which little has come: the largest batches of most clients are 1 MB."""
+"""The first buffer of a large frame: the largest batches of most clients are 1 MB."""
 LEAST_READ_BYTES = 4096
-"""While there is no room for frames that are not whole."""
+"""The size of a read while the budget for incomplete frames is tight."""
 UNFINISHED_BYTES = 32 * 1024 * 1024
-"""Frames that are not whole, of all connections; one of them may be larger."""
+"""The budget for incomplete frames of all connections; a single frame may be larger."""
 
 
 class Receiver:
-    """Keeps what came of one frame, within a budget that all connections share."""
+    """Keeps one incomplete frame, within a budget that all connections share."""
 
     __slots__ = (
         "_budget",
@@ -41,19 +41,19 @@ class Receiver:
         self._scratch = scratch
         self._budget = budget
         self._holder = holder
-        """Is told when there is room again, or that it must give way."""
+        """Called when there is memory again, or to disconnect."""
         self._buffer: bytearray | None = None
-        """What came, and room for more of it; full if it is put before the next read."""
+        """The data so far, with room for more; without room if it goes before the next read."""
         self._filled = 0
         self._wanted: int | None = None
-        """The frame's size, None if that cannot be told yet."""
+        """The frame's size, None if it is not known yet."""
         self._came = 0
-        """How much ``received`` returned last, if it begins with what was kept."""
+        """The size of the last result of ``received``, if that began with kept data."""
         self.has_room = True
         """Whether more can be read."""
 
     def room(self) -> memoryview:
-        """Return where to read into: the rest of a large frame, or the shared buffer."""
+        """Return the buffer to read into: a large frame's own, or the shared one."""
         filled = 0
         if self._buffer is not None:
             filled = self._filled
@@ -67,9 +67,9 @@ class Receiver:
     def received(
         self, nbytes: int, frame_size: Callable[[memoryview], int | None]
     ) -> memoryview | None:
-        """Return all that came from the first byte of a frame on, None if that is not whole.
+        """Return the data from the first byte of a frame on, None if the frame is incomplete.
 
-        Whoever gets it takes frames, and hands back the rest by ``keep``.
+        The caller handles the complete frames, and passes the rest to ``keep``.
         """
         if self._buffer is None:
             self._came = 0
@@ -92,7 +92,7 @@ class Receiver:
         return came
 
     def keep(self, rest: memoryview, wanted: int | None) -> None:
-        """Keep what came of a frame of so many bytes; None if that cannot be told yet."""
+        """Keep the beginning of a frame of ``wanted`` bytes, None if its size is not known yet."""
         self._wanted = wanted
         self._budget.hold(self._holder, len(rest), must=True)
         size = len(rest) if wanted is None else wanted
@@ -105,12 +105,12 @@ class Receiver:
             self._grow(rest)
 
     def grow(self) -> None:
-        """Make room for more of a frame if there is none left, or wait until there is."""
+        """Enlarge a full buffer, or wait until the budget allows that."""
         if self._buffer is not None and self._filled == len(self._buffer):
             self._grow(memoryview(self._buffer))
 
     def release(self) -> None:
-        """Keep nothing."""
+        """Drop all kept data."""
         self._buffer = None
         self._budget.release(self._holder)
 
@@ -123,12 +123,12 @@ class Receiver:
 
 
 def _room_for(came: int, wanted: int | None) -> int:
-    """Return how large a buffer a frame gets of which so much came."""
+    """Return the buffer size for a frame of which ``came`` bytes have arrived."""
     if wanted is None:
-        # Large ones grow by less: whoever never ends a frame makes this hold it twice.
+        # Large buffers grow by less, as both copies exist for a moment.
         more = min(came, max(AHEAD_BYTES, came // 4))
         return came + max(more, LEAST_READ_BYTES)
-    # A peer's word is not enough for more than twice what came; but a batch of the usual size
-    # is given its place at once, as moving it costs more than all the rest of its way.
+    # Do not trust the announced size for more than twice the received data; but allocate a batch
+    # of usual size at once, as copying it would cost more than all other handling.
     ahead = AHEAD_BYTES if came >= KEPT_BYTES else READ_BYTES
     return min(max(2 * came, ahead), wanted)

@@ -1,10 +1,10 @@
-"""What is on its way to a peer: pieces in memory and stretches of files, sent as the peer reads.
+"""The send queue of a connection: pieces of memory and ranges of files.
 
-How this works: what the socket takes at once is written straight to it, files by sendfile. Of what
-it does not take, one chunk goes through the transport, which tells when it has gone. So a peer that
-does not read costs the answers of one turn, and never a copy of the files in them.
+How this works: data is written directly to the socket as long as it accepts any, files by sendfile.
+Of the rest, one chunk at a time goes through the transport, which reports when it was sent. So a
+peer that does not read costs the memory of one turn's answers, but never copies of file ranges.
 
-On a TLS connection everything goes through the transport, which encrypts it, a chunk at a time.
+On a TLS connection all data goes through the transport, which encrypts it, a chunk at a time.
 """
 
 import asyncio
@@ -16,36 +16,36 @@ from mainstem.heads.transport.traffic import Traffic
 
 CHUNK_BYTES = 128 * 1024
 SENDFILE_FROM = 16 * 1024
-"""Shorter stretches are copied: a system call of their own would cost more."""
+"""Shorter file ranges are copied to memory, which is cheaper than a system call of their own."""
 JOINED_BYTES = 1024
-"""Smaller pieces are joined into one: most answers are, and many leave at once."""
+"""Smaller pieces are joined; most answers are small, and many are sent at once."""
 _MOST_PIECES = 64
-"""In one system call; the kernel takes 1024."""
+"""Pieces in one system call; the kernel's limit is 1024."""
 
 _Plain = bytes | bytearray | memoryview
 
 
 class SendQueue:
-    """Pieces in the order in which they leave."""
+    """The pieces to send, in order."""
 
     def __init__(self, transport: asyncio.WriteTransport, traffic: Traffic) -> None:
         self._transport = transport
         self._traffic = traffic
         is_tls = transport.get_extra_info("ssl_object") is not None
-        # Whatever stays in the transport's buffer is reported to its protocol, which sets blocked.
-        # A TLS transport takes a buffer as large as the limit for full, others a larger one.
+        # With these limits any data left in the transport's buffer calls pause_writing, which sets
+        # blocked. TLS transports compare with >=, others with >.
         transport.set_write_buffer_limits(high=1 if is_tls else 0, low=0)
         self._descriptor: int | None = (
             None if is_tls else transport.get_extra_info("socket").fileno()
         )
-        """Where plain bytes are written straight to; None if the transport must encrypt them."""
+        """The socket for direct writes; None if the transport must encrypt the data."""
         self._pieces: deque[_Plain | FileSlice] = deque()
         self._joined: bytearray | None = None
-        """The last piece, if it is one that more can be joined to."""
+        """The last piece, if more can be joined to it."""
         self._sent = 0
-        """How much of the first piece has left."""
+        """Bytes of the first piece that were sent."""
         self.held_bytes = 0
-        """What waits here in memory."""
+        """Bytes in memory that wait here."""
         self.blocked = False
         """Whether the peer must read before more can be sent."""
 
@@ -75,7 +75,7 @@ class SendQueue:
             self._joined += piece
 
     def push(self) -> None:
-        """Send until nothing is left, or the peer has to read first."""
+        """Send until the queue is empty, or the peer has to read first."""
         while self._pieces and not self.blocked:
             sent = self._send_now()
             if sent:
@@ -86,13 +86,13 @@ class SendQueue:
                 self._transport.write(chunk)
 
     def clear(self) -> None:
-        """Forget what has not left."""
+        """Drop all unsent data."""
         self._pieces.clear()
         self._joined = None
         self._sent = self.held_bytes = 0
 
     def _send_now(self) -> int:
-        """Write to the socket itself; 0 if it takes nothing, or the peer has gone."""
+        """Write to the socket directly; 0 if it accepts nothing or the peer has disconnected."""
         if self._descriptor is None:
             return 0
         first = self._pieces[0]
@@ -104,7 +104,7 @@ class SendQueue:
             position, left = first.position + self._sent, first.length - self._sent
             return os.sendfile(self._descriptor, first.fileno(), position, left)
         except OSError:
-            # The transport meets the same error, and knows what to do about it.
+            # The transport gets the same error, and handles it.
             return 0
 
     def _first_pieces(self) -> list[_Plain]:
@@ -128,7 +128,7 @@ class SendQueue:
     def _advance(self, sent: int) -> None:
         self._traffic.bytes_out += sent
         if sent == self.held_bytes and len(self._pieces) == 1:
-            # All there is, as most answers leave.
+            # The usual case: everything was sent in one call.
             self.clear()
             return
         while sent:
@@ -148,7 +148,7 @@ class SendQueue:
 
 
 def _plain(piece: Piece) -> _Plain | None:
-    """Return what is in memory, or not worth a system call of its own."""
+    """Return a piece as memory, also a file range that is too short for sendfile; else None."""
     if isinstance(piece, _Plain):
         return piece
     if piece.length < SENDFILE_FROM or piece.fileno() < 0:

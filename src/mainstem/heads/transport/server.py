@@ -1,4 +1,4 @@
-"""A listening socket of a head: binding, serving whoever connects, draining, closing."""
+"""A listening socket of a head: bind, serve, drain, close."""
 
 import asyncio
 import contextlib
@@ -20,9 +20,9 @@ from mainstem.heads.transport.traffic import ConnectionInfo, Traffic
 _logger = logging.getLogger("mainstem.heads")
 
 BACKLOG = 4096
-"""Connections that the kernel takes for us until we do; those beyond come a second later."""
+"""The kernel's queue of connections not accepted yet; beyond it, clients retry after a second."""
 SILENCE_MS = 180_000
-"""How long a peer's machine may give no sign of life."""
+"""How long a peer's host may not respond (TCP keepalive, unacknowledged data)."""
 GOODBYE_S = 0.2
 """How long a peer that has all its answers may take to close."""
 _LOOK_S = 0.005
@@ -51,12 +51,12 @@ class Server:
         self._connections = connections
 
     def connections(self) -> list[ConnectionInfo]:
-        """Return who is connected; from any thread."""
+        """Return the connected peers; from any thread."""
         now = time.monotonic()
         return [ConnectionInfo(each.peer, now - each.since) for each in self._connections.copy()]
 
     async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
-        """Stop listening, and let every peer go once it has its answers, while there is time."""
+        """Stop listening, and close each connection once it has its answers, within the time."""
         self._acceptor.close()
         until = time.monotonic() + within_s
         quiet_until = time.monotonic() + GOODBYE_S
@@ -73,7 +73,7 @@ class Server:
                 await asyncio.wait_for(hurry.wait(), _LOOK_S)
 
     async def close(self) -> None:
-        """Stop listening and close every connection; peers that do not read are not waited for."""
+        """Stop listening and close every connection, soon also those whose peer does not read."""
         self._acceptor.close()
         for connection in list(self._connections):
             connection.close_with_last_words()
@@ -86,11 +86,11 @@ class Server:
 
 
 def bind(host: str, port: int, silence_ms: int = SILENCE_MS) -> socket.socket:
-    """Take an address, without serving it yet; port 0 takes a free one."""
+    """Bind an address, without serving it yet; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    # Connections have these from their listener: the kernel asks peers that say nothing, and gives
-    # up those that have gone without a word.
+    # Accepted connections inherit these options: the kernel probes idle peers, and closes the
+    # connections of hosts that have disappeared.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
         (socket.TCP_KEEPIDLE, max(1, silence_ms // 1500)),
@@ -110,14 +110,14 @@ def serve(
     samples: Callable[[], Iterable[tuple[Metric, Sample]]] = no_samples,
     tls: ssl.SSLContext | None = None,
 ) -> Server:
-    """Begin a conversation with whoever connects, up to a limit; with TLS after its handshake."""
+    """Serve connections, up to a limit; with TLS the conversation begins after the handshake."""
     scratch = memoryview(bytearray(READ_BYTES))
     budget = ReceiveBudget(UNFINISHED_BYTES)
     connections: set[Connection] = set()
     traffic = Traffic()
 
     def connect() -> "Connection | _Refusal":
-        # Not those in the set: many may be on their way into it.
+        # ``connections`` lacks those whose connection_made was not called yet.
         if traffic.open >= max_connections:
             traffic.refused += 1
             return _Refusal(traffic.open)
@@ -132,7 +132,7 @@ def serve(
 
 
 class _Refusal(asyncio.Protocol):
-    """Closes at once."""
+    """Closes a connection over the limit at once."""
 
     def __init__(self, connections: int) -> None:
         self._connections = connections

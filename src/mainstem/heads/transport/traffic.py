@@ -1,34 +1,34 @@
-"""What the sockets of a head have seen, counted as it happens, and who is connected."""
+"""Counters of a head's sockets, and the description of a connection."""
 
 import msgspec
 
 
 class ConnectionInfo(msgspec.Struct, frozen=True):
-    """One peer that is connected."""
+    """One connection."""
 
     peer: str
     connected_s: float
-    """For how long."""
+    """The age of the connection."""
 
 
 class Traffic:
-    """Counts of one listening socket since it was opened; changed by the event loop only."""
+    """Counters of one listening socket since it was opened; updated by the event loop only."""
 
     __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "cut_off", "refused")
 
     def __init__(self) -> None:
         self.accepted = 0
-        """Connections that were begun,"""
+        """Accepted connections."""
         self.closed = 0
-        """those of them that have ended,"""
+        """Accepted connections that have ended."""
         self.cut_off = 0
-        """those that we ended, as the peer broke the protocol or could not be served,"""
+        """Connections that the server ended because of a protocol violation or an error."""
         self.refused = 0
-        """and those closed at once, over the limit."""
+        """Connections closed at once, over the limit."""
         self.bytes_in = 0
         self.bytes_out = 0
 
     @property
     def open(self) -> int:
-        """How many connections there are."""
+        """The number of open connections."""
         return self.accepted - self.closed

@@ -1,7 +1,7 @@
-"""One STOMP client: its requests carried out on the broker, and answered.
+"""One STOMP client: executes its requests on the broker, and answers them.
 
-How this works: ACKs that come together are appended together, at the end of the turn; a COMMIT is
-one append. Whoever goes, for whatever reason, gives back what it has not settled.
+How this works: ACKs that arrive together are appended together, at the end of the turn; a COMMIT is
+one append. When a client disconnects, for whatever reason, its unsettled messages are released.
 """
 
 import logging
@@ -53,15 +53,15 @@ _logger = logging.getLogger("mainstem.heads.stomp")
 
 SERVER = "mainstem"
 UPKEEP_MS = 5_000
-"""How often it is looked whether followed topics have got more partitions."""
+"""The interval of checks for new partitions of subscribed topics."""
 _PREFETCHES = ("prefetch-count", "activemq.prefetchSize")
 _PRIORITIES = ("x-priority", "activemq.priority")
 MAX_PREFETCH = 100_000
-"""Messages that a subscription may have unsettled, whatever it asks for."""
+"""The largest prefetch of a subscription, whatever it asks for."""
 
 
 class StompConversation:
-    """One client's frames."""
+    """The conversation with one STOMP client."""
 
     def __init__(self, service: Service, outbox: Outbox) -> None:
         self._service = service
@@ -76,7 +76,7 @@ class StompConversation:
         self._act_as(self._context.auth.peer(outbox.peer, tls=outbox.is_tls))
         self._subscriptions: dict[str, Subscription] = {}
         self._unsubscribed: list[Subscription] = []
-        """With messages that the client may still settle."""
+        """Cancelled subscriptions whose messages the client may still settle."""
         self._acks: dict[QueueConsumer, list[Settlement]] = {}
         self._waiting: set[Callable[[], None]] = set()
         self._next_upkeep_ms: int | None = None
@@ -85,14 +85,14 @@ class StompConversation:
     # Called by the transport
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Return the size of a frame once it can be told."""
+        """Return the size of a frame once it is known."""
         try:
             return self._session.frame_size(view)
         except Refused as error:
             raise self._refusal(error) from None
 
     def handle(self, frame: memoryview) -> Answer | Later:
-        """Carry out what a frame asks for."""
+        """Execute the request of a frame."""
         try:
             request = self._session.receive(frame)
             if request is None:
@@ -108,7 +108,7 @@ class StompConversation:
         return answer
 
     def deadline(self) -> int | None:
-        """Return when something is due: heart-beats, or messages that are still worked on."""
+        """Return when the next heart-beat or renewal of locks is due."""
         self._session.heard_ms = self._outbox.heard_ms
         due_ms = self._session.deadline()
         if self._next_upkeep_ms is None and (every := self._every_subscription()):
@@ -121,7 +121,7 @@ class StompConversation:
         )
 
     def tick(self, now_ms: int) -> Answer:
-        """Do what is due."""
+        """Send a heart-beat or renew locks, as due."""
         self._session.heard_ms = self._outbox.heard_ms
         try:
             beat = self._session.tick(now_ms)
@@ -134,17 +134,17 @@ class StompConversation:
         return (beat,) if beat else ()
 
     def drain(self) -> Answer:
-        """Say that the server stops."""
+        """Return an ERROR frame that says that the server stops."""
         error = self._session.refused("Server is stopping", "connect again soon\n")
         return (error.farewell,)
 
     def stop_waiting(self) -> None:
-        """Try for the last time what waits for room in a topic."""
+        """Make the last attempt at publishes that wait for room in a topic."""
         for give_up in list(self._waiting):
             give_up()
 
     def close(self) -> None:
-        """Give back what the client has not settled, and forget what was its own."""
+        """Release the client's unsettled messages, and delete its temporary queues."""
         self._is_closed = True
         self.stop_waiting()
         self._counts.subscriptions -= len(self._subscriptions)
@@ -179,7 +179,7 @@ class StompConversation:
             case Commit():
                 return self._commit(request)
             case Abort():
-                # The receipts of what was not done are owed, too: it has been dealt with.
+                # Requests of an aborted transaction get their receipts, too.
                 receipts = [each.receipt for each in request.requests]
                 return self._confirm([*receipts, request.receipt])
             case Begin():
@@ -192,7 +192,7 @@ class StompConversation:
     def _confirm(
         self, receipts: Sequence[str | None], later: Later | None = None
     ) -> Answer | Later:
-        """Answer with receipts once all is durable; ``later`` is what to answer with, if it is."""
+        """Answer with receipts once all is durable; ``later``: the pending answer, if any."""
         frames = self._receipts(receipts)
         if later is None and (self._confirmations.is_all_durable or not frames):
             return frames
@@ -213,7 +213,7 @@ class StompConversation:
         return (self._session.connected(self._session_id, SERVER),)
 
     def _act_as(self, peer: Peer) -> None:
-        """Use the broker with the rights of a peer."""
+        """Use the broker with the permissions of a peer."""
         self._peer = peer
         self._door = self._context.door(peer)
         self._declarations = Declarations(
@@ -227,7 +227,7 @@ class StompConversation:
     def _disconnect(self, request: Disconnect) -> Later:
         self._append_acks()
         later = Later()
-        # Nothing may follow [DISCONNECT].
+        # No frame may follow [DISCONNECT].
         later.hold()
 
         def end() -> None:
@@ -282,7 +282,7 @@ class StompConversation:
         found = self._door.publish_all(entries, settled, held)
         if isinstance(found, HeldPublish):
             waits = later or Later()
-            # What comes behind would overtake it.
+            # Later requests must not overtake it.
             waits.hold()
 
             def again(held: HeldPublish) -> None:
@@ -313,7 +313,7 @@ class StompConversation:
         return self._confirm([request.receipt])
 
     def _settlements(self, request: Settle) -> tuple[Subscription, list[Settlement]]:
-        """Take out what an ACK or NACK is about, with what it says of it."""
+        """Return the settlements of an ACK or NACK, and remove its messages."""
         found = self._messages.settle(request.message_id)
         if found is None:
             text = f"no message {request.message_id!r:.200} is to be acknowledged by this session\n"
@@ -331,7 +331,7 @@ class StompConversation:
         return Outcome.NACK if requeue else Outcome.REJECT
 
     def _append_acks(self) -> None:
-        """Append what was acknowledged in this turn."""
+        """Append the acknowledgements of this turn."""
         acks, self._acks = self._acks, {}
         for queue, settled in acks.items():
             found = queue.settle(settled)
@@ -353,7 +353,7 @@ class StompConversation:
             raise Unsupported(f"the header {header!r} asks for what is not done here")
         later = Later()
         later.hold()
-        # It begins behind what this client sent before, which is not at the tail until then.
+        # A new subscription starts after all events this client has sent, so they must be durable.
         self._step(later, partial(self._find, request, later))
         return later
 
@@ -363,12 +363,12 @@ class StompConversation:
         self._step(later, partial(self._begin, request, destination, later))
 
     def _begin(self, request: Subscribe, destination: Destination, later: Later) -> None:
-        # Its receipt comes before its messages.
+        # The receipt comes before the messages.
         later.settle(self._receipts([request.receipt]))
         self._consume(request, destination)
 
     def _step(self, later: Later, call: Callable[[], None]) -> None:
-        """Go on with a request once all before is durable; an error is its answer."""
+        """Continue a request once all earlier ones are durable; an error is its answer."""
 
         def carry_out() -> None:
             try:
@@ -405,14 +405,14 @@ class StompConversation:
         return self._confirm([request.receipt])
 
     def _cancelled(self, subscription: Subscription, error: MainstemError) -> None:
-        """End, as a queue or topic was deleted, or cannot be read."""
+        """End the session, as a subscribed queue or topic was deleted or cannot be read."""
         text = f"no more messages of {subscription.destination.shown!r:.200}: {error}\n"
         self._end(self._session.refused("Server cancelled subscription", text))
 
     # Refusals
 
     def _refusal(self, error: Refused | BadDestination | MainstemError) -> Refused:
-        """Return what the client is told, and count it."""
+        """Return the ERROR frame for an error, and count it."""
         if isinstance(error, BadDestination):
             error = self._session.refused(error.summary, error.detail)
         elif isinstance(error, MainstemError):
@@ -421,7 +421,7 @@ class StompConversation:
         return error
 
     def _fail(self, error: MainstemError) -> None:
-        """End, as something that the client takes for done was not."""
+        """End the session, as a request failed that the client may consider done."""
         self._end(refusal(self._session, error))
 
     def _end(self, error: Refused) -> None:
@@ -429,8 +429,8 @@ class StompConversation:
 
 
 def prefetch_of(headers: Mapping[str, str], default: int) -> int:
-    """Return how many messages a subscription may have unsettled."""
-    # RabbitMQ's 0 is no limit; but what is unsettled takes memory.
+    """Return a subscription's prefetch: how many messages it may have unsettled."""
+    # In RabbitMQ 0 means no limit, but unsettled messages take memory.
     return min(_number(headers, _PREFETCHES, default) or MAX_PREFETCH, MAX_PREFETCH)
 
 

@@ -1,4 +1,4 @@
-"""Topics and queues behind a client's destinations: declared, which is found or created."""
+"""Finds or creates the topics and queues behind a client's destinations."""
 
 from collections.abc import Callable
 
@@ -31,12 +31,12 @@ class Declarations:
         self._session_id = session_id
         self._max_temporary = max_temporary
         self._not_before = not_before
-        """Is told of what was created, and when it is durable."""
+        """Called with the durable of each creation."""
         self.temporary: dict[str, str] = {}
-        """Topics of temporary queues, by the destinations that the client calls them."""
+        """Topics of temporary queues, by the client's name for them."""
 
     def to_send(self, destination: Destination) -> str:
-        """Return the topic that a SEND is for."""
+        """Return the topic of a SEND."""
         if destination.kind is not Kind.TEMPORARY:
             self._declare(destination)
             return destination.topic
@@ -49,9 +49,9 @@ class Declarations:
         return self.temporary[destination.shown]
 
     def to_subscribe(self, destination: Destination, durable: str) -> Destination:
-        """Return the topic, or topic and queue, that a SUBSCRIBE is for.
+        """Return the topic, or topic and queue, of a SUBSCRIBE.
 
-        ``durable``: the queue of a durable subscription, "" if it is none.
+        ``durable``: the queue of a durable subscription, "" if it is not durable.
         """
         match destination.kind:
             case Kind.REPLY:
@@ -68,7 +68,7 @@ class Declarations:
         return found
 
     def reply_queue(self, name: str) -> str:
-        """Return what others send replies to, of a temporary queue."""
+        """Return the destination to which others send replies for a temporary queue."""
         return f"/{Kind.REPLY}/{self._temporary_topic(name).removeprefix(TEMPORARY)}"
 
     def delete_queue(self, destination: Destination) -> None:
@@ -76,7 +76,7 @@ class Declarations:
         self._not_before(self._door.queues.delete(destination.topic, destination.queue))
 
     def delete_temporary(self) -> list[MainstemError]:
-        """Delete the temporary queues; returns what went wrong."""
+        """Delete the temporary queues; returns the errors."""
         errors: list[MainstemError] = []
         for topic in self.temporary.values():
             try:
@@ -105,7 +105,7 @@ class Declarations:
         if self._door.queues.created_with(topic, queue) is not None:
             return
         if destination.kind is Kind.EXISTING:
-            # Says that there is none.
+            # This raises UnknownQueue.
             self._door.queues.show(topic, queue)
         check_group(queue, "queue")
         starts = None

@@ -1,4 +1,4 @@
-"""What destinations mean: topics and queues by their names."""
+"""Parses destinations into topics and queues."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import msgspec
 
 TEMPORARY = "stomp.temp."
-"""How the topics of temporary queues begin."""
+"""The prefix of the topics of temporary queues."""
 
 _KIND = re.compile(r"/(topic|queue|temp-queue|reply-queue|amq/queue|exchange|temp-topic)(?=/|\Z)")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9._-]|_(?=x[0-9A-F]{4,6}_)")
@@ -17,18 +17,18 @@ _WILDCARDS = frozenset("*#>")
 
 
 class Kind(StrEnum):
-    """What may be behind a destination."""
+    """The kind of a destination."""
 
     TOPIC = "topic"
     QUEUE = "queue"
     EXISTING = "amq/queue"
-    """A queue that is not created by naming it."""
+    """A queue that must exist, and is not created on use."""
     TEMPORARY = "temp-queue"
     REPLY = "reply-queue"
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """A destination as the broker knows it."""
+    """A destination as topic and queue."""
 
     kind: Kind
     shown: str
@@ -38,7 +38,7 @@ class Destination(msgspec.Struct, frozen=True):
 
 
 class BadDestination(Exception):
-    """A destination that means nothing here: a few words, and what there is to say about it."""
+    """An invalid or unsupported destination: a summary and a detail for the ERROR frame."""
 
     def __init__(self, summary: str, detail: str) -> None:
         super().__init__(detail)
@@ -46,17 +46,17 @@ class BadDestination(Exception):
 
 
 def topic_name(name: str) -> str:
-    """Return a topic's name for any text: what topics cannot be called is written as ``_xHHHH_``.
+    """Return a topic name for any text: characters not allowed in topics become ``_xHHHH_``.
 
-    That is how Excel and SQL Server write such characters in XML; ``plain_name`` reads it.
+    This is the escape of Excel and SQL Server for XML names; ``plain_name`` reverses it.
     """
     escaped = _UNSAFE.sub(_escape, name)
-    # These are directories everywhere.
+    # These two names mean directories.
     return f"_x002E_{escaped[1:]}" if escaped in (".", "..") else escaped
 
 
 def plain_name(topic: str) -> str:
-    """Return the text that a topic's name was made of."""
+    """Return the text from which ``topic_name`` made a topic's name."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), topic)
 
 
@@ -92,7 +92,7 @@ def parse(text: str) -> Destination:
 
 
 def durable_name(headers: Mapping[str, str], named: str | None, client_id: str | None) -> str:
-    """Return how the queue of a durable subscription is called, "" if it is not durable.
+    """Return the name of a durable subscription's queue, "" if it is not durable.
 
     ``named``: the subscription's id. Raises BadDestination.
     """
@@ -124,7 +124,7 @@ _SUBSCRIPTION_NAMES = (
     "durable-subscription-name",
     "durable-subscriber-name",
 )
-"""The second and third are ActiveMQ Artemis'."""
+"""The second and third header are ActiveMQ Artemis' own."""
 
 
 def _name(kind: str, rest: str) -> str:
@@ -153,7 +153,7 @@ def _exchange(text: str, rest: str) -> Destination:
     if not exchange or "/" in key:
         raise _invalid("exchange", rest)
     if exchange == "amq.topic" and slash:
-        # RabbitMQ's own name for the same thing.
+        # RabbitMQ's alias for /topic/KEY.
         return _topic(_name("topic", f"/{key}"), f"/topic/{key}")
     raise BadDestination(
         "not_found", f"no exchange {exchange!r:.200}: there are none here; use /topic or /queue"

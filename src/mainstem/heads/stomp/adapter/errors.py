@@ -1,4 +1,4 @@
-"""What STOMP clients are told of each class of failure: the ``message`` header of ERROR."""
+"""The ``message`` header of ERROR frames, by class of failure."""
 
 from mainstem.core.errors import Failure, MainstemError
 from mainstem.heads.stomp.session import Refused, Session
@@ -18,9 +18,9 @@ SUMMARIES = {
     Failure.UNSUPPORTED: "not_implemented",
     Failure.CORRUPT: "internal_error",
 }
-"""RabbitMQ's words where it has some."""
+"""As RabbitMQ words them, where it has such an error."""
 
 
 def refusal(session: Session, error: MainstemError, receipt: str | None = None) -> Refused:
-    """Return an error of the broker as the client is told of it."""
+    """Return the ERROR frame for an error of the broker."""
     return session.refused(SUMMARIES[error.failure], f"{error}\n", receipt)

@@ -1,4 +1,4 @@
-"""The STOMP head: every conversation with a STOMP client, over one broker."""
+"""The STOMP head: serves all STOMP clients of a node."""
 
 import logging
 import time
@@ -20,7 +20,7 @@ _logger = logging.getLogger("mainstem.heads.stomp")
 
 
 async def start(context: HeadContext, settings: StompSettings, listener: "socket.socket") -> Server:
-    """Serve STOMP clients at an address that was taken."""
+    """Serve STOMP clients on a bound socket."""
     service = Service(context, settings, lambda: int(time.monotonic() * 1000))
     _forget_temporary(context)
 
@@ -32,7 +32,7 @@ async def start(context: HeadContext, settings: StompSettings, listener: "socket
 
 
 def _forget_temporary(context: HeadContext) -> None:
-    """Delete the temporary queues of sessions that ended with the server."""
+    """Delete temporary queues that the previous run of the server left."""
     for topic in context.broker.topics(f"{TEMPORARY}*"):
         try:
             context.broker.delete_topic(topic.name)

@@ -1,4 +1,4 @@
-"""Events and messages: which headers go which way."""
+"""Conversion between events and STOMP messages, with their headers."""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,7 +21,7 @@ _OWN = frozenset(
         NATIVE_HEADER,
     )
 )
-"""Headers of MESSAGE that tell of the delivery: an event's own of the same name are left out."""
+"""Headers of MESSAGE that describe the delivery; an event's headers of these names are dropped."""
 
 _QUEUE_ARGUMENTS = (
     "x-message-ttl",
@@ -58,7 +58,7 @@ _ON_SUBSCRIBE_UNLESS_FALSE = (
 
 
 def event_of(send: Send) -> Event:
-    """Return what a SEND publishes."""
+    """Return the event that a SEND publishes."""
     headers = send.headers
     key = headers.get(KEY)
     carried = tuple((k, v.encode()) for k, v in headers.items() if k not in _NOT_CARRIED)
@@ -80,7 +80,7 @@ def carried(event: Event) -> Iterator[tuple[str, str]]:
 
 
 def unsupported(command: str, headers: Mapping[str, str]) -> str | None:
-    """Return the header that asks for what is not done here, None if there is none."""
+    """Return a header that asks for an unsupported feature, None if there is none."""
     for name in _ON_SEND if command == "SEND" else _ON_SUBSCRIBE:
         if name in headers:
             return name

@@ -1,4 +1,4 @@
-"""What all STOMP clients share."""
+"""State shared by all STOMP clients."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from mainstem.heads.stomp.settings import StompSettings
 
 
 class Service:
-    """What their conversations are made of."""
+    """The context, settings and counters of all STOMP conversations."""
 
     def __init__(
         self, context: HeadContext, settings: StompSettings, clock_ms: Callable[[], int]
@@ -16,11 +16,11 @@ class Service:
         self.context = context
         self.settings = settings
         self.clock_ms = clock_ms
-        """Monotonic."""
+        """The monotonic clock."""
         self.counts = Counts()
         self._sessions = 0
 
     def new_session_id(self) -> str:
-        """Return an id that no other session has, nor had in another run of the server."""
+        """Return a session id that is unique, also over restarts of the server."""
         self._sessions += 1
         return f"{self.context.run_id}-{self._sessions}"

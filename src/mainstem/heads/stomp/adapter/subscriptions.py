@@ -1,7 +1,7 @@
-"""Subscriptions: the messages of a queue, or of a topic from its end on, sent to a client.
+"""Subscriptions: send the messages of a queue, or of a topic from its end on, to a client.
 
-How this works: ``Messages`` numbers what a client is sent. What it has to acknowledge is kept by
-that number, as a position and no event: however long a client takes, its messages are in the log.
+How this works: ``Messages`` numbers the messages of a client, and remembers by that number the
+position of each unacknowledged message, but not the event, which stays in the log.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +34,7 @@ class Messages:
     def send(
         self, subscription: "Subscription", batch: Iterable[tuple[Event, Settlement, bool]]
     ) -> None:
-        """Send events, each with what settles it, and whether it was delivered before."""
+        """Send events, each with its settlement and whether it is a redelivery."""
         session, named, is_auto = self._session, subscription.request.id, subscription.is_auto
         has_ack = session.version is Version.V1_2 and not is_auto
         frames: list[bytes] = []
@@ -60,9 +60,9 @@ class Messages:
         self.service.counts.messages += len(frames)
 
     def settle(self, message_id: str) -> "tuple[Subscription, list[Settlement]] | None":
-        """Take out what an ACK or NACK is about, None if there is no such message.
+        """Remove and return the messages of an ACK or NACK, None if there is no such message.
 
-        With ack mode client that is also every message of the subscription before it.
+        With ack mode client these include all earlier messages of the subscription.
         """
         session_id, _, digits = message_id.rpartition("-")
         if session_id != self.session_id or not digits.isdecimal() or len(digits) > 18:
@@ -98,7 +98,7 @@ class Subscription:
         self.is_auto = request.ack is AckMode.AUTO
         self.unsettled: dict[int, Settlement] = {}
         self._messages = messages
-        # Whoever acknowledges nothing is limited by how fast it reads.
+        # Without acknowledgements only the client's reading speed limits it.
         limit = None if self.is_auto else credit
         self.source: QueueConsumer | Follower
         if destination.queue:
@@ -129,18 +129,18 @@ class Subscription:
 
     @property
     def queue(self) -> QueueConsumer | None:
-        """Who settles its messages; None if it follows a topic, which knows nothing of that."""
+        """The queue consumer; None for a topic, whose messages are not settled."""
         return self.source if isinstance(self.source, QueueConsumer) else None
 
     def upkeep(self) -> None:
-        """Keep what the client works on; take in new partitions of a topic."""
+        """Renew the locks of unsettled messages, or add new partitions of a topic."""
         if isinstance(self.source, Follower):
             self.source.look()
         elif self.unsettled:
             self.source.renew(self.unsettled.values())
 
     def settle_followed(self, settled: Sequence[Settlement]) -> None:
-        """Send messages of a topic again that were not accepted, as far as they are still there."""
+        """Resend nacked messages of a topic, unless retention has deleted them."""
         assert isinstance(self.source, Follower)
         nacked = [each for each in settled if each.outcome is Outcome.NACK]
         found = [self.source.again(each.partition, each.offset) for each in nacked]
@@ -149,7 +149,7 @@ class Subscription:
         self.add_credit(len(settled) - len(events))
 
     def close(self) -> None:
-        """Send nothing more; what the client has may still be settled."""
+        """Send nothing more; the client may still settle its messages."""
         if isinstance(self.source, Follower):
             self._messages.service.counts.missed += self.source.missed
         self.source.close()
