@@ -89,8 +89,8 @@ BROKEN = {
     "unpacking": ("core/compression.py", "if len(data) - position < 3:", "if not data:"),
     "conversations": (
         "heads/kafka/adapter/apis/metadata.py",
-        "except MainstemError as error:\n        parts.add(refused(error))",
-        "except TopicExists as error:\n        parts.add(refused(error))",
+        "except MainstemError as error:\n        results.add(refused(error))",
+        "except TopicExists as error:\n        results.add(refused(error))",
     ),
     "amqp": ("heads/amqp091/fields.py", "if at + fixed.size > end:", "if at > end:"),
 }

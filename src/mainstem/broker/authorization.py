@@ -194,12 +194,14 @@ def _check_settled(settled: object, check: Check) -> None:
 
 
 def _add_partitions(operation: Operation, check: Check) -> Operation:
-    def asking(transactional_id: str, who: object, places: Iterable[tuple[str, int]]) -> object:
+    def asking(
+        transactional_id: str, producer: object, partitions: Iterable[tuple[str, int]]
+    ) -> object:
         check(WRITE, TRANSACTIONAL_ID, transactional_id)
-        wanted = list(places)
+        wanted = list(partitions)
         for topic in {topic: None for topic, _ in wanted}:
             check(WRITE, TOPIC, topic)
-        return operation(transactional_id, who, wanted)
+        return operation(transactional_id, producer, wanted)
 
     return asking
 

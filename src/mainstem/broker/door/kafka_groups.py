@@ -87,11 +87,11 @@ class ClassicGroups(Protocol):
         """Remove members from a group; return one result each: None, or why it was refused."""
 
     def commit(
-        self, group: str, who: Membership, cursors: Mapping[TopicPartition, Cursor]
+        self, group: str, membership: Membership, cursors: Mapping[TopicPartition, Cursor]
     ) -> PartitionResults:
         """Commit offsets for a member, or without a member while the group is empty."""
 
-    def delete_cursors(self, group: str, places: Iterable[TopicPartition]) -> PartitionResults:
+    def delete_cursors(self, group: str, partitions: Iterable[TopicPartition]) -> PartitionResults:
         """Delete some cursors of a group, without a check whether members still read there."""
 
     def names(self) -> list[str]:

@@ -49,17 +49,20 @@ class Transactions(Protocol):
         """
 
     def add_partitions(
-        self, transactional_id: str, who: ProducerIdAndEpoch, places: Iterable[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
     ) -> PartitionResults:
         """Add partitions to a transaction; if one is refused, none is added."""
 
-    def add_group(self, transactional_id: str, who: ProducerIdAndEpoch, group: str) -> Durable:
+    def add_group(self, transactional_id: str, producer: ProducerIdAndEpoch, group: str) -> Durable:
         """Add a group to a transaction, which may then commit offsets for it."""
 
     def commit_cursors(
         self,
         transactional_id: str,
-        who: ProducerIdAndEpoch,
+        producer: ProducerIdAndEpoch,
         group: str,
         member: Membership,
         cursors: Mapping[TopicPartition, Cursor],
@@ -74,7 +77,7 @@ class Transactions(Protocol):
     def end(
         self,
         transactional_id: str,
-        who: ProducerIdAndEpoch,
+        producer: ProducerIdAndEpoch,
         *,
         committed: bool,
         bumps_epoch: bool = False,

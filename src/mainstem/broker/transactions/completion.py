@@ -24,7 +24,7 @@ from mainstem.broker.transactions.read_committed import CommittedView
 from mainstem.broker.transactions.records import (
     Aborted,
     AbortedKey,
-    Part,
+    AddedPartition,
     Transaction,
     TransactionChange,
     TransactionFold,
@@ -114,16 +114,16 @@ class Completion:
             return self.write(changes)
         now_ms = self._now_ms()
         changes += self.fold.touched(transactional_id)
-        parts = self._written(transactional_id)
+        partitions = self._written(transactional_id)
         # If this bumps the epoch, the markers carry the new one.
         is_same = (value.producer_id, value.epoch) == (was.producer_id, was.epoch)
         epoch = was.epoch if is_same else min(was.epoch + 1, epochs.MAX_EPOCH)
         markers: list[tuple[PartitionId, WritableBatch]] = [
             (at, build_marker(was.producer_id, epoch, committed=committed, now_ms=now_ms))
-            for at in parts
+            for at in partitions
         ]
         if not committed:
-            changes += [self._aborted(at, part) for at, part in parts.items()]
+            changes += [self._aborted(at, added) for at, added in partitions.items()]
         moves = self._moves(transactional_id, now_ms) if committed else []
         records = self._journal.batches(changes, now_ms)
         cursors = self._state.cursor_batches(moves, now_ms)
@@ -133,7 +133,7 @@ class Completion:
             self._state.cursors.apply(move)
         for (at, marker), offset in zip(markers, appended.offsets[: len(markers)], strict=True):
             self._producers.marked(at, read_header(marker), offset)
-            self.view.ends(at, parts[at].first_offset, offset)
+            self.view.ends(at, partitions[at].first_offset, offset)
         moved = [PartitionId(move.key.topic_id, move.key.partition) for move in moves]
         self.calls += self._state.make_room(moved)
         return appended.durable
@@ -163,7 +163,7 @@ class Completion:
     def put_right(self) -> None:
         """After a restart: drop deleted partitions, and abort transactions that lost events."""
         fold = self.fold
-        known = {at for parts in fold.parts.values() for at in parts}
+        known = {at for partitions in fold.partitions.values() for at in partitions}
         known |= {at for cursors in fold.pending.values() for _, at in cursors}
         known |= set(fold.with_aborted())
         changes = fold.forget_partitions(at for at in known if not self._has_topic(at))
@@ -175,8 +175,8 @@ class Completion:
             self.appended(changes)
         for transactional_id, found in list(fold.transactions.items()):
             self._set_deadline(transactional_id)
-            parts = fold.parts.get(transactional_id, {}).values()
-            with_events = [part for part in parts if part.first_offset >= 0]
+            partitions = fold.partitions.get(transactional_id, {}).values()
+            with_events = [added for added in partitions if added.first_offset >= 0]
             if len(with_events) == len(self._written(transactional_id)):
                 continue
             with suppress(StorageFull):
@@ -201,21 +201,21 @@ class Completion:
                 changes += self.fold.forget_aborted(partition, bounds.start, bounds.end)
         return changes
 
-    def _written(self, transactional_id: str) -> dict[PartitionId, Part]:
+    def _written(self, transactional_id: str) -> dict[PartitionId, AddedPartition]:
         """Return the partitions in which the log holds events of a transaction."""
         return {
-            at: part
-            for at, part in self.fold.parts.get(transactional_id, {}).items()
-            if part.first_offset >= 0
+            at: added
+            for at, added in self.fold.partitions.get(transactional_id, {}).items()
+            if added.first_offset >= 0
             and self._has_topic(at)
-            and part.first_offset < self._log.bounds(at).end
+            and added.first_offset < self._log.bounds(at).end
         }
 
-    def _aborted(self, at: PartitionId, part: Part) -> TransactionChange:
+    def _aborted(self, at: PartitionId, added: AddedPartition) -> TransactionChange:
         end = self._log.bounds(at).end
         ongoing = self.fold.open.get(at, {})
-        others = [first for each, first in ongoing.items() if each != part.producer_id]
-        value = Aborted(part.producer_id, part.first_offset, min([end, *others]))
+        others = [first for each, first in ongoing.items() if each != added.producer_id]
+        value = Aborted(added.producer_id, added.first_offset, min([end, *others]))
         return TransactionChange(AbortedKey(*at, end), value)
 
     def _moves(self, transactional_id: str, now_ms: int) -> list[CursorChange]:

@@ -68,21 +68,23 @@ def begin(
     )
 
 
-def check(transactional_id: str, was: Transaction | None, who: ProducerIdAndEpoch) -> Transaction:
+def check(
+    transactional_id: str, was: Transaction | None, producer: ProducerIdAndEpoch
+) -> Transaction:
     """Return a producer's transaction; raises UnknownProducer, ProducerFenced."""
     if not transactional_id:
         raise InvalidName("producer", transactional_id, "it is empty, transactions have names")
-    if was is None or was.producer_id != who.producer_id:
-        raise UnknownProducer(transactional_id, who.producer_id)
-    if was.epoch != who.epoch:
-        raise ProducerFenced(transactional_id, who.epoch, was.epoch)
+    if was is None or was.producer_id != producer.producer_id:
+        raise UnknownProducer(transactional_id, producer.producer_id)
+    if was.epoch != producer.epoch:
+        raise ProducerFenced(transactional_id, producer.epoch, was.epoch)
     return was
 
 
 def end(
     transactional_id: str,
     was: Transaction | None,
-    who: ProducerIdAndEpoch,
+    producer: ProducerIdAndEpoch,
     committed: bool,
     bumps_epoch: bool,
     now_ms: int,
@@ -93,11 +95,11 @@ def end(
     ``bumps_epoch``: the producer gets a new epoch (KIP-890).
     """
     done = TransactionPhase.COMMITTED if committed else TransactionPhase.ABORTED
-    if bumps_epoch and was is not None and _ended_before(was, who):
+    if bumps_epoch and was is not None and _ended_before(was, producer):
         if was.phase is done:
             return was
         raise InvalidTransactionState(transactional_id, was.phase, _deed(committed))
-    was = check(transactional_id, was, who)
+    was = check(transactional_id, was, producer)
     if was.phase is done and not bumps_epoch:
         return was
     # With KIP-890 a producer may abort an empty transaction to get a new epoch.
@@ -141,11 +143,11 @@ def _asks_again(was: Transaction, expected: ProducerIdAndEpoch) -> bool:
     return expected.producer_id in (was.producer_id, was.previous_id)
 
 
-def _ended_before(was: Transaction, who: ProducerIdAndEpoch) -> bool:
+def _ended_before(was: Transaction, producer: ProducerIdAndEpoch) -> bool:
     """Tell whether the request carries the epoch from before the transaction ended."""
-    if not was.is_bumped or who.epoch != was.last_epoch:
+    if not was.is_bumped or producer.epoch != was.last_epoch:
         return False
-    return who.producer_id == (was.previous_id if was.epoch == 0 else was.producer_id)
+    return producer.producer_id == (was.previous_id if was.epoch == 0 else was.producer_id)
 
 
 def _deed(committed: bool) -> str:

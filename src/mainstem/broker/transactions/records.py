@@ -44,7 +44,7 @@ class TransactionKey(msgspec.Struct, frozen=True, array_like=True, tag="transact
     id: str
 
 
-class PartKey(msgspec.Struct, frozen=True, array_like=True, tag="part"):
+class AddedPartitionKey(msgspec.Struct, frozen=True, array_like=True, tag="part"):
     """A partition of a transaction."""
 
     id: str
@@ -52,7 +52,7 @@ class PartKey(msgspec.Struct, frozen=True, array_like=True, tag="part"):
     partition: int
 
 
-class EnlistedKey(msgspec.Struct, frozen=True, array_like=True, tag="enlisted"):
+class AddedGroupKey(msgspec.Struct, frozen=True, array_like=True, tag="enlisted"):
     """A group for which a transaction may commit offsets."""
 
     id: str
@@ -95,14 +95,16 @@ class Transaction(
     """Whether the end of the transaction bumped the epoch (KIP-890)."""
 
 
-class Part(msgspec.Struct, frozen=True, tag_field="kind", tag="part/1", omit_defaults=True):
+class AddedPartition(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="part/1", omit_defaults=True
+):
     """The producer and the first offset of its events in a partition; -1 if there are none."""
 
     producer_id: int
     first_offset: int = -1
 
 
-class Enlisted(msgspec.Struct, frozen=True, tag_field="kind", tag="enlisted/1"):
+class AddedGroup(msgspec.Struct, frozen=True, tag_field="kind", tag="enlisted/1"):
     """The transaction may commit offsets for the group."""
 
 
@@ -115,8 +117,8 @@ class Aborted(msgspec.Struct, frozen=True, tag_field="kind", tag="aborted/1"):
     """The last stable offset at the abort: later transactions have no events before it."""
 
 
-TransactionRecordKey = TransactionKey | PartKey | EnlistedKey | PendingKey | AbortedKey
-TransactionRecordValue = Transaction | Part | Enlisted | Cursor | Aborted
+TransactionRecordKey = TransactionKey | AddedPartitionKey | AddedGroupKey | PendingKey | AbortedKey
+TransactionRecordValue = Transaction | AddedPartition | AddedGroup | Cursor | Aborted
 
 
 class TransactionChange(NamedTuple):
@@ -144,9 +146,9 @@ class TransactionFold:
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
-        self.parts: dict[str, dict[PartitionId, Part]] = {}
+        self.partitions: dict[str, dict[PartitionId, AddedPartition]] = {}
         """The partitions of each ongoing transaction."""
-        self.enlisted: dict[str, set[str]] = {}
+        self.groups: dict[str, set[str]] = {}
         """The groups of each ongoing transaction."""
         self.pending: dict[str, dict[Move, Cursor]] = {}
         """The cursors that each ongoing transaction moves when it commits."""
@@ -175,10 +177,10 @@ class TransactionFold:
 
     def touched(self, transactional_id: str) -> Iterator[TransactionChange]:
         """Return the changes that delete all partitions, groups and cursors of a transaction."""
-        for partition in self.parts.get(transactional_id, ()):
-            yield TransactionChange(PartKey(transactional_id, *partition), None)
-        for group in sorted(self.enlisted.get(transactional_id, ())):
-            yield TransactionChange(EnlistedKey(transactional_id, group), None)
+        for partition in self.partitions.get(transactional_id, ()):
+            yield TransactionChange(AddedPartitionKey(transactional_id, *partition), None)
+        for group in sorted(self.groups.get(transactional_id, ())):
+            yield TransactionChange(AddedGroupKey(transactional_id, group), None)
         for group, partition in self.pending.get(transactional_id, ()):
             yield TransactionChange(PendingKey(transactional_id, group, *partition), None)
 
@@ -215,8 +217,10 @@ class TransactionFold:
         """Decide to delete all records about deleted partitions."""
         gone = set(partitions)
         changes = [change for each in gone for change in self.forget_aborted(each, 0, 0)]
-        for each, parts in self.parts.items():
-            changes += [TransactionChange(PartKey(each, *at), None) for at in parts if at in gone]
+        for each, added in self.partitions.items():
+            changes += [
+                TransactionChange(AddedPartitionKey(each, *at), None) for at in added if at in gone
+            ]
         for each, cursors in self.pending.items():
             changes += [
                 TransactionChange(PendingKey(each, group, *at), None)
@@ -231,13 +235,13 @@ class TransactionFold:
         match key:
             case TransactionKey():
                 self._apply_transaction(key.id, value)
-            case PartKey():
-                self._apply_part(key, value)
-            case EnlistedKey():
-                groups = self.enlisted.setdefault(key.id, set())
+            case AddedPartitionKey():
+                self._apply_partition(key, value)
+            case AddedGroupKey():
+                groups = self.groups.setdefault(key.id, set())
                 groups.add(key.group) if value is not None else groups.discard(key.group)
                 if not groups:
-                    del self.enlisted[key.id]
+                    del self.groups[key.id]
             case PendingKey():
                 self._apply_pending(key, value)
             case AbortedKey():
@@ -256,18 +260,20 @@ class TransactionFold:
             if value.previous_id >= 0:
                 self._ids[value.previous_id] = transactional_id
 
-    def _apply_part(self, key: PartKey, value: TransactionRecordValue | None) -> None:
+    def _apply_partition(
+        self, key: AddedPartitionKey, value: TransactionRecordValue | None
+    ) -> None:
         partition = PartitionId(key.topic_id, key.partition)
-        parts = self.parts.setdefault(key.id, {})
-        was = parts.pop(partition, None)
+        partitions = self.partitions.setdefault(key.id, {})
+        was = partitions.pop(partition, None)
         if was is not None and was.first_offset >= 0:
             _take_out(self.open, partition, was.producer_id)
-        if isinstance(value, Part):
-            parts[partition] = value
+        if isinstance(value, AddedPartition):
+            partitions[partition] = value
             if value.first_offset >= 0:
                 self.open.setdefault(partition, {})[value.producer_id] = value.first_offset
-        if not parts:
-            del self.parts[key.id]
+        if not partitions:
+            del self.partitions[key.id]
 
     def _apply_pending(self, key: PendingKey, value: TransactionRecordValue | None) -> None:
         move = (key.group, PartitionId(key.topic_id, key.partition))

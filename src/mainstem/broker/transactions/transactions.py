@@ -30,10 +30,10 @@ from mainstem.broker.transactions.completion import Completion, TransactionLimit
 from mainstem.broker.transactions.epochs import ProducerIdAndEpoch
 from mainstem.broker.transactions.read_committed import Committed
 from mainstem.broker.transactions.records import (
-    Enlisted,
-    EnlistedKey,
-    Part,
-    PartKey,
+    AddedGroup,
+    AddedGroupKey,
+    AddedPartition,
+    AddedPartitionKey,
     PendingKey,
     Transaction,
     TransactionChange,
@@ -125,40 +125,45 @@ class Transactions:
         return ProducerSession(value.producer_id, value.epoch, durable)
 
     def add_partitions(
-        self, transactional_id: str, who: ProducerIdAndEpoch, places: Iterable[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
     ) -> PartitionResults:
         """Add partitions to a transaction; if one is refused, none is added."""
         with self._state.lock:
-            was = self._own(transactional_id, who)
+            was = self._own(transactional_id, producer)
             refused: dict[TopicPartition, MainstemError] = {}
             found: list[PartitionId] = []
-            for place in places:
+            for place in partitions:
                 try:
                     found.append(self._state.at(*place))
                 except MainstemError as error:
                     refused[place] = error
-            known = self.fold.parts.get(transactional_id, {})
+            known = self.fold.partitions.get(transactional_id, {})
             changes = [] if refused else self._ongoing(transactional_id, was)
             if not refused:
                 changes += [
-                    TransactionChange(PartKey(transactional_id, *at), Part(was.producer_id))
+                    TransactionChange(
+                        AddedPartitionKey(transactional_id, *at), AddedPartition(was.producer_id)
+                    )
                     for at in dict.fromkeys(found)
                     if at not in known
                 ]
             return PartitionResults(self.completion.write(changes), refused)
 
-    def add_group(self, transactional_id: str, who: ProducerIdAndEpoch, group: str) -> Durable:
+    def add_group(self, transactional_id: str, producer: ProducerIdAndEpoch, group: str) -> Durable:
         """Add a group to a transaction, which may then commit offsets for it."""
         check_group(group)
         with self._state.lock:
             return self.completion.write(
-                self._enlist(transactional_id, self._own(transactional_id, who), group)
+                self._add_group(transactional_id, self._own(transactional_id, producer), group)
             )
 
     def commit_cursors(
         self,
         transactional_id: str,
-        who: ProducerIdAndEpoch,
+        producer: ProducerIdAndEpoch,
         group: str,
         member: Membership,
         cursors: Mapping[TopicPartition, Cursor],
@@ -172,12 +177,12 @@ class Transactions:
         check_group(group)
         with self._state.lock:
             self._groups.check_commit(group, member, transactional=True)
-            was = self._own(transactional_id, who)
-            if not adds_group and group not in self.fold.enlisted.get(transactional_id, ()):
+            was = self._own(transactional_id, producer)
+            if not adds_group and group not in self.fold.groups.get(transactional_id, ()):
                 raise NotInTransaction(
                     transactional_id, was.phase, f"used to move cursors of {group!r}, not added"
                 )
-            changes = self._enlist(transactional_id, was, group)
+            changes = self._add_group(transactional_id, was, group)
             refused: dict[TopicPartition, MainstemError] = {}
             for place, cursor in cursors.items():
                 try:
@@ -192,7 +197,7 @@ class Transactions:
     def end(
         self,
         transactional_id: str,
-        who: ProducerIdAndEpoch,
+        producer: ProducerIdAndEpoch,
         *,
         committed: bool,
         bumps_epoch: bool = False,
@@ -202,7 +207,7 @@ class Transactions:
             was = self.fold.transactions.get(transactional_id)
             now_ms = self._now_ms()
             value = epochs.end(
-                transactional_id, was, who, committed, bumps_epoch, now_ms, self._next_id
+                transactional_id, was, producer, committed, bumps_epoch, now_ms, self._next_id
             )
             # A retry is stored again: once that is durable, so is the first answer.
             durable = self.completion.settle(transactional_id, value, committed=committed)
@@ -236,13 +241,13 @@ class Transactions:
             raise InvalidProducerEpoch(producer_id, header.producer_epoch, was.epoch)
         if is_open:
             return []
-        if not joins and at not in self.fold.parts.get(transactional_id, ()):
+        if not joins and at not in self.fold.partitions.get(transactional_id, ()):
             deed = f"written to partition {number} of topic {topic.name!r}, which was not added"
             raise NotInTransaction(transactional_id, was.phase, deed)
-        part = Part(producer_id, self._state.log.bounds(at).end)
+        added = AddedPartition(producer_id, self._state.log.bounds(at).end)
         return [
             *self._ongoing(transactional_id, was),
-            TransactionChange(PartKey(transactional_id, *at), part),
+            TransactionChange(AddedPartitionKey(transactional_id, *at), added),
         ]
 
     def forget(self, partitions: Iterable[PartitionId]) -> None:
@@ -322,7 +327,7 @@ class Transactions:
     def _described(self, transactional_id: str, found: Transaction) -> TransactionDescription:
         places = [
             (topic.name, at.number)
-            for at in self.fold.parts.get(transactional_id, ())
+            for at in self.fold.partitions.get(transactional_id, ())
             if (topic := self._state.topics.by_id(at.topic_id)) is not None
         ]
         return TransactionDescription(
@@ -364,8 +369,10 @@ class Transactions:
         if not 0 < timeout_ms <= self._limits.max_timeout_ms:
             raise InvalidTransactionTimeout(timeout_ms, self._limits.max_timeout_ms)
 
-    def _own(self, transactional_id: str, who: ProducerIdAndEpoch) -> Transaction:
-        return epochs.check(transactional_id, self.fold.transactions.get(transactional_id), who)
+    def _own(self, transactional_id: str, producer: ProducerIdAndEpoch) -> Transaction:
+        return epochs.check(
+            transactional_id, self.fold.transactions.get(transactional_id), producer
+        )
 
     def _ongoing(self, transactional_id: str, was: Transaction) -> list[TransactionChange]:
         """Decide to begin the transaction, unless it is ongoing."""
@@ -381,12 +388,12 @@ class Transactions:
         )
         return [TransactionChange(TransactionKey(transactional_id), value)]
 
-    def _enlist(
+    def _add_group(
         self, transactional_id: str, was: Transaction, group: str
     ) -> list[TransactionChange]:
         changes = self._ongoing(transactional_id, was)
-        if group not in self.fold.enlisted.get(transactional_id, ()):
-            changes.append(TransactionChange(EnlistedKey(transactional_id, group), Enlisted()))
+        if group not in self.fold.groups.get(transactional_id, ()):
+            changes.append(TransactionChange(AddedGroupKey(transactional_id, group), AddedGroup()))
         return changes
 
     def _next_id(self) -> int:

@@ -20,7 +20,7 @@ from tests.heads.kafka.share_member import (
 from tests.in_process_server import server
 
 from mainstem.broker.queues.records import Settlement
-from mainstem.heads.kafka.adapter import share_acks
+from mainstem.heads.kafka.adapter import share_acknowledgements
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.share_fetch import (
     SHARE_ACKNOWLEDGE,
@@ -130,7 +130,7 @@ def test_ranges_are_taken_apart_only_where_there_are_such_records(
         made.append(said)
         return Settlement(*said)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(share_acks, "Settlement", count)
+    monkeypatch.setattr(share_acknowledgements, "Settlement", count)
     ann.fetch()
 
     codes = _say(ann, {0: [(0, 49_999, [ACCEPT])], 7: [(0, 49_999, [ACCEPT])]})

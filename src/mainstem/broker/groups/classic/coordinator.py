@@ -199,39 +199,47 @@ class ClassicGroups:
 
     # Cursors
 
-    def check_commit(self, group: str, who: Membership, *, transactional: bool = False) -> None:
-        """Raise if ``who`` may not commit for the group; used under the lock."""
+    def check_commit(
+        self, group: str, membership: Membership, *, transactional: bool = False
+    ) -> None:
+        """Raise if ``membership`` may not commit for the group; used under the lock."""
         if self._consumers.has_members(group):
             self._consumers.check_commit(
-                group, who.member_id, who.generation, transactional=transactional
+                group, membership.member_id, membership.generation, transactional=transactional
             )
             return
         self._rebalances.sessions.now_ms = self._monotonic_ms()
         found = self._rebalances.groups.get(group)
-        is_anonymous = not who.member_id and who.instance_id is None and who.generation < 0
+        is_anonymous = (
+            not membership.member_id
+            and membership.instance_id is None
+            and membership.generation < 0
+        )
         if found is None or found.phase is Phase.EMPTY:
             self._state.groups.check_not_live(group, "committed to from outside")
-            if who.generation >= 0:
+            if membership.generation >= 0:
                 if found is not None or self._is_known(group):
-                    raise UnknownMember(group, who.member_id)
-                raise IllegalGeneration(group, who.generation, -1)
+                    raise UnknownMember(group, membership.member_id)
+                raise IllegalGeneration(group, membership.generation, -1)
             return
         if is_anonymous:
             # Older TxnOffsetCommit requests do not name the member.
             if not transactional:
-                raise UnknownMember(group, who.member_id)
+                raise UnknownMember(group, membership.member_id)
             return
-        _, member = self._rebalances.member(group, who.member_id, who.instance_id, who.generation)
+        _, member = self._rebalances.member(
+            group, membership.member_id, membership.instance_id, membership.generation
+        )
         if found.phase is Phase.COMPLETING and not transactional:
             raise RebalanceInProgress(group)
         self._rebalances.sessions.heartbeat(found, member)
 
     def commit(
-        self, group: str, who: Membership, cursors: Mapping[TopicPartition, Cursor]
+        self, group: str, membership: Membership, cursors: Mapping[TopicPartition, Cursor]
     ) -> PartitionResults:
         """Commit offsets for a member, or without a member while the group is empty."""
         with self._turn():
-            self.check_commit(group, who)
+            self.check_commit(group, membership)
             refused: dict[TopicPartition, MainstemError] = {}
             changes = []
             moved: list[PartitionId] = []
@@ -246,7 +254,7 @@ class ClassicGroups:
             self._rebalances.sessions.calls += self._state.make_room(moved)
         return PartitionResults(durable, refused)
 
-    def delete_cursors(self, group: str, places: Iterable[TopicPartition]) -> PartitionResults:
+    def delete_cursors(self, group: str, partitions: Iterable[TopicPartition]) -> PartitionResults:
         """Delete some cursors of a group, without a check whether members still read there."""
         check_group(group)
         with self._turn():
@@ -255,7 +263,7 @@ class ClassicGroups:
                 self._state.groups.check_not_live(group, "changed from outside")
             refused: dict[TopicPartition, MainstemError] = {}
             chosen: list[PartitionId] = []
-            for place in places:
+            for place in partitions:
                 try:
                     chosen.append(self._state.at(*place))
                 except MainstemError as error:

@@ -9,14 +9,14 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.heads.kafka.adapter import topic_configs
 from mainstem.heads.kafka.adapter.config_resources import BROKER, GROUP, TOPIC, WITHOUT_CONFIGS
 from mainstem.heads.kafka.adapter.errors import code_of
-from mainstem.heads.kafka.adapter.parts import Parts
+from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Service
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.configs import AlteredConfigs
 
 
 def attempt_change(
-    parts: Parts[AlteredConfigs],
+    results: Results[AlteredConfigs],
     service: Service,
     resource: tuple[int, str],
     names: Sequence[str],
@@ -28,9 +28,9 @@ def attempt_change(
     """Change configs of a topic or group, and add the result."""
     wrong = _wrong(resource, names)
     if wrong is not None:
-        parts.add(AlteredConfigs(Code.INVALID_REQUEST, wrong, *resource))
+        results.add(AlteredConfigs(Code.INVALID_REQUEST, wrong, *resource))
         return
-    parts.attempt(
+    results.attempt(
         lambda: _alter(service, resource, named, fresh=fresh, validate_only=validate_only),
         AlteredConfigs(0, None, *resource),
         lambda error: AlteredConfigs(code_of(error), str(error), *resource),

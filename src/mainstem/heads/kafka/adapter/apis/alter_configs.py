@@ -1,8 +1,8 @@
 """AlterConfigs, versions 0 to 2: replace all configs of topics or groups."""
 
 from mainstem.heads.kafka.adapter.config_changes import attempt_change
-from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Asked, Reply
 from mainstem.kafka_protocol.messages import configs as messages
 
@@ -10,11 +10,13 @@ from mainstem.kafka_protocol.messages import configs as messages
 @serves(messages.ALTER_CONFIGS, 0, 2)
 def answer(asked: Asked, request: messages.AlterConfigsRequest, reply: Reply) -> None:
     """Replace all configs of topics or groups: those not named are reset."""
-    parts = Parts[messages.AlteredConfigs](asked.service)
+    results = Results[messages.AlteredConfigs](asked.service)
     for each in request.resources:
         resource = (each.resource_type, each.resource_name)
         names = [entry.name for entry in each.configs]
         named = ((entry.name, entry.value) for entry in each.configs)
         only = request.validate_only
-        attempt_change(parts, asked.service, resource, names, named, fresh=True, validate_only=only)
-    parts.then(lambda responses: reply(messages.AlterConfigsResponse(responses=responses)))
+        attempt_change(
+            results, asked.service, resource, names, named, fresh=True, validate_only=only
+        )
+    results.then(lambda responses: reply(messages.AlterConfigsResponse(responses=responses)))

@@ -4,8 +4,8 @@ from functools import partial
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import code_of
-from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_requests import NAMED_TWICE, Wrong, misplaced, named_once
 from mainstem.kafka_protocol.error_codes import Code
@@ -15,16 +15,16 @@ from mainstem.kafka_protocol.messages import topics as messages
 @serves(messages.CREATE_PARTITIONS, 0, 3)
 def answer(asked: Asked, request: messages.CreatePartitionsRequest, reply: Reply) -> None:
     """Add partitions to topics; answered when all are durable or refused."""
-    parts = Parts[messages.CreatedPartitions](asked.service)
+    results = Results[messages.CreatedPartitions](asked.service)
     once, twice = named_once(request.topics, lambda topic: topic.name)
     for name in twice:
-        parts.add(messages.CreatedPartitions(name, Code.INVALID_REQUEST, NAMED_TWICE))
+        results.add(messages.CreatedPartitions(name, Code.INVALID_REQUEST, NAMED_TWICE))
     for each in once:
         try:
-            _grow(asked.service, each, request.validate_only, parts)
+            _grow(asked.service, each, request.validate_only, results)
         except MainstemError as error:
-            parts.add(_not_grown(each.name, error))
-    parts.then(lambda results: reply(messages.CreatePartitionsResponse(results=results)))
+            results.add(_not_grown(each.name, error))
+    results.then(lambda created: reply(messages.CreatePartitionsResponse(results=created)))
 
 
 def _not_grown(name: str, error: MainstemError) -> messages.CreatedPartitions:
@@ -35,20 +35,20 @@ def _grow(
     service: Service,
     asked: messages.CreatePartitionsTopic,
     validate_only: bool,
-    parts: Parts[messages.CreatedPartitions],
+    results: Results[messages.CreatedPartitions],
 ) -> None:
     now = service.broker.topic(asked.name).settings.partitions
     if asked.count <= now:
         message = f"topic {asked.name!r} has {now} partitions; ask for more than that"
-        parts.add(messages.CreatedPartitions(asked.name, Code.INVALID_PARTITIONS, message))
+        results.add(messages.CreatedPartitions(asked.name, Code.INVALID_PARTITIONS, message))
     elif wrong := _wrong_growth(asked, asked.count - now):
-        parts.add(messages.CreatedPartitions(asked.name, *wrong))
+        results.add(messages.CreatedPartitions(asked.name, *wrong))
     elif validate_only:
-        parts.add(messages.CreatedPartitions(asked.name))
+        results.add(messages.CreatedPartitions(asked.name))
     else:
         durable = service.broker.alter_topic(asked.name, partitions=asked.count).durable
         grown = messages.CreatedPartitions(asked.name)
-        parts.add_later(durable, grown, partial(_not_grown, asked.name))
+        results.add_later(durable, grown, partial(_not_grown, asked.name))
 
 
 def _wrong_growth(asked: messages.CreatePartitionsTopic, count: int) -> Wrong:

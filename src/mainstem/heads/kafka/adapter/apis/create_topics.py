@@ -7,8 +7,8 @@ from mainstem.core.errors import InvalidSetting, MainstemError, TopicExists
 from mainstem.core.names import check_topic
 from mainstem.heads.kafka.adapter import topic_configs
 from mainstem.heads.kafka.adapter.errors import code_of
-from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_requests import NAMED_TWICE, Wrong, misplaced, named_once
 from mainstem.kafka_protocol.error_codes import Code
@@ -22,16 +22,16 @@ _BY_DEFAULT = -1
 @serves(messages.CREATE_TOPICS, 2, 7)
 def answer(asked: Asked, request: messages.CreateTopicsRequest, reply: Reply) -> None:
     """Create topics, each by itself; answered when all are durable or refused."""
-    parts = Parts[messages.CreatedTopic](asked.service)
+    results = Results[messages.CreatedTopic](asked.service)
     once, twice = named_once(request.topics, lambda topic: topic.name)
     for name in twice:
-        parts.add(_refused(name, Code.INVALID_REQUEST, NAMED_TWICE))
+        results.add(_refused(name, Code.INVALID_REQUEST, NAMED_TWICE))
     for topic in once:
         try:
-            _create(asked.service, topic, request.validate_only, parts)
+            _create(asked.service, topic, request.validate_only, results)
         except MainstemError as error:
-            parts.add(_not_created(topic.name, error))
-    parts.then(lambda created: reply(messages.CreateTopicsResponse(topics=created)))
+            results.add(_not_created(topic.name, error))
+    results.then(lambda created: reply(messages.CreateTopicsResponse(topics=created)))
 
 
 def _not_created(name: str, error: MainstemError) -> messages.CreatedTopic:
@@ -46,7 +46,7 @@ def _create(
     service: Service,
     topic: messages.CreateTopic,
     validate_only: bool,
-    parts: Parts[messages.CreatedTopic],
+    results: Results[messages.CreatedTopic],
 ) -> None:
     check_topic(topic.name)
     if service.broker.topics(topic.name):
@@ -54,7 +54,7 @@ def _create(
     changes = _changes(topic)
     wrong = _wrong_places(topic) if topic.assignments else _wrong_numbers(topic)
     if wrong is not None:
-        parts.add(_refused(topic.name, *wrong))
+        results.add(_refused(topic.name, *wrong))
         return
     settings = service.defaults.altered(**(changes | {"partitions": _partitions(service, topic)}))
     topic_id, durable = NO_ID, _NOTHING_TO_KEEP
@@ -66,7 +66,7 @@ def _create(
         for each in topic_configs.shown(settings)
     )
     created = messages.CreatedTopic(topic.name, topic_id, 0, None, 0, settings.partitions, 1, shown)
-    parts.add_later(durable, created, partial(_not_created, topic.name))
+    results.add_later(durable, created, partial(_not_created, topic.name))
 
 
 def _changes(topic: messages.CreateTopic) -> dict[str, object]:

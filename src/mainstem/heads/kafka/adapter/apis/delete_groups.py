@@ -6,8 +6,8 @@ from mainstem.broker.door import Durable
 from mainstem.core.errors import MainstemError, UnknownGroup
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.max_names import limited
-from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.messages import groups as messages
 
@@ -15,11 +15,11 @@ from mainstem.kafka_protocol.messages import groups as messages
 @serves(messages.DELETE_GROUPS, 0, 2)
 def answer(asked: Asked, request: messages.DeleteGroupsRequest, reply: Reply) -> None:
     """Delete groups without members; answered when durable."""
-    parts = Parts[messages.DeletedGroup](asked.service)
+    results = Results[messages.DeletedGroup](asked.service)
     for name in dict.fromkeys(limited(asked, request.groups_names)):
         delete_it = partial(_delete, asked.service, name)
-        parts.attempt(delete_it, messages.DeletedGroup(name), partial(_not_deleted, asked, name))
-    parts.then(lambda results: reply(messages.DeleteGroupsResponse(results=results)))
+        results.attempt(delete_it, messages.DeletedGroup(name), partial(_not_deleted, asked, name))
+    results.then(lambda deleted: reply(messages.DeleteGroupsResponse(results=deleted)))
 
 
 def _not_deleted(asked: Asked, name: str, error: MainstemError) -> messages.DeletedGroup:

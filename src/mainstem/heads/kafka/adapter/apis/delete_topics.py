@@ -4,8 +4,8 @@ from functools import partial
 
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.errors import code_of
-from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of
 from mainstem.heads.kafka.adapter.topic_requests import NAMED_TWICE, named_once
@@ -18,22 +18,22 @@ from mainstem.kafka_protocol.messages import topics as messages
 def answer(asked: Asked, request: messages.DeleteTopicsRequest, reply: Reply) -> None:
     """Delete topics, each by itself; answered when all are durable or refused."""
     service = asked.service
-    parts = Parts[messages.DeletedTopic](service)
+    results = Results[messages.DeletedTopic](service)
     found: list[messages.DeletedTopic] = []
     for each in [*request.topics, *(messages.DeleteTopic(name) for name in request.topic_names)]:
         if (each.name is None) == (each.topic_id == NO_ID):
             message = "name a topic by its name or by its id"
-            parts.add(
+            results.add(
                 messages.DeletedTopic(each.name, each.topic_id, Code.INVALID_REQUEST, message)
             )
         else:
             found.append(_found(service, each))
     once, twice = named_once(found, lambda each: (each.name, each.topic_id))
     for name, topic_id in twice:
-        parts.add(messages.DeletedTopic(name, topic_id, Code.INVALID_REQUEST, NAMED_TWICE))
+        results.add(messages.DeletedTopic(name, topic_id, Code.INVALID_REQUEST, NAMED_TWICE))
     for known in once:
-        _delete(service, known, parts)
-    parts.then(lambda deleted: reply(messages.DeleteTopicsResponse(responses=deleted)))
+        _delete(service, known, results)
+    results.then(lambda deleted: reply(messages.DeleteTopicsResponse(responses=deleted)))
 
 
 def _found(service: Service, asked: messages.DeleteTopic) -> messages.DeletedTopic:
@@ -50,13 +50,13 @@ def _found(service: Service, asked: messages.DeleteTopic) -> messages.DeletedTop
 
 
 def _delete(
-    service: Service, known: messages.DeletedTopic, parts: Parts[messages.DeletedTopic]
+    service: Service, known: messages.DeletedTopic, results: Results[messages.DeletedTopic]
 ) -> None:
     if known.name is None or known.error_code:
-        parts.add(known)
+        results.add(known)
         return
 
     def refused(error: MainstemError) -> messages.DeletedTopic:
         return messages.DeletedTopic(known.name, known.topic_id, code_of(error), str(error))
 
-    parts.attempt(partial(service.broker.delete_topic, known.name), known, refused)
+    results.attempt(partial(service.broker.delete_topic, known.name), known, refused)

@@ -6,8 +6,8 @@ from mainstem.core.errors import InvalidSetting
 from mainstem.heads.kafka.adapter import topic_configs
 from mainstem.heads.kafka.adapter.config_changes import attempt_change
 from mainstem.heads.kafka.adapter.config_resources import TOPIC
-from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import configs as messages
@@ -18,21 +18,21 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 @serves(messages.INCREMENTAL_ALTER_CONFIGS, 0, 1)
 def answer(asked: Asked, request: messages.IncrementalAlterConfigsRequest, reply: Reply) -> None:
     """Change the named configs."""
-    parts = Parts[messages.AlteredConfigs](asked.service)
+    results = Results[messages.AlteredConfigs](asked.service)
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     for each in request.resources:
         resource = (each.resource_type, each.resource_name)
         if counts[resource] > 1 or any(map(_lacks_value, each.configs)):
             message = "a resource is named twice" if counts[resource] > 1 else "a value is missing"
-            parts.add(messages.AlteredConfigs(Code.INVALID_REQUEST, message, *resource))
+            results.add(messages.AlteredConfigs(Code.INVALID_REQUEST, message, *resource))
             continue
         names = [entry.name for entry in each.configs]
         named = (_change(asked.service, resource, entry) for entry in each.configs)
         only = request.validate_only
         attempt_change(
-            parts, asked.service, resource, names, named, fresh=False, validate_only=only
+            results, asked.service, resource, names, named, fresh=False, validate_only=only
         )
-    parts.then(
+    results.then(
         lambda responses: reply(messages.IncrementalAlterConfigsResponse(responses=responses))
     )
 

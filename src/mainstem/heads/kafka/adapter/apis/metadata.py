@@ -8,8 +8,8 @@ from mainstem.core.names import check_topic
 from mainstem.heads.kafka.adapter.authorized_operations import ON_TOPIC, on_cluster
 from mainstem.heads.kafka.adapter.auto_create import find_or_create
 from mainstem.heads.kafka.adapter.errors import code_of
-from mainstem.heads.kafka.adapter.parts import Parts
 from mainstem.heads.kafka.adapter.registry import serves
+from mainstem.heads.kafka.adapter.results import Results
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.heads.kafka.adapter.topic_ids import id_of
 from mainstem.kafka_protocol.error_codes import Code
@@ -25,19 +25,19 @@ def answer(asked: Asked, request: messages.MetadataRequest, reply: Reply) -> Non
     """Return the broker and its topics."""
     service = asked.service
     everything = request.topics is None or (asked.header.api_version == 0 and not request.topics)
-    parts = Parts[messages.MetadataTopic](service)
+    results = Results[messages.MetadataTopic](service)
     if everything:
         for topic in service.broker.topics():
-            parts.add(_shown(service, topic))
+            results.add(_shown(service, topic))
     for each in () if everything else dict.fromkeys(request.topics or ()):
         # The Java client sends an empty name beside the id, not a null one.
         if each.name is None or (not each.name and each.topic_id != NO_ID):
-            parts.add(_by_id(service, each.topic_id, asked.header.api_version))
+            results.add(_by_id(service, each.topic_id, asked.header.api_version))
         else:
-            _add_by_name(service, each.name, request.allow_auto_topic_creation, parts)
+            _add_by_name(service, each.name, request.allow_auto_topic_creation, results)
     node = service.settings.node_id
     wants_allowed = request.include_topic_authorized_operations
-    parts.then(
+    results.then(
         lambda topics: reply(
             messages.MetadataResponse(
                 brokers=(messages.MetadataBroker(node, service.host, service.port),),
@@ -57,7 +57,7 @@ def _with_allowed(topics: list[messages.MetadataTopic]) -> list[messages.Metadat
 
 
 def _add_by_name(
-    service: Service, name: str, create: bool, parts: Parts[messages.MetadataTopic]
+    service: Service, name: str, create: bool, results: Results[messages.MetadataTopic]
 ) -> None:
     def refused(error: MainstemError) -> messages.MetadataTopic:
         return messages.MetadataTopic(code_of(error), name)
@@ -65,9 +65,9 @@ def _add_by_name(
     try:
         check_topic(name, internal=True)
         topic, durable = find_or_create(service, name, create=create)
-        parts.add_later(durable, _shown(service, topic), refused)
+        results.add_later(durable, _shown(service, topic), refused)
     except MainstemError as error:
-        parts.add(refused(error))
+        results.add(refused(error))
 
 
 def _by_id(service: Service, topic_id: bytes, version: int) -> messages.MetadataTopic:

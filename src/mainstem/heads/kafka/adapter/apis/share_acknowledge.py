@@ -3,7 +3,7 @@
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.adapter.share_acks import (
+from mainstem.heads.kafka.adapter.share_acknowledgements import (
     acknowledge,
     denied,
     lock_ms_of,

@@ -15,7 +15,7 @@ from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.group_types import MAX_ID_LENGTH
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
-from mainstem.heads.kafka.adapter.share_acks import (
+from mainstem.heads.kafka.adapter.share_acknowledgements import (
     Acked,
     Refusal,
     acknowledge,

@@ -1,12 +1,12 @@
-"""Acknowledgements of share groups: acknowledge types in our words.
+"""Acknowledgements of share groups, mapped to settlements.
 
 | theirs | ours |
 |---|---|
-| acquire, acquisition lock | lend, lock |
+| acquire, acquisition lock | acquire, lock |
 | 0 gap | absent |
 | 1 accept | ack |
-| 2 release | nack: it comes again, and this delivery counts |
-| 3 reject | reject: a dead letter |
+| 2 release | nack: it is delivered again, and this delivery counts |
+| 3 reject | reject: dead letter |
 | 4 renew | renew |
 | archived | settled, as a dead letter |
 """
@@ -44,7 +44,7 @@ class Refusal(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """The result of each partition, None if all is well."""
+    """The result of each partition: None on success, else the refusal."""
 
     results: dict[Place, Refusal | None]
     settled: list[Settled]
@@ -59,9 +59,9 @@ def acknowledge(
 ) -> Acked:
     """Settle acknowledged records, in each partition all or nothing.
 
-    Kafka takes no notice of records before the first that is not settled, and says that all is
-    well. Here a member hears that it came too late: another one may have done its work.
-    ``renews``: whether this is a request that may renew, if the group allows that.
+    Kafka silently ignores acknowledgements before the first unsettled record. Here they are
+    refused, so that a late member knows that another may have processed its records.
+    ``renews``: whether this version of the request may renew, if the group allows that.
     """
     known = _RENEW if renews else _RENEW - 1
     is_allowed = asked.service.broker.share.settings(session.group).renews
@@ -73,7 +73,7 @@ def acknowledge(
         for each in topic.partitions:
             if not each.acknowledgement_batches:
                 continue
-            # Of a partition named twice, the second counts.
+            # If a partition is named twice, the second one counts.
             wanted.pop(each.partition_index, None)
             found = _understood(each.acknowledgement_batches, known, room)
             if not is_allowed and not isinstance(found, Refusal):
@@ -120,13 +120,13 @@ def _settle(
 
 
 def _code(error: MainstemError) -> Code:
-    # Never delivered, so not a record whose state has changed.
+    # The offset was never delivered, so this is not about a record's state.
     return Code.INVALID_REQUEST if isinstance(error, OffsetOutOfRange) else code_of(error)
 
 
 def _without_renewals(found: list[Acknowledgement]) -> list[Acknowledgement] | Refusal:
     if any(_RENEW in each.acknowledge_types for each in found):
-        return Refusal(Code.INVALID_RECORD_STATE, "the group does not renew what is out")
+        return Refusal(Code.INVALID_RECORD_STATE, "renewal of locks is disabled for this group")
     return found
 
 
@@ -135,8 +135,8 @@ def _understood(
 ) -> list[Acknowledgement] | Refusal:
     """Return a partition's acknowledgements by offset, or why they are invalid.
 
-    To Kafka they must come by offset. Here they need not: librdkafka sends them in the order in
-    which they were said, and what is refused would all be worked on again.
+    Kafka requires them in the order of offsets. Here any order is allowed: librdkafka sends them in
+    the order of its application's calls, and a refusal would have all of them redelivered.
     """
     found = sorted(acks, key=lambda ack: ack.first_offset)
     last = -1
@@ -145,7 +145,7 @@ def _understood(
         if count < 1 or ack.first_offset < max(last, 0):
             return Refusal(Code.INVALID_REQUEST, "acknowledged offsets must not overlap")
         if ack.first_offset == last:
-            # To Kafka that is in order, only that the offset is settled by then.
+            # Kafka accepts the order, but finds the offset settled already.
             return Refusal(Code.INVALID_RECORD_STATE, f"offset {last} is acknowledged twice")
         if len(types) not in (1, count):
             return Refusal(
@@ -175,7 +175,7 @@ def _of(partition: int, ack: Acknowledgement) -> Iterator[Settlement]:
 
 
 def results_by_topic(acked: Acked, error: MainstemError | None) -> dict[bytes, dict[int, Refusal]]:
-    """Return the results by topic; ``error`` is that of the disk."""
+    """Return the results by topic; ``error``: why the append failed, if it did."""
     done = Refusal(Code.NONE) if error is None else Refusal(code_of(error), str(error))
     found: dict[bytes, dict[int, Refusal]] = {}
     for (topic_id, number), refusal in acked.results.items():
@@ -186,7 +186,7 @@ def results_by_topic(acked: Acked, error: MainstemError | None) -> dict[bytes, d
 def denied(asked: Asked, group: str | None) -> Refusal | None:
     """Return why a peer may not read as a member of a group, None if it may.
 
-    Whatever it may not do with the topics is refused by the broker.
+    The broker checks the permissions on topics.
     """
     try:
         asked.service.may(Action.READ, Resource(ResourceKind.GROUP, group or ""))
@@ -196,7 +196,7 @@ def denied(asked: Asked, group: str | None) -> Refusal | None:
 
 
 def lock_ms_of(asked: Asked, session: ShareSession) -> int:
-    """Return the acquisition lock time-out; of several topics, the shortest."""
+    """Return the acquisition lock timeout; if topics differ, the shortest."""
     broker = asked.service.broker
     names = [name_of(asked.service, topic_id) for topic_id in session.topics()]
     known = [broker.queues.settings(name, session.group) for name in names if name]
