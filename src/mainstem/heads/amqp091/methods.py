@@ -526,7 +526,7 @@ def _values(layout: tuple[tuple[str, str], ...], payload: bytes) -> tuple[list[o
     at, end, bit = 4, len(payload), 0
     for _, kind in layout:
         if kind == "bit":
-            # "bits are packed into octets, starting from the low bit" [4.2.5.2]
+            # "starting from the low bit in each octet" [4.2.5.2]
             if bit == 0:
                 at += 1
             if at > end:

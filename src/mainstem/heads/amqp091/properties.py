@@ -40,7 +40,7 @@ class Properties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 _U16 = Struct(">H")
 _U64 = Struct(">Q")
-# "the first property is bit 15"; bit 0 says that more flags follow, and there are none [4.2.6.1].
+# Bit 15 is the first property; bit 0 says that more flags follow, and there are none [4.2.6.1].
 _FLAGS = tuple((1 << 15 - place, name) for place, name in enumerate(Properties.__struct_fields__))
 _UNKNOWN = 0xFFFF & ~sum(flag for flag, _ in _FLAGS)
 

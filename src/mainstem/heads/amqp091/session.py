@@ -317,7 +317,7 @@ class Session:
         return b""
 
     def _silent_at(self) -> int:
-        # "If a peer detects no incoming traffic for two heartbeat intervals" [4.2.7]
+        # "no incoming traffic (i.e. received octets) for two heartbeat intervals or longer" [4.2.7]
         return self.heard_ms + 2 * self._heartbeat_ms
 
     # The connection
@@ -388,19 +388,20 @@ class Session:
         self._unfinished = 0
 
     def _after_close(self, kind: int, number: int, frame: memoryview) -> Received | None:
-        """Wait for the client to close, too; "any other frames are discarded" [close]."""
+        """Wait for the client to close, too.
+
+        "any received methods except Close and Close-OK MUST be discarded" [connection.close]
+        """
         if kind != METHOD or number or self.phase is Phase.CLOSED:
             return None
         try:
             method = decode_method(bytes(frame[7:-1]))
         except AmqpError:
             return None
-        if method is not Bare.CONNECTION_CLOSE_OK and not isinstance(
-            method, methods.ConnectionClose
-        ):
-            return None
-        self.phase = Phase.CLOSED
-        return 0, method
+        if method is Bare.CONNECTION_CLOSE_OK or isinstance(method, methods.ConnectionClose):
+            self.phase = Phase.CLOSED
+            return 0, method
+        return None
 
     def _fatal(self, error: AmqpError) -> ProtocolError:
         """Return the end of a connection on which no frame can be found any more."""
@@ -461,12 +462,12 @@ class Session:
 
     def _on_closing_channel(self, kind: int, number: int, frame: memoryview) -> Received | None:
         """Ignore all but Close, which crossed ours, and CloseOk."""
+        if kind != METHOD:
+            return None
         payload = bytes(frame[7:-1])
-        if kind == METHOD and payload == _CHANNEL_CLOSE_OK:
+        if payload == _CHANNEL_CLOSE_OK:
             del self._channels[number]
-        elif kind == METHOD and payload[:4] == _CHANNEL_CLOSE:
-            return number, decode_method(payload)
-        return None
+        return (number, decode_method(payload)) if payload[:4] == _CHANNEL_CLOSE else None
 
     def _content(
         self, channel: Channel, kind: int, number: int, frame: memoryview
