@@ -81,7 +81,8 @@ def test_events_have_times_of_their_own_and_expire_at_the_head() -> None:
 
 def test_the_oldest_events_beyond_the_length_are_dead() -> None:
     desk = Desk(max_length=2)
-    (out,) = [desk.publish(b"1"), desk.acquire()[0]][1:]
+    desk.publish(b"1")
+    (out,) = desk.acquire()
     desk.publish(b"2", b"3", b"4")
 
     ticked(desk)
@@ -132,11 +133,12 @@ def test_limits_hold_again_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "cause"),
-    [({"ttl_ms": 0}, Cause.EXPIRED), ({"max_length": 0}, Cause.LENGTH)],
+    ("ttl_ms", "max_length", "cause"), [(0, None, Cause.EXPIRED), (None, 0, Cause.LENGTH)]
 )
-def test_dead_events_go_where_a_router_says(settings: dict[str, int], cause: Cause) -> None:
-    desk = Desk(dead_letter_route="dlx", dead_letters=False, **settings)
+def test_dead_events_go_where_a_router_says(
+    ttl_ms: int | None, max_length: int | None, cause: Cause
+) -> None:
+    desk = Desk(dead_letter_route="dlx", ttl_ms=ttl_ms, max_length=max_length)
     desk.broker.create_topic("elsewhere")
     desk.publish(b"1")
     ticked(desk)
