@@ -17,7 +17,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.protocol import Entity
 from tests.kafka_protocol.values import Narrowed
 
-from mainstem.kafka_protocol.fields import NO_ID, Wire, layout
+from mainstem.kafka_protocol.fields import NO_ID, Field, Wire, layout
 
 _ERRORS = st.sampled_from([int(code) for code in ErrorCode])
 _TIMES = st.integers(0, 2**41)
@@ -52,7 +52,7 @@ _TO_KIO: dict[str, Callable[..., object]] = {
 def write(entity: type[Entity], message: Wire, version: int) -> bytes:
     """Return what kio writes for the same values."""
     buffer = io.BytesIO()
-    entity_writer(entity)(buffer, cast(Entity, _to_kio(entity, message, version)))
+    entity_writer(entity)(buffer, cast(Entity, _to_kio(entity, type(message), version, message)))
     return buffer.getvalue()
 
 
@@ -63,8 +63,8 @@ def read(entity: type[Entity], message: type[Wire], version: int, data: bytes) -
     return _from_kio(value, message, version)
 
 
-def _to_kio(entity: type[Entity], message: Wire, version: int) -> object:
-    ours = [field for field in layout(type(message), version) if field.shape is not None]
+def _to_kio(entity: type[Entity], struct: type[Wire], version: int, message: Wire) -> object:
+    ours = [field for field in layout(struct, version) if field.shape is not None]
     hints = get_type_hints(entity)
     converted: dict[str, object] = {}
     for theirs, field in zip(dataclasses.fields(entity), ours, strict=True):
@@ -72,7 +72,7 @@ def _to_kio(entity: type[Entity], message: Wire, version: int) -> object:
         kind = theirs.metadata.get("kafka_type")
         if kind is None:
             nested = _entity_in(hints[theirs.name])
-            value = _each(partial(_to_kio_or_null, nested, version), value)
+            value = _each(partial(_to_kio_or_null, nested, _struct_in(field), version), value)
         elif kind in _TO_KIO:
             value = _each(_TO_KIO[kind], value)
         converted[theirs.name] = value
@@ -86,23 +86,30 @@ def _from_kio(entity: object, message: type[Wire], version: int) -> Wire:
     for theirs, field in zip(dataclasses.fields(entity), ours, strict=True):
         value = getattr(entity, theirs.name)
         kind = theirs.metadata.get("kafka_type")
-        assert field.shape is not None
         if kind is None:
-            struct = (field.shape.element or field.shape).struct
-            assert struct is not None
-            value = _each(partial(_from_kio_or_null, struct, version), value)
+            value = _each(partial(_from_kio_or_null, _struct_in(field), version), value)
         elif kind in _FROM_KIO:
             value = _each(_FROM_KIO[kind], value)
         converted[field.name] = value
     return message(**converted)
 
 
-def _to_kio_or_null(entity: type[Entity], version: int, message: Wire | None) -> object:
-    return None if message is None else _to_kio(entity, message, version)
+def _to_kio_or_null(
+    entity: type[Entity], struct: type[Wire], version: int, message: Wire | None
+) -> object:
+    return None if message is None else _to_kio(entity, struct, version, message)
 
 
 def _from_kio_or_null(message: type[Wire], version: int, entity: object) -> Wire | None:
     return None if entity is None else _from_kio(entity, message, version)
+
+
+def _struct_in(field: Field) -> type[Wire]:
+    """Return the struct that a field is, or is an array of."""
+    assert field.shape is not None
+    struct = (field.shape.element or field.shape).struct
+    assert struct is not None
+    return struct
 
 
 def _each(convert: Callable[..., object], value: object) -> object:

@@ -18,7 +18,7 @@ from typing import cast
 import msgspec
 
 from mainstem.kafka_protocol import primitives
-from mainstem.kafka_protocol.fields import Field, Shape, Wire, layout
+from mainstem.kafka_protocol.fields import Field, Shape, Wire, constructor, layout
 from mainstem.kafka_protocol.source import Source
 
 Decoder = Callable[[memoryview, int, int], tuple[Wire, int]]
@@ -85,7 +85,7 @@ class _Writer:
         ]
         while arguments and fields[len(arguments) - 1].name not in values:
             arguments.pop()
-        return f"{self.source.constant(struct)}({', '.join(arguments)})"
+        return f"{self.source.constant(constructor(struct))}({', '.join(arguments)})"
 
     def value(self, shape: Shape, what: str) -> str:
         """Write what decodes a value; return the variable that will hold it."""

@@ -8,55 +8,23 @@ it, and since when it may be null; its default stands in wherever a version lack
         host: String = ""
         rack: Annotated[String | None, Since(1), IGNORABLE] = None
 
-Fields stand in the order of the wire. Whether lengths are compact and structs end with tagged
+Fields stand in the order of the wire, those of a base class first. A struct may be generic in what
+its arrays are of. Whether lengths are compact and structs end with tagged
 fields is not said here: it follows from the version ("flexible" from some version on).
 """
 
-from collections.abc import Sequence
 from functools import cache
 from types import UnionType
-from typing import Annotated, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Protocol, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from mainstem.core.wire import Piece
-
-T = TypeVar("T")
+from mainstem.kafka_protocol.wire import Fixed, Sized
 
 
 class Wire(msgspec.Struct, frozen=True, gc=False):
     """Root of every message and of every struct inside one; creation is what costs most."""
 
-
-class Fixed(msgspec.Struct, frozen=True):
-    """A type of fixed size, by its letter in the struct module."""
-
-    code: str
-    size: int
-
-
-class Sized(msgspec.Struct, frozen=True):
-    """A type that is written as a length and that many bytes, or elements."""
-
-    kind: str
-
-
-Int8 = Annotated[int, Fixed("b", 1)]
-Int16 = Annotated[int, Fixed("h", 2)]
-Int32 = Annotated[int, Fixed("i", 4)]
-Int64 = Annotated[int, Fixed("q", 8)]
-UInt16 = Annotated[int, Fixed("H", 2)]
-UInt32 = Annotated[int, Fixed("I", 4)]
-Float64 = Annotated[float, Fixed("d", 8)]
-Bool = Annotated[bool, Fixed("?", 1)]
-Uuid = Annotated[bytes, Fixed("16s", 16)]
-String = Annotated[str, Sized("string")]
-Bytes = Annotated[bytes, Sized("bytes")]
-"""Copied when decoded, so that it outlives the frame."""
-Records = Annotated[Piece, Sized("records")]
-"""A view of the frame when decoded; passed on untouched when encoded."""
-Array = Annotated[Sequence[T], Sized("array")]
-"""A tuple when decoded; any sequence when encoded."""
 
 NO_ID = bytes(16)
 
@@ -113,14 +81,33 @@ class Field(msgspec.Struct, frozen=True):
     ignorable: bool = False
 
 
+class _Open(Protocol):
+    """An annotation with a type variable."""
+
+    def __getitem__(self, elements: tuple[object, ...]) -> object: ...
+
+
 @cache
 def layout(struct: type[Wire], version: int) -> tuple[Field, ...]:
     """Return all fields of a struct, as one version has them, in the order of the wire."""
-    hints = get_type_hints(struct, include_extras=True)
+    made_by = constructor(struct)
+    hints = get_type_hints(made_by, include_extras=True)
+    elements = get_args(struct)
     return tuple(
-        _field(info.name, info.default, hints[info.name], version)
-        for info in msgspec.structs.fields(struct)
+        _field(info.name, info.default, _filled(hints[info.name], elements), version)
+        for info in msgspec.structs.fields(made_by)
     )
+
+
+def constructor(struct: type[Wire]) -> type[Wire]:
+    """Return what makes a struct: itself, or the generic class that it is a case of."""
+    return get_origin(struct) or struct
+
+
+def _filled(hint: object, elements: tuple[object, ...]) -> object:
+    """Return the annotation of a field of a generic struct, with what the struct is of."""
+    is_open = bool(elements) and bool(getattr(hint, "__parameters__", ()))
+    return cast(_Open, hint)[elements] if is_open else hint
 
 
 def _field(name: str, default: object, hint: object, version: int) -> Field:
@@ -156,6 +143,7 @@ def _shape(inner: object, rules: tuple[object, ...], may_be_null: bool) -> Shape
         if isinstance(rule, Sized):
             element = _shape(*_unwrap(get_args(inner)[0]), False) if rule.kind == "array" else None
             return Shape(rule.kind, element=element)
-    if isinstance(inner, type) and issubclass(inner, Wire):
-        return Shape("struct", struct=inner)
-    raise TypeError(f"{inner!r} has no wire type; use those of {__name__}")
+    made_by = get_origin(inner) or inner
+    if isinstance(made_by, type) and issubclass(made_by, Wire):
+        return Shape("struct", struct=cast(type[Wire], inner))
+    raise TypeError(f"{inner!r} has no wire type; use those of wire.py")

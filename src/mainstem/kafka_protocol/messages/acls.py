@@ -1,7 +1,9 @@
 """Access control lists: shown, made and deleted."""
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import Array, Int8, Int16, Int32, String, Wire
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.messages.responses import ExplainedError, Throttled
+from mainstem.kafka_protocol.wire import Array, Int8, Int16, String
 
 
 class AclFilter(Wire, frozen=True):
@@ -38,12 +40,9 @@ class AclResource(Wire, frozen=True):
     acls: Array[AclDescription] = ()
 
 
-class DescribeAclsResponse(Wire, frozen=True):
+class DescribeAclsResponse(ExplainedError, frozen=True):
     """What was found."""
 
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
     resources: Array[AclResource] = ()
 
 
@@ -72,10 +71,9 @@ class AclResult(Wire, frozen=True):
     error_message: String | None = None
 
 
-class CreateAclsResponse(Wire, frozen=True):
+class CreateAclsResponse(Throttled, frozen=True):
     """How that went, rule by rule."""
 
-    throttle_time_ms: Int32 = 0
     results: Array[AclResult] = ()
 
 
@@ -107,10 +105,9 @@ class DeletedAcls(Wire, frozen=True):
     matching_acls: Array[DeletedAcl] = ()
 
 
-class DeleteAclsResponse(Wire, frozen=True):
+class DeleteAclsResponse(Throttled, frozen=True):
     """How that went, filter by filter."""
 
-    throttle_time_ms: Int32 = 0
     filter_results: Array[DeletedAcls] = ()
 
 

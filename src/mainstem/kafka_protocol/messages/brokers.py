@@ -1,6 +1,7 @@
 """What several answers say of brokers: who leads, and where it listens."""
 
-from mainstem.kafka_protocol.fields import Int32, String, Wire
+from mainstem.kafka_protocol.fields import Wire
+from mainstem.kafka_protocol.wire import Int32, String
 
 
 class CurrentLeader(Wire, frozen=True):

@@ -3,21 +3,9 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    NO_ID,
-    Array,
-    Bool,
-    Int16,
-    Int32,
-    Int64,
-    NullSince,
-    Since,
-    String,
-    Until,
-    Uuid,
-    Wire,
-)
+from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, NullSince, Since, Until, Wire
+from mainstem.kafka_protocol.messages.partitions import ByName, PartitionIndex, PartitionResult
+from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, Int64, String, Uuid
 
 
 class CommitPartition(Wire, frozen=True):
@@ -48,11 +36,7 @@ class OffsetCommitRequest(Wire, frozen=True):
     topics: Array[CommitTopic] = ()
 
 
-class CommittedPartition(Wire, frozen=True):
-    """What became of one partition."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+CommittedPartition = PartitionResult
 
 
 class CommittedTopic(Wire, frozen=True):
@@ -139,17 +123,8 @@ class OffsetFetchResponse(Wire, frozen=True):
 OFFSET_FETCH = Api(9, OffsetFetchRequest, OffsetFetchResponse, first=1, last=10, flexible_since=6)
 
 
-class OffsetDeletePartition(Wire, frozen=True):
-    """A partition whose commit is forgotten."""
-
-    partition_index: Int32 = 0
-
-
-class OffsetDeleteTopic(Wire, frozen=True):
-    """What is forgotten of one topic."""
-
-    name: String = ""
-    partitions: Array[OffsetDeletePartition] = ()
+OffsetDeletePartition = PartitionIndex
+OffsetDeleteTopic = ByName[OffsetDeletePartition]
 
 
 class OffsetDeleteRequest(Wire, frozen=True):
@@ -159,18 +134,8 @@ class OffsetDeleteRequest(Wire, frozen=True):
     topics: Array[OffsetDeleteTopic] = ()
 
 
-class DeletedOffset(Wire, frozen=True):
-    """What became of one partition."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
-
-
-class DeletedOffsetsTopic(Wire, frozen=True):
-    """What became of one topic."""
-
-    name: String = ""
-    partitions: Array[DeletedOffset] = ()
+DeletedOffset = PartitionResult
+DeletedOffsetsTopic = ByName[DeletedOffset]
 
 
 class OffsetDeleteResponse(Wire, frozen=True):

@@ -1,19 +1,14 @@
 """Settings of topics, brokers and groups."""
 
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    Array,
-    Bool,
-    Int8,
-    Int16,
-    Int32,
-    Since,
-    String,
-    Wire,
-)
+from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
+from mainstem.kafka_protocol.messages.responses import Throttled, ThrottledError
+from mainstem.kafka_protocol.wire import Array, Bool, Int8, Int16, String
+
+C = TypeVar("C")
+"""A setting, and what is to become of it."""
 
 
 class DescribeConfigsResource(Wire, frozen=True):
@@ -53,20 +48,24 @@ class DescribedConfig(Wire, frozen=True):
     documentation: Annotated[String | None, Since(3), IGNORABLE] = ""
 
 
-class DescribedConfigs(Wire, frozen=True):
-    """The settings of one resource."""
+class ConfigsResult(Wire, frozen=True):
+    """A resource, and whether its settings were shown or changed."""
 
     error_code: Int16 = 0
     error_message: String | None = ""
     resource_type: Int8 = 0
     resource_name: String = ""
+
+
+class DescribedConfigs(ConfigsResult, frozen=True):
+    """The settings of one resource."""
+
     configs: Array[DescribedConfig] = ()
 
 
-class DescribeConfigsResponse(Wire, frozen=True):
+class DescribeConfigsResponse(Throttled, frozen=True):
     """The settings asked for."""
 
-    throttle_time_ms: Int32 = 0
     results: Array[DescribedConfigs] = ()
 
 
@@ -82,12 +81,15 @@ class AlterConfig(Wire, frozen=True):
     value: String | None = ""
 
 
-class AlterConfigsResource(Wire, frozen=True):
-    """Whose settings, and what they become."""
+class ResourceConfigs(Wire, Generic[C], frozen=True):
+    """Whose settings, and what they become or what changes."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
-    configs: Array[AlterConfig] = ()
+    configs: Array[C] = ()
+
+
+AlterConfigsResource = ResourceConfigs[AlterConfig]
 
 
 class AlterConfigsRequest(Wire, frozen=True):
@@ -97,19 +99,13 @@ class AlterConfigsRequest(Wire, frozen=True):
     validate_only: Bool = False
 
 
-class AlteredConfigs(Wire, frozen=True):
+class AlteredConfigs(ConfigsResult, frozen=True):
     """Whether the settings of one resource were changed."""
 
-    error_code: Int16 = 0
-    error_message: String | None = ""
-    resource_type: Int8 = 0
-    resource_name: String = ""
 
-
-class AlterConfigsResponse(Wire, frozen=True):
+class AlterConfigsResponse(Throttled, frozen=True):
     """Whose settings were replaced."""
 
-    throttle_time_ms: Int32 = 0
     responses: Array[AlteredConfigs] = ()
 
 
@@ -126,12 +122,7 @@ class IncrementalAlter(Wire, frozen=True):
     value: String | None = ""
 
 
-class IncrementalAlterResource(Wire, frozen=True):
-    """Whose settings, and what changes."""
-
-    resource_type: Int8 = 0
-    resource_name: String = ""
-    configs: Array[IncrementalAlter] = ()
+IncrementalAlterResource = ResourceConfigs[IncrementalAlter]
 
 
 class IncrementalAlterConfigsRequest(Wire, frozen=True):
@@ -141,11 +132,8 @@ class IncrementalAlterConfigsRequest(Wire, frozen=True):
     validate_only: Bool = False
 
 
-class IncrementalAlterConfigsResponse(Wire, frozen=True):
+class IncrementalAlterConfigsResponse(AlterConfigsResponse, frozen=True):
     """Whose settings were changed."""
-
-    throttle_time_ms: Int32 = 0
-    responses: Array[AlteredConfigs] = ()
 
 
 INCREMENTAL_ALTER_CONFIGS = Api(
@@ -171,11 +159,9 @@ class ConfigResource(Wire, frozen=True):
     resource_type: Annotated[Int8, Since(1), IGNORABLE] = 16
 
 
-class ListConfigResourcesResponse(Wire, frozen=True):
+class ListConfigResourcesResponse(ThrottledError, frozen=True):
     """The resources that have settings."""
 
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
     config_resources: Array[ConfigResource] = ()
 
 

@@ -3,19 +3,8 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    Array,
-    Bool,
-    Bytes,
-    Int16,
-    Int32,
-    Int64,
-    Since,
-    String,
-    Tag,
-    Wire,
-)
+from mainstem.kafka_protocol.fields import IGNORABLE, Since, Tag, Wire
+from mainstem.kafka_protocol.wire import Array, Bool, Bytes, Int16, Int32, Int64, String
 
 
 class ApiVersionsRequest(Wire, frozen=True):

@@ -3,26 +3,20 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    NO_ID,
-    Array,
-    Bool,
-    Int8,
-    Int16,
-    Int32,
-    Since,
-    String,
-    Uuid,
-    Wire,
+from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
+from mainstem.kafka_protocol.messages.assigned_groups import (
+    AssignedGroup,
+    Assignment,
+    AssignmentResponse,
+    DescribedAssignment,
+    GroupIdsRequest,
+    TopicPartitions,
 )
+from mainstem.kafka_protocol.messages.responses import Throttled
+from mainstem.kafka_protocol.wire import Array, Int8, Int32, String
 
-
-class OwnedPartitions(Wire, frozen=True):
-    """What the member still owns of one topic."""
-
-    topic_id: Uuid = NO_ID
-    partitions: Array[Int32] = ()
+OwnedPartitions = TopicPartitions
+ConsumerAssignment = Assignment
 
 
 class ConsumerGroupHeartbeatRequest(Wire, frozen=True):
@@ -40,22 +34,8 @@ class ConsumerGroupHeartbeatRequest(Wire, frozen=True):
     topic_partitions: Array[OwnedPartitions] | None = None
 
 
-class ConsumerAssignment(Wire, frozen=True):
-    """What the member is to own."""
-
-    topic_partitions: Array[OwnedPartitions] = ()
-
-
-class ConsumerGroupHeartbeatResponse(Wire, frozen=True):
+class ConsumerGroupHeartbeatResponse(AssignmentResponse, frozen=True):
     """The member's epoch, and its assignment if that has changed."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
-    member_id: String | None = None
-    member_epoch: Int32 = 0
-    heartbeat_interval_ms: Int32 = 0
-    assignment: ConsumerAssignment | None = None
 
 
 CONSUMER_GROUP_HEARTBEAT = Api(
@@ -68,25 +48,8 @@ CONSUMER_GROUP_HEARTBEAT = Api(
 )
 
 
-class ConsumerGroupDescribeRequest(Wire, frozen=True):
+class ConsumerGroupDescribeRequest(GroupIdsRequest, frozen=True):
     """Ask for groups of the consumer protocol and their members."""
-
-    group_ids: Array[String] = ()
-    include_authorized_operations: Bool = False
-
-
-class AssignedPartitions(Wire, frozen=True):
-    """What a member owns of one topic, or is to own."""
-
-    topic_id: Uuid = NO_ID
-    topic_name: String = ""
-    partitions: Array[Int32] = ()
-
-
-class DescribedAssignment(Wire, frozen=True):
-    """What a member owns, or is to own."""
-
-    topic_partitions: Array[AssignedPartitions] = ()
 
 
 class DescribedConsumer(Wire, frozen=True):
@@ -105,24 +68,12 @@ class DescribedConsumer(Wire, frozen=True):
     member_type: Annotated[Int8, Since(1), IGNORABLE] = -1
 
 
-class DescribedConsumerGroup(Wire, frozen=True):
-    """A group, its epochs and its members."""
-
-    error_code: Int16 = 0
-    error_message: String | None = None
-    group_id: String = ""
-    group_state: String = ""
-    group_epoch: Int32 = 0
-    assignment_epoch: Int32 = 0
-    assignor_name: String = ""
-    members: Array[DescribedConsumer] = ()
-    authorized_operations: Int32 = -(2**31)
+DescribedConsumerGroup = AssignedGroup[DescribedConsumer]
 
 
-class ConsumerGroupDescribeResponse(Wire, frozen=True):
+class ConsumerGroupDescribeResponse(Throttled, frozen=True):
     """The groups asked for."""
 
-    throttle_time_ms: Int32 = 0
     groups: Array[DescribedConsumerGroup] = ()
 
 

@@ -2,7 +2,8 @@
 
 from typing import Annotated
 
-from mainstem.kafka_protocol.fields import IGNORABLE, Array, Bytes, Int32, Since, String, Wire
+from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
+from mainstem.kafka_protocol.wire import Array, Bytes, Int32, String
 
 CONSUMER_PROTOCOL_VERSION = 3
 """The latest version; all are readable in terms of the ones before."""

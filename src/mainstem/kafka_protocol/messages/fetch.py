@@ -3,23 +3,9 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    NO_ID,
-    Array,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Records,
-    Since,
-    String,
-    Tag,
-    Until,
-    Uuid,
-    Wire,
-)
+from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, Since, Tag, Until, Wire
 from mainstem.kafka_protocol.messages.brokers import CurrentLeader, NodeEndpoint
+from mainstem.kafka_protocol.wire import Array, Int8, Int16, Int32, Int64, Records, String, Uuid
 
 
 class FetchingReplica(Wire, frozen=True):

@@ -3,17 +3,9 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    Array,
-    Bool,
-    Bytes,
-    Int16,
-    Int32,
-    Since,
-    String,
-    Wire,
-)
+from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
+from mainstem.kafka_protocol.messages.responses import Throttled
+from mainstem.kafka_protocol.wire import Array, Bool, Bytes, Int16, Int32, String
 
 
 class DescribeGroupsRequest(Wire, frozen=True):
@@ -99,10 +91,9 @@ class DeletedGroup(Wire, frozen=True):
     error_code: Int16 = 0
 
 
-class DeleteGroupsResponse(Wire, frozen=True):
+class DeleteGroupsResponse(Throttled, frozen=True):
     """Which groups were deleted."""
 
-    throttle_time_ms: Int32 = 0
     results: Array[DeletedGroup] = ()
 
 

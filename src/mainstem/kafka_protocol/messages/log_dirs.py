@@ -3,24 +3,12 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    Array,
-    Bool,
-    Int16,
-    Int32,
-    Int64,
-    Since,
-    String,
-    Wire,
-)
+from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
+from mainstem.kafka_protocol.messages.partitions import ByName, ByTopic
+from mainstem.kafka_protocol.messages.responses import Throttled
+from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, Int64, String
 
-
-class LogDirsTopic(Wire, frozen=True):
-    """Partitions of one topic."""
-
-    topic: String = ""
-    partitions: Array[Int32] = ()
+LogDirsTopic = ByTopic[Int32]
 
 
 class DescribeLogDirsRequest(Wire, frozen=True):
@@ -38,11 +26,7 @@ class LogDirPartition(Wire, frozen=True):
     is_future_key: Bool = False
 
 
-class LogDirTopic(Wire, frozen=True):
-    """The partitions of one topic in a directory."""
-
-    name: String = ""
-    partitions: Array[LogDirPartition] = ()
+LogDirTopic = ByName[LogDirPartition]
 
 
 class LogDir(Wire, frozen=True):
@@ -56,10 +40,9 @@ class LogDir(Wire, frozen=True):
     is_cordoned: Annotated[Bool, Since(5), IGNORABLE] = False
 
 
-class DescribeLogDirsResponse(Wire, frozen=True):
+class DescribeLogDirsResponse(Throttled, frozen=True):
     """The directories, and what is in them."""
 
-    throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, Since(3), IGNORABLE] = 0
     results: Array[LogDir] = ()
 

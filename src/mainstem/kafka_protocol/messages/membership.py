@@ -3,20 +3,8 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    Array,
-    Bool,
-    Bytes,
-    Int8,
-    Int16,
-    Int32,
-    NullSince,
-    Since,
-    String,
-    Until,
-    Wire,
-)
+from mainstem.kafka_protocol.fields import IGNORABLE, NullSince, Since, Until, Wire
+from mainstem.kafka_protocol.wire import Array, Bool, Bytes, Int8, Int16, Int32, String
 
 
 class FindCoordinatorRequest(Wire, frozen=True):

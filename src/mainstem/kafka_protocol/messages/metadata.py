@@ -3,21 +3,9 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    NO_ID,
-    Array,
-    Bool,
-    Int8,
-    Int16,
-    Int32,
-    NullSince,
-    Since,
-    String,
-    Until,
-    Uuid,
-    Wire,
-)
+from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, NullSince, Since, Until, Wire
+from mainstem.kafka_protocol.messages.responses import ExplainedError
+from mainstem.kafka_protocol.wire import Array, Bool, Int8, Int16, Int32, String, Uuid
 
 
 class MetadataTopicName(Wire, frozen=True):
@@ -101,12 +89,9 @@ class ClusterBroker(Wire, frozen=True):
     is_fenced: Annotated[Bool, Since(2), IGNORABLE] = False
 
 
-class DescribeClusterResponse(Wire, frozen=True):
+class DescribeClusterResponse(ExplainedError, frozen=True):
     """The brokers of the cluster."""
 
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
     endpoint_type: Annotated[Int8, Since(1)] = 1
     cluster_id: String = ""
     controller_id: Int32 = -1

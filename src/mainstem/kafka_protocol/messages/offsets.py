@@ -3,17 +3,10 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    Array,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Since,
-    String,
-    Wire,
-)
+from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
+from mainstem.kafka_protocol.messages.partitions import ByName, ByTopic
+from mainstem.kafka_protocol.messages.responses import Throttled
+from mainstem.kafka_protocol.wire import Array, Int8, Int16, Int32, Int64
 
 
 class ListOffsetsPartition(Wire, frozen=True):
@@ -24,11 +17,7 @@ class ListOffsetsPartition(Wire, frozen=True):
     timestamp: Int64 = 0
 
 
-class ListOffsetsTopic(Wire, frozen=True):
-    """What is searched in one topic."""
-
-    name: String = ""
-    partitions: Array[ListOffsetsPartition] = ()
+ListOffsetsTopic = ByName[ListOffsetsPartition]
 
 
 class ListOffsetsRequest(Wire, frozen=True):
@@ -50,11 +39,7 @@ class ListedOffset(Wire, frozen=True):
     leader_epoch: Annotated[Int32, Since(4), IGNORABLE] = -1
 
 
-class ListedOffsetsTopic(Wire, frozen=True):
-    """What was found in one topic."""
-
-    name: String = ""
-    partitions: Array[ListedOffset] = ()
+ListedOffsetsTopic = ByName[ListedOffset]
 
 
 class ListOffsetsResponse(Wire, frozen=True):
@@ -75,11 +60,7 @@ class EpochPartition(Wire, frozen=True):
     leader_epoch: Int32 = 0
 
 
-class EpochTopic(Wire, frozen=True):
-    """What is asked of one topic."""
-
-    topic: String = ""
-    partitions: Array[EpochPartition] = ()
+EpochTopic = ByTopic[EpochPartition]
 
 
 class OffsetForLeaderEpochRequest(Wire, frozen=True):
@@ -98,17 +79,12 @@ class EpochEndOffset(Wire, frozen=True):
     end_offset: Int64 = -1
 
 
-class EpochEndTopic(Wire, frozen=True):
-    """What one topic answers."""
-
-    topic: String = ""
-    partitions: Array[EpochEndOffset] = ()
+EpochEndTopic = ByTopic[EpochEndOffset]
 
 
-class OffsetForLeaderEpochResponse(Wire, frozen=True):
+class OffsetForLeaderEpochResponse(Throttled, frozen=True):
     """Where the epochs ended."""
 
-    throttle_time_ms: Int32 = 0
     topics: Array[EpochEndTopic] = ()
 
 
@@ -124,11 +100,7 @@ class DeleteRecordsPartition(Wire, frozen=True):
     offset: Int64 = 0
 
 
-class DeleteRecordsTopic(Wire, frozen=True):
-    """What is deleted from one topic."""
-
-    name: String = ""
-    partitions: Array[DeleteRecordsPartition] = ()
+DeleteRecordsTopic = ByName[DeleteRecordsPartition]
 
 
 class DeleteRecordsRequest(Wire, frozen=True):
@@ -146,17 +118,12 @@ class DeletedRecordsPartition(Wire, frozen=True):
     error_code: Int16 = 0
 
 
-class DeletedRecordsTopic(Wire, frozen=True):
-    """What became of one topic."""
-
-    name: String = ""
-    partitions: Array[DeletedRecordsPartition] = ()
+DeletedRecordsTopic = ByName[DeletedRecordsPartition]
 
 
-class DeleteRecordsResponse(Wire, frozen=True):
+class DeleteRecordsResponse(Throttled, frozen=True):
     """Where the partitions start now."""
 
-    throttle_time_ms: Int32 = 0
     topics: Array[DeletedRecordsTopic] = ()
 
 

@@ -3,14 +3,12 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import Array, Int16, Int32, Int64, Since, String, Wire
+from mainstem.kafka_protocol.fields import Since, Wire
+from mainstem.kafka_protocol.messages.partitions import ByName, ByTopic, PartitionIndexes
+from mainstem.kafka_protocol.messages.responses import Throttled, ThrottledError
+from mainstem.kafka_protocol.wire import Array, Int16, Int32, Int64, String
 
-
-class ProducersTopic(Wire, frozen=True):
-    """Partitions of one topic."""
-
-    name: String = ""
-    partition_indexes: Array[Int32] = ()
+ProducersTopic = PartitionIndexes
 
 
 class DescribeProducersRequest(Wire, frozen=True):
@@ -39,17 +37,12 @@ class DescribedProducersPartition(Wire, frozen=True):
     active_producers: Array[ActiveProducer] = ()
 
 
-class DescribedProducersTopic(Wire, frozen=True):
-    """Who writes to one topic."""
-
-    name: String = ""
-    partitions: Array[DescribedProducersPartition] = ()
+DescribedProducersTopic = ByName[DescribedProducersPartition]
 
 
-class DescribeProducersResponse(Wire, frozen=True):
+class DescribeProducersResponse(Throttled, frozen=True):
     """Who writes to the partitions."""
 
-    throttle_time_ms: Int32 = 0
     topics: Array[DescribedProducersTopic] = ()
 
 
@@ -64,11 +57,7 @@ class DescribeTransactionsRequest(Wire, frozen=True):
     transactional_ids: Array[String] = ()
 
 
-class DescribedTransactionTopic(Wire, frozen=True):
-    """Partitions of one topic that a transaction has written."""
-
-    topic: String = ""
-    partitions: Array[Int32] = ()
+DescribedTransactionTopic = ByTopic[Int32]
 
 
 class DescribedTransaction(Wire, frozen=True):
@@ -84,10 +73,9 @@ class DescribedTransaction(Wire, frozen=True):
     topics: Array[DescribedTransactionTopic] = ()
 
 
-class DescribeTransactionsResponse(Wire, frozen=True):
+class DescribeTransactionsResponse(Throttled, frozen=True):
     """The transactions asked for."""
 
-    throttle_time_ms: Int32 = 0
     transaction_states: Array[DescribedTransaction] = ()
 
 
@@ -113,11 +101,9 @@ class ListedTransaction(Wire, frozen=True):
     transaction_state: String = ""
 
 
-class ListTransactionsResponse(Wire, frozen=True):
+class ListTransactionsResponse(ThrottledError, frozen=True):
     """The transactions there are."""
 
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
     unknown_state_filters: Array[String] = ()
     transaction_states: Array[ListedTransaction] = ()
 

@@ -3,28 +3,30 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    NO_ID,
+from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, Since, Wire
+from mainstem.kafka_protocol.messages.partitions import (
+    ByName,
+    ByTopic,
+    ByTopicName,
+    ExplainedResult,
+    PartitionIndex,
+    PartitionIndexes,
+    PartitionResult,
+)
+from mainstem.kafka_protocol.messages.responses import ExplainedError, Throttled
+from mainstem.kafka_protocol.wire import (
     Array,
     Bool,
     Int8,
     Int16,
     Int32,
     Int64,
-    Since,
     String,
     UInt16,
     Uuid,
-    Wire,
 )
 
-
-class ReplicaDirTopic(Wire, frozen=True):
-    """Partitions of one topic that are to be moved."""
-
-    name: String = ""
-    partitions: Array[Int32] = ()
+ReplicaDirTopic = ByName[Int32]
 
 
 class ReplicaDir(Wire, frozen=True):
@@ -40,24 +42,13 @@ class AlterReplicaLogDirsRequest(Wire, frozen=True):
     dirs: Array[ReplicaDir] = ()
 
 
-class MovedPartition(Wire, frozen=True):
-    """What became of one partition's move."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+MovedPartition = PartitionResult
+MovedTopic = ByTopicName[MovedPartition]
 
 
-class MovedTopic(Wire, frozen=True):
-    """What became of the moves of one topic."""
-
-    topic_name: String = ""
-    partitions: Array[MovedPartition] = ()
-
-
-class AlterReplicaLogDirsResponse(Wire, frozen=True):
+class AlterReplicaLogDirsResponse(Throttled, frozen=True):
     """What became of the moves."""
 
-    throttle_time_ms: Int32 = 0
     results: Array[MovedTopic] = ()
 
 
@@ -66,11 +57,7 @@ ALTER_REPLICA_LOG_DIRS = Api(
 )
 
 
-class ElectionTopic(Wire, frozen=True):
-    """Partitions of one topic that are to get a leader."""
-
-    topic: String = ""
-    partitions: Array[Int32] = ()
+ElectionTopic = ByTopic[Int32]
 
 
 class ElectLeadersRequest(Wire, frozen=True):
@@ -96,10 +83,9 @@ class ElectedTopic(Wire, frozen=True):
     partition_result: Array[ElectedPartition] = ()
 
 
-class ElectLeadersResponse(Wire, frozen=True):
+class ElectLeadersResponse(Throttled, frozen=True):
     """What became of the elections."""
 
-    throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, Since(1), IGNORABLE] = 0
     replica_election_results: Array[ElectedTopic] = ()
 
@@ -116,11 +102,7 @@ class ReassignablePartition(Wire, frozen=True):
     replicas: Array[Int32] | None = None
 
 
-class ReassignableTopic(Wire, frozen=True):
-    """Partitions of one topic that are to be elsewhere."""
-
-    name: String = ""
-    partitions: Array[ReassignablePartition] = ()
+ReassignableTopic = ByName[ReassignablePartition]
 
 
 class AlterPartitionReassignmentsRequest(Wire, frozen=True):
@@ -131,25 +113,13 @@ class AlterPartitionReassignmentsRequest(Wire, frozen=True):
     topics: Array[ReassignableTopic] = ()
 
 
-class ReassignedPartition(Wire, frozen=True):
-    """What became of one partition's reassignment."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
+ReassignedPartition = ExplainedResult
+ReassignedTopic = ByName[ReassignedPartition]
 
 
-class ReassignedTopic(Wire, frozen=True):
-    """What became of the reassignments of one topic."""
-
-    name: String = ""
-    partitions: Array[ReassignedPartition] = ()
-
-
-class AlterPartitionReassignmentsResponse(Wire, frozen=True):
+class AlterPartitionReassignmentsResponse(Throttled, frozen=True):
     """What became of the reassignments."""
 
-    throttle_time_ms: Int32 = 0
     allow_replication_factor_change: Annotated[Bool, Since(1), IGNORABLE] = True
     error_code: Int16 = 0
     error_message: String | None = None
@@ -166,11 +136,7 @@ ALTER_PARTITION_REASSIGNMENTS = Api(
 )
 
 
-class ReassignmentsTopic(Wire, frozen=True):
-    """Partitions of one topic that are asked about."""
-
-    name: String = ""
-    partition_indexes: Array[Int32] = ()
+ReassignmentsTopic = PartitionIndexes
 
 
 class ListPartitionReassignmentsRequest(Wire, frozen=True):
@@ -189,19 +155,12 @@ class OngoingReassignment(Wire, frozen=True):
     removing_replicas: Array[Int32] = ()
 
 
-class OngoingTopic(Wire, frozen=True):
-    """What is being moved of one topic."""
-
-    name: String = ""
-    partitions: Array[OngoingReassignment] = ()
+OngoingTopic = ByName[OngoingReassignment]
 
 
-class ListPartitionReassignmentsResponse(Wire, frozen=True):
+class ListPartitionReassignmentsResponse(ExplainedError, frozen=True):
     """What is being moved."""
 
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
     topics: Array[OngoingTopic] = ()
 
 
@@ -215,17 +174,8 @@ LIST_PARTITION_REASSIGNMENTS = Api(
 )
 
 
-class QuorumPartitionNumber(Wire, frozen=True):
-    """A partition that is asked about."""
-
-    partition_index: Int32 = 0
-
-
-class QuorumTopicName(Wire, frozen=True):
-    """A topic that is asked about."""
-
-    topic_name: String = ""
-    partitions: Array[QuorumPartitionNumber] = ()
+QuorumPartitionNumber = PartitionIndex
+QuorumTopicName = ByTopicName[QuorumPartitionNumber]
 
 
 class DescribeQuorumRequest(Wire, frozen=True):
@@ -257,11 +207,7 @@ class QuorumPartition(Wire, frozen=True):
     observers: Array[Voter] = ()
 
 
-class QuorumTopic(Wire, frozen=True):
-    """The partitions of the metadata."""
-
-    topic_name: String = ""
-    partitions: Array[QuorumPartition] = ()
+QuorumTopic = ByTopicName[QuorumPartition]
 
 
 class QuorumListener(Wire, frozen=True):

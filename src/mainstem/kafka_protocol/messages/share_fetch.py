@@ -3,9 +3,11 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    NO_ID,
+from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, Since, Wire
+from mainstem.kafka_protocol.messages.brokers import CurrentLeader, NodeEndpoint
+from mainstem.kafka_protocol.messages.partitions import ByTopicId
+from mainstem.kafka_protocol.messages.responses import ExplainedError
+from mainstem.kafka_protocol.wire import (
     Array,
     Bool,
     Int8,
@@ -13,12 +15,9 @@ from mainstem.kafka_protocol.fields import (
     Int32,
     Int64,
     Records,
-    Since,
     String,
     Uuid,
-    Wire,
 )
-from mainstem.kafka_protocol.messages.brokers import CurrentLeader, NodeEndpoint
 
 
 class Acknowledgement(Wire, frozen=True):
@@ -36,18 +35,8 @@ class ShareFetchPartition(Wire, frozen=True):
     acknowledgement_batches: Array[Acknowledgement] = ()
 
 
-class ShareFetchTopic(Wire, frozen=True):
-    """What is acquired and settled in one topic."""
-
-    topic_id: Uuid = NO_ID
-    partitions: Array[ShareFetchPartition] = ()
-
-
-class ForgottenShareTopic(Wire, frozen=True):
-    """Partitions that the share session no longer reads."""
-
-    topic_id: Uuid = NO_ID
-    partitions: Array[Int32] = ()
+ShareFetchTopic = ByTopicId[ShareFetchPartition]
+ForgottenShareTopic = ByTopicId[Int32]
 
 
 class ShareFetchRequest(Wire, frozen=True):
@@ -95,12 +84,9 @@ class SharedTopic(Wire, frozen=True):
     partitions: Array[SharedPartition] = ()
 
 
-class ShareFetchResponse(Wire, frozen=True):
+class ShareFetchResponse(ExplainedError, frozen=True):
     """The records acquired, and what became of those settled."""
 
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
     acquisition_lock_timeout_ms: Int32 = 0
     responses: Array[SharedTopic] = ()
     node_endpoints: Array[NodeEndpoint] = ()
@@ -116,11 +102,7 @@ class AcknowledgePartition(Wire, frozen=True):
     acknowledgement_batches: Array[Acknowledgement] = ()
 
 
-class AcknowledgeTopic(Wire, frozen=True):
-    """What is settled in one topic."""
-
-    topic_id: Uuid = NO_ID
-    partitions: Array[AcknowledgePartition] = ()
+AcknowledgeTopic = ByTopicId[AcknowledgePartition]
 
 
 class ShareAcknowledgeRequest(Wire, frozen=True):
@@ -142,19 +124,12 @@ class AcknowledgedPartition(Wire, frozen=True):
     current_leader: CurrentLeader = CurrentLeader()
 
 
-class AcknowledgedTopic(Wire, frozen=True):
-    """What became of one topic."""
-
-    topic_id: Uuid = NO_ID
-    partitions: Array[AcknowledgedPartition] = ()
+AcknowledgedTopic = ByTopicId[AcknowledgedPartition]
 
 
-class ShareAcknowledgeResponse(Wire, frozen=True):
+class ShareAcknowledgeResponse(ExplainedError, frozen=True):
     """What was settled."""
 
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
     acquisition_lock_timeout_ms: Annotated[Int32, Since(2), IGNORABLE] = 0
     responses: Array[AcknowledgedTopic] = ()
     node_endpoints: Array[NodeEndpoint] = ()

@@ -3,19 +3,23 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    NO_ID,
-    Array,
-    Bool,
-    Int16,
-    Int32,
-    Int64,
-    Since,
-    String,
-    Uuid,
-    Wire,
+from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, Since, Wire
+from mainstem.kafka_protocol.messages.assigned_groups import (
+    AssignedGroup,
+    AssignedPartitions,
+    Assignment,
+    AssignmentResponse,
+    DescribedAssignment,
+    GroupIdsRequest,
+    TopicPartitions,
 )
+from mainstem.kafka_protocol.messages.partitions import (
+    ByNameAndId,
+    ByTopicName,
+    ExplainedResult,
+)
+from mainstem.kafka_protocol.messages.responses import ExplainedError, Throttled
+from mainstem.kafka_protocol.wire import Array, Int16, Int32, Int64, String, Uuid
 
 
 class ShareGroupHeartbeatRequest(Wire, frozen=True):
@@ -28,29 +32,12 @@ class ShareGroupHeartbeatRequest(Wire, frozen=True):
     subscribed_topic_names: Array[String] | None = None
 
 
-class SharePartitions(Wire, frozen=True):
-    """What the member may fetch of one topic."""
-
-    topic_id: Uuid = NO_ID
-    partitions: Array[Int32] = ()
+SharePartitions = TopicPartitions
+ShareAssignment = Assignment
 
 
-class ShareAssignment(Wire, frozen=True):
-    """What the member may fetch."""
-
-    topic_partitions: Array[SharePartitions] = ()
-
-
-class ShareGroupHeartbeatResponse(Wire, frozen=True):
+class ShareGroupHeartbeatResponse(AssignmentResponse, frozen=True):
     """The member's epoch, and its assignment if that has changed."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
-    member_id: String | None = None
-    member_epoch: Int32 = 0
-    heartbeat_interval_ms: Int32 = 0
-    assignment: ShareAssignment | None = None
 
 
 SHARE_GROUP_HEARTBEAT = Api(
@@ -58,25 +45,12 @@ SHARE_GROUP_HEARTBEAT = Api(
 )
 
 
-class ShareGroupDescribeRequest(Wire, frozen=True):
+class ShareGroupDescribeRequest(GroupIdsRequest, frozen=True):
     """Ask for share groups and their members."""
 
-    group_ids: Array[String] = ()
-    include_authorized_operations: Bool = False
 
-
-class DescribedSharePartitions(Wire, frozen=True):
-    """What a member may fetch of one topic."""
-
-    topic_id: Uuid = NO_ID
-    topic_name: String = ""
-    partitions: Array[Int32] = ()
-
-
-class DescribedShareAssignment(Wire, frozen=True):
-    """What a member may fetch."""
-
-    topic_partitions: Array[DescribedSharePartitions] = ()
+DescribedSharePartitions = AssignedPartitions
+DescribedShareAssignment = DescribedAssignment
 
 
 class DescribedShareMember(Wire, frozen=True):
@@ -91,24 +65,12 @@ class DescribedShareMember(Wire, frozen=True):
     assignment: DescribedShareAssignment = DescribedShareAssignment()
 
 
-class DescribedShareGroup(Wire, frozen=True):
-    """A group, its epochs and its members."""
-
-    error_code: Int16 = 0
-    error_message: String | None = None
-    group_id: String = ""
-    group_state: String = ""
-    group_epoch: Int32 = 0
-    assignment_epoch: Int32 = 0
-    assignor_name: String = ""
-    members: Array[DescribedShareMember] = ()
-    authorized_operations: Int32 = -(2**31)
+DescribedShareGroup = AssignedGroup[DescribedShareMember]
 
 
-class ShareGroupDescribeResponse(Wire, frozen=True):
+class ShareGroupDescribeResponse(Throttled, frozen=True):
     """The groups asked for."""
 
-    throttle_time_ms: Int32 = 0
     groups: Array[DescribedShareGroup] = ()
 
 
@@ -117,11 +79,7 @@ SHARE_GROUP_DESCRIBE = Api(
 )
 
 
-class ShareOffsetsTopic(Wire, frozen=True):
-    """Partitions of one topic."""
-
-    topic_name: String = ""
-    partitions: Array[Int32] = ()
+ShareOffsetsTopic = ByTopicName[Int32]
 
 
 class ShareOffsetsGroup(Wire, frozen=True):
@@ -148,12 +106,7 @@ class DescribedShareOffset(Wire, frozen=True):
     error_message: String | None = None
 
 
-class DescribedShareOffsetsTopic(Wire, frozen=True):
-    """Where the partitions of one topic start."""
-
-    topic_name: String = ""
-    topic_id: Uuid = NO_ID
-    partitions: Array[DescribedShareOffset] = ()
+DescribedShareOffsetsTopic = ByNameAndId[DescribedShareOffset]
 
 
 class DescribedShareOffsets(Wire, frozen=True):
@@ -165,10 +118,9 @@ class DescribedShareOffsets(Wire, frozen=True):
     error_message: String | None = None
 
 
-class DescribeShareGroupOffsetsResponse(Wire, frozen=True):
+class DescribeShareGroupOffsetsResponse(Throttled, frozen=True):
     """Where the groups' partitions start."""
 
-    throttle_time_ms: Int32 = 0
     groups: Array[DescribedShareOffsets] = ()
 
 
@@ -189,11 +141,7 @@ class AlterShareOffset(Wire, frozen=True):
     start_offset: Int64 = 0
 
 
-class AlterShareOffsetsTopic(Wire, frozen=True):
-    """What changes in one topic."""
-
-    topic_name: String = ""
-    partitions: Array[AlterShareOffset] = ()
+AlterShareOffsetsTopic = ByTopicName[AlterShareOffset]
 
 
 class AlterShareGroupOffsetsRequest(Wire, frozen=True):
@@ -203,28 +151,13 @@ class AlterShareGroupOffsetsRequest(Wire, frozen=True):
     topics: Array[AlterShareOffsetsTopic] = ()
 
 
-class AlteredShareOffset(Wire, frozen=True):
-    """What became of one partition."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
+AlteredShareOffset = ExplainedResult
+AlteredShareOffsetsTopic = ByNameAndId[AlteredShareOffset]
 
 
-class AlteredShareOffsetsTopic(Wire, frozen=True):
-    """What became of one topic."""
-
-    topic_name: String = ""
-    topic_id: Uuid = NO_ID
-    partitions: Array[AlteredShareOffset] = ()
-
-
-class AlterShareGroupOffsetsResponse(Wire, frozen=True):
+class AlterShareGroupOffsetsResponse(ExplainedError, frozen=True):
     """Which starts were changed."""
 
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
     responses: Array[AlteredShareOffsetsTopic] = ()
 
 
@@ -260,12 +193,9 @@ class DeletedShareOffsetsTopic(Wire, frozen=True):
     error_message: String | None = None
 
 
-class DeleteShareGroupOffsetsResponse(Wire, frozen=True):
+class DeleteShareGroupOffsetsResponse(ExplainedError, frozen=True):
     """What was forgotten."""
 
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: String | None = None
     responses: Array[DeletedShareOffsetsTopic] = ()
 
 

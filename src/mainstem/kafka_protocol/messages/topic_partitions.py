@@ -1,7 +1,9 @@
 """Partitions of topics, page by page."""
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import NO_ID, Array, Bool, Int16, Int32, String, Uuid, Wire
+from mainstem.kafka_protocol.fields import NO_ID, Wire
+from mainstem.kafka_protocol.messages.responses import Throttled
+from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, String, Uuid
 
 
 class DescribeTopicName(Wire, frozen=True):
@@ -50,10 +52,9 @@ class DescribedTopic(Wire, frozen=True):
     topic_authorized_operations: Int32 = -(2**31)
 
 
-class DescribeTopicPartitionsResponse(Wire, frozen=True):
+class DescribeTopicPartitionsResponse(Throttled, frozen=True):
     """A page of topics, and where the next one begins."""
 
-    throttle_time_ms: Int32 = 0
     topics: Array[DescribedTopic] = ()
     next_cursor: PartitionsCursor | None = None
 

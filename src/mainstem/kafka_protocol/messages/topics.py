@@ -3,22 +3,9 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    NO_ID,
-    Array,
-    Bool,
-    Int8,
-    Int16,
-    Int32,
-    NullSince,
-    Since,
-    String,
-    Tag,
-    Until,
-    Uuid,
-    Wire,
-)
+from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, NullSince, Since, Tag, Until, Wire
+from mainstem.kafka_protocol.messages.responses import Throttled
+from mainstem.kafka_protocol.wire import Array, Bool, Int8, Int16, Int32, String, Uuid
 
 
 class CreateAssignment(Wire, frozen=True):
@@ -76,10 +63,9 @@ class CreatedTopic(Wire, frozen=True):
     configs: Annotated[Array[CreatedConfig] | None, Since(5), IGNORABLE] = ()
 
 
-class CreateTopicsResponse(Wire, frozen=True):
+class CreateTopicsResponse(Throttled, frozen=True):
     """Which topics were created."""
 
-    throttle_time_ms: Int32 = 0
     topics: Array[CreatedTopic] = ()
 
 
@@ -112,10 +98,9 @@ class DeletedTopic(Wire, frozen=True):
     error_message: Annotated[String | None, Since(5), IGNORABLE] = None
 
 
-class DeleteTopicsResponse(Wire, frozen=True):
+class DeleteTopicsResponse(Throttled, frozen=True):
     """Which topics were deleted."""
 
-    throttle_time_ms: Int32 = 0
     responses: Array[DeletedTopic] = ()
 
 
@@ -154,10 +139,9 @@ class CreatedPartitions(Wire, frozen=True):
     error_message: String | None = None
 
 
-class CreatePartitionsResponse(Wire, frozen=True):
+class CreatePartitionsResponse(Throttled, frozen=True):
     """Which topics have grown."""
 
-    throttle_time_ms: Int32 = 0
     results: Array[CreatedPartitions] = ()
 
 

@@ -3,18 +3,10 @@
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import (
-    IGNORABLE,
-    Array,
-    Bool,
-    Int16,
-    Int32,
-    Int64,
-    Since,
-    String,
-    Until,
-    Wire,
-)
+from mainstem.kafka_protocol.fields import IGNORABLE, Since, Until, Wire
+from mainstem.kafka_protocol.messages.partitions import ByName, PartitionResult
+from mainstem.kafka_protocol.messages.responses import Throttled, ThrottledError
+from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, Int64, String
 
 
 class InitProducerIdRequest(Wire, frozen=True):
@@ -28,11 +20,9 @@ class InitProducerIdRequest(Wire, frozen=True):
     keep_prepared_txn: Annotated[Bool, Since(6)] = False
 
 
-class InitProducerIdResponse(Wire, frozen=True):
+class InitProducerIdResponse(ThrottledError, frozen=True):
     """The producer id, and its epoch."""
 
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
     producer_id: Int64 = -1
     producer_epoch: Int16 = 0
     ongoing_txn_producer_id: Annotated[Int64, Since(6), IGNORABLE] = -1
@@ -44,11 +34,7 @@ INIT_PRODUCER_ID = Api(
 )
 
 
-class TransactionTopic(Wire, frozen=True):
-    """Partitions of one topic."""
-
-    name: String = ""
-    partitions: Array[Int32] = ()
+TransactionTopic = ByName[Int32]
 
 
 class TransactionPartitions(Wire, frozen=True):
@@ -92,10 +78,9 @@ class AddedPartitions(Wire, frozen=True):
     topic_results: Array[AddedTopic] = ()
 
 
-class AddPartitionsToTxnResponse(Wire, frozen=True):
+class AddPartitionsToTxnResponse(Throttled, frozen=True):
     """Which partitions are part of the transaction now."""
 
-    throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, Since(4), IGNORABLE] = 0
     results_by_transaction: Annotated[Array[AddedPartitions], Since(4)] = ()
     results_by_topic_v3_and_below: Annotated[Array[AddedTopic], Until(3)] = ()
@@ -115,11 +100,8 @@ class AddOffsetsToTxnRequest(Wire, frozen=True):
     group_id: String = ""
 
 
-class AddOffsetsToTxnResponse(Wire, frozen=True):
+class AddOffsetsToTxnResponse(ThrottledError, frozen=True):
     """Whether the group is part of the transaction now."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
 
 
 ADD_OFFSETS_TO_TXN = Api(
@@ -136,11 +118,9 @@ class EndTxnRequest(Wire, frozen=True):
     committed: Bool = False
 
 
-class EndTxnResponse(Wire, frozen=True):
+class EndTxnResponse(ThrottledError, frozen=True):
     """Whether it has ended, and since version 5 the epoch to go on with."""
 
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
     producer_id: Annotated[Int64, Since(5), IGNORABLE] = -1
     producer_epoch: Annotated[Int16, Since(5), IGNORABLE] = -1
 
@@ -157,11 +137,7 @@ class TxnCommitPartition(Wire, frozen=True):
     committed_metadata: String | None = ""
 
 
-class TxnCommitTopic(Wire, frozen=True):
-    """What is committed for one topic."""
-
-    name: String = ""
-    partitions: Array[TxnCommitPartition] = ()
+TxnCommitTopic = ByName[TxnCommitPartition]
 
 
 class TxnOffsetCommitRequest(Wire, frozen=True):
@@ -177,24 +153,13 @@ class TxnOffsetCommitRequest(Wire, frozen=True):
     topics: Array[TxnCommitTopic] = ()
 
 
-class TxnCommittedPartition(Wire, frozen=True):
-    """What became of one partition."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+TxnCommittedPartition = PartitionResult
+TxnCommittedTopic = ByName[TxnCommittedPartition]
 
 
-class TxnCommittedTopic(Wire, frozen=True):
-    """What became of one topic."""
-
-    name: String = ""
-    partitions: Array[TxnCommittedPartition] = ()
-
-
-class TxnOffsetCommitResponse(Wire, frozen=True):
+class TxnOffsetCommitResponse(Throttled, frozen=True):
     """What was taken into the transaction."""
 
-    throttle_time_ms: Int32 = 0
     topics: Array[TxnCommittedTopic] = ()
 
 

@@ -14,6 +14,7 @@ from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import consumer_groups as messages
+from mainstem.kafka_protocol.messages.assigned_groups import AssignedPartitions, DescribedAssignment
 
 _CLASSIC, _CONSUMER = 0, 1
 """The protocol that a member speaks."""
@@ -76,10 +77,10 @@ def _member(service: Service, member: ConsumerMember) -> messages.DescribedConsu
     )
 
 
-def _assignment(service: Service, partitions: Partitions) -> messages.DescribedAssignment:
+def _assignment(service: Service, partitions: Partitions) -> DescribedAssignment:
     topics = []
     for topic_id, numbers in written(partitions).items():
         topic = service.broker.topic_by_id(topic_id)
         if topic is not None:
-            topics.append(messages.AssignedPartitions(bytes.fromhex(topic_id), topic.name, numbers))
-    return messages.DescribedAssignment(topics)
+            topics.append(AssignedPartitions(bytes.fromhex(topic_id), topic.name, numbers))
+    return DescribedAssignment(topics)

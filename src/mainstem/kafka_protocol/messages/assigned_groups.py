@@ -1,0 +1,63 @@
+"""What consumer groups and share groups say alike: their coordinator assigns partitions."""
+
+from typing import Generic, TypeVar
+
+from mainstem.kafka_protocol.fields import NO_ID, Wire
+from mainstem.kafka_protocol.messages.partitions import ByTopicId
+from mainstem.kafka_protocol.messages.responses import ExplainedError
+from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, String, Uuid
+
+M = TypeVar("M")
+"""A member as it is described."""
+
+TopicPartitions = ByTopicId[Int32]
+
+
+class Assignment(Wire, frozen=True):
+    """What a member is to own, or may fetch."""
+
+    topic_partitions: Array[TopicPartitions] = ()
+
+
+class AssignmentResponse(ExplainedError, frozen=True):
+    """The member's epoch, and its assignment if that has changed."""
+
+    member_id: String | None = None
+    member_epoch: Int32 = 0
+    heartbeat_interval_ms: Int32 = 0
+    assignment: Assignment | None = None
+
+
+class GroupIdsRequest(Wire, frozen=True):
+    """Ask for groups and their members."""
+
+    group_ids: Array[String] = ()
+    include_authorized_operations: Bool = False
+
+
+class AssignedPartitions(Wire, frozen=True):
+    """What a member has, or is to have, of one topic."""
+
+    topic_id: Uuid = NO_ID
+    topic_name: String = ""
+    partitions: Array[Int32] = ()
+
+
+class DescribedAssignment(Wire, frozen=True):
+    """What a member has, or is to have."""
+
+    topic_partitions: Array[AssignedPartitions] = ()
+
+
+class AssignedGroup(Wire, Generic[M], frozen=True):
+    """A group, its epochs and its members."""
+
+    error_code: Int16 = 0
+    error_message: String | None = None
+    group_id: String = ""
+    group_state: String = ""
+    group_epoch: Int32 = 0
+    assignment_epoch: Int32 = 0
+    assignor_name: String = ""
+    members: Array[M] = ()
+    authorized_operations: Int32 = -(2**31)

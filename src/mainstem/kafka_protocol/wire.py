@@ -1,0 +1,41 @@
+"""The types of the Kafka protocol, for the annotations of fields."""
+
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from mainstem.core.wire import Piece
+
+T = TypeVar("T")
+
+
+class Fixed(msgspec.Struct, frozen=True):
+    """A type of fixed size, by its letter in the struct module."""
+
+    code: str
+    size: int
+
+
+class Sized(msgspec.Struct, frozen=True):
+    """A type that is written as a length and that many bytes, or elements."""
+
+    kind: str
+
+
+Int8 = Annotated[int, Fixed("b", 1)]
+Int16 = Annotated[int, Fixed("h", 2)]
+Int32 = Annotated[int, Fixed("i", 4)]
+Int64 = Annotated[int, Fixed("q", 8)]
+UInt16 = Annotated[int, Fixed("H", 2)]
+UInt32 = Annotated[int, Fixed("I", 4)]
+Float64 = Annotated[float, Fixed("d", 8)]
+Bool = Annotated[bool, Fixed("?", 1)]
+Uuid = Annotated[bytes, Fixed("16s", 16)]
+String = Annotated[str, Sized("string")]
+Bytes = Annotated[bytes, Sized("bytes")]
+"""Copied when decoded, so that it outlives the frame."""
+Records = Annotated[Piece, Sized("records")]
+"""A view of the frame when decoded; passed on untouched when encoded."""
+Array = Annotated[Sequence[T], Sized("array")]
+"""A tuple when decoded; any sequence when encoded."""
