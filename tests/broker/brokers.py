@@ -22,6 +22,8 @@ from mainstem.log.port import (
 )
 
 NOW_MS = 1_700_000_000_000
+Batches = Sequence[tuple[PartitionId, WritableBatch]]
+"""What a log is given to append."""
 
 
 class Clock:
@@ -75,13 +77,7 @@ class FullLog(MemoryLog):
 
     is_full = False
 
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
+    def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append, if there is room."""
         if self.is_full:
             raise StorageFull("no space is left")
@@ -89,11 +85,13 @@ class FullLog(MemoryLog):
 
 
 class LateLog:
-    """A log whose appends become durable only when the test says so."""
+    """A log whose appends become durable only when the test says so; it may be full, too."""
 
     def __init__(self) -> None:
         self._log = MemoryLog()
         self.late = False
+        self.is_full = False
+        self.appends = 0
         self.commits: list[Commit] = []
 
     def settle(self, error: MainstemError | None = None) -> None:
@@ -101,14 +99,11 @@ class LateLog:
         for commit in self.commits:
             commit.settle(error)
 
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
+    def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append, and promise durability."""
+        if self.is_full:
+            raise StorageFull("no space is left")
+        self.appends += 1
         appended = self._log.append(batches, together=together, lazy=lazy)
         if not self.late:
             return appended

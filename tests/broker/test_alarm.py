@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 from tests.broker.brokers import Clock
+from tests.broker.groups.classic.consumers import JOIN
 from tests.broker.queues.queue_consumers import Desk
 from tests.broker.transactions.transactional_producers import Bank
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.groups.classic.group import Join
 from mainstem.broker.groups.consumer.heartbeat import Heartbeat
 from mainstem.broker.groups.consumer.records import NOTHING
 from mainstem.broker.groups.share.group import ShareHeartbeat
@@ -20,14 +20,7 @@ Kind = Callable[[Clock], tuple[Broker, Step]]
 
 def classic_member(clock: Clock) -> tuple[Broker, Step]:
     broker = Bank(clock=clock).broker
-    join = Join(
-        group="g",
-        protocol_type="consumer",
-        protocols=(("range", b""),),
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-    )
-    return broker, lambda: broker.classic.join(join, lambda _: None)
+    return broker, lambda: broker.classic.join(JOIN, lambda _: None)
 
 
 def consumer_member(clock: Clock) -> tuple[Broker, Step]:

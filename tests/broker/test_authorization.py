@@ -6,6 +6,7 @@ from typing import Protocol
 
 import pytest
 from tests.broker.brokers import new_broker
+from tests.broker.groups.classic.consumers import JOIN
 
 from mainstem.auth import Action, Auth, Peer, Principal, Resource, ResourceKind, deny_all
 from mainstem.broker import authorization, door
@@ -171,15 +172,7 @@ def test_lists_leave_out_what_may_not_be_described() -> None:
 def test_who_may_not_join_hears_so_where_the_answer_was_to_come() -> None:
     broker = new_broker()
     heard: list[object] = []
-    join = door.Join(
-        group="g",
-        protocol_type="consumer",
-        protocols=(("range", b""),),
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-    )
-
-    seen(broker, deny_all).classic.join(join, heard.append)
+    seen(broker, deny_all).classic.join(JOIN, heard.append)
 
     (error,) = heard
     assert isinstance(error, MainstemError)

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
+from tests.broker.groups.classic.consumers import JOIN
 
 from mainstem.broker.broker import Broker
-from mainstem.broker.groups.classic.group import Join
 from mainstem.log.memory import MemoryLog
 from mainstem.node.broker_clock import BrokerClock
 
@@ -43,14 +44,8 @@ async def turns() -> None:
 
 
 def member(broker: Broker) -> None:
-    wish = Join(
-        group="g",
-        protocol_type="consumer",
-        protocols=(("range", b""),),
-        session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=SESSION_MS,
-    )
-    broker.classic.join(wish, lambda _: None)
+    timeouts = {"session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": SESSION_MS}
+    broker.classic.join(replace(JOIN, **timeouts), lambda _: None)
 
 
 def has_member(broker: Broker) -> bool:

@@ -7,12 +7,13 @@ from queue import SimpleQueue
 
 import pytest
 from msgspec.structs import replace
+from tests.broker.groups.classic.consumers import JOIN
 from tests.faults.disk_steps import append, full_after, killed, opened
 from tests.faults.simulated_disk import SimFiles
 
 from mainstem.broker.broker import Broker
 from mainstem.broker.groups.classic.coordinator import Membership
-from mainstem.broker.groups.classic.group import Join, Joined, Sync, Synced
+from mainstem.broker.groups.classic.group import Joined, Sync, Synced
 from mainstem.broker.groups.consumer.heartbeat import Heartbeat
 from mainstem.broker.groups.consumer.records import NOTHING
 from mainstem.broker.groups.cursors import Cursor
@@ -105,14 +106,7 @@ def member_of(broker: Broker, protocol: str) -> Membership:
         heard = broker.consumers.heartbeat(replace(beat, owned=NOTHING))
         return Membership(heard.member_id, heard.epoch)
     joining, syncing = SimpleQueue[Joined | MainstemError](), SimpleQueue[Synced | MainstemError]()
-    join = Join(
-        group="g",
-        protocol_type="consumer",
-        protocols=(("range", b""),),
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-    )
-    broker.classic.join(join, joining.put)
+    broker.classic.join(JOIN, joining.put)
     joined = joining.get(timeout=60)
     assert isinstance(joined, Joined)
     sync = Sync(group="g", member_id=joined.member_id, generation=joined.generation)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.broker.brokers import Clock, new_broker
+from tests.broker.brokers import Batches, Clock, new_broker
 from tests.broker.producers.idempotent_producers import limit_producers
 from tests.faults.disk_steps import killed, opened, refuse
 from tests.faults.random_workload import OPTIONS
@@ -50,13 +50,7 @@ class CountingLog(DiskLog):
         super().__init__(files, now_ms, options, recovered)
         self.given: list[list[int]] = []
 
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
+    def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append, and remember the partitions."""
         self.given.append([partition.number for partition, _ in batches])
         return super().append(batches, together=together, lazy=lazy)

@@ -1,7 +1,6 @@
 """Deliveries of several queues and owners that are settled together, and such without a lock."""
 
-from collections.abc import Sequence
-
+from tests.broker.brokers import LateLog
 from tests.broker.queues.queue_consumers import LOCK_MS, Desk
 from tests.faults.disk_steps import killed, opened
 from tests.faults.simulated_disk import SimFiles
@@ -11,8 +10,6 @@ from mainstem.broker.queues.records import Delivery, Outcome, Settlement
 from mainstem.core.errors import StaleDelivery, UnknownQueue
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log.memory import MemoryLog
-from mainstem.log.port import Appended, PartitionId, WritableBatch
 
 
 def settlements(
@@ -22,25 +19,8 @@ def settlements(
     return QueueSettlements("orders", name, owner, said)
 
 
-class CountingLog(MemoryLog):
-    """Counts appends."""
-
-    appends = 0
-
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
-        """Append, and count it."""
-        self.appends += 1
-        return super().append(batches, together=together, lazy=lazy)
-
-
 def test_deliveries_of_several_queues_and_owners_are_settled_in_one_append() -> None:
-    log = CountingLog()
+    log = LateLog()
     desk = Desk(log)
     desk.queues.create("orders", "sms")
     desk.publish(b"1", b"2")

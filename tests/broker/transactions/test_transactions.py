@@ -1,7 +1,5 @@
 """Transactions: events in several partitions become visible together, or not at all."""
 
-from collections.abc import Sequence
-
 import pytest
 from tests.broker.brokers import NOW_MS, publish
 from tests.broker.producers.idempotent_producers import Works
@@ -20,7 +18,6 @@ from mainstem.core.errors import (
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
-from mainstem.log.port import Appended, PartitionId, WritableBatch
 
 
 def test_events_are_seen_when_their_transaction_commits() -> None:
@@ -389,31 +386,13 @@ def test_works_without_transactions_wait_for_nothing() -> None:
     assert works.broker.wait_ms() == 2_000
 
 
-class FullLog(LaggingLog):
-    """A log that has no space left when the test says so."""
-
-    full = False
-
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
-        """Append, or refuse to."""
-        if self.full:
-            raise StorageFull("no space left")
-        return super().append(batches, together=together, lazy=lazy)
-
-
 def test_a_full_disk_changes_nothing_and_the_end_can_be_tried_again() -> None:
-    log = FullLog()
+    log = LaggingLog()
     bank = Bank(log)
     teller = bank.begin().add(0)
     teller.write(b"a")
     bank.write(7, 0, b"plain", partition=1)
-    log.full = True
+    log.is_full = True
 
     with pytest.raises(StorageFull):
         teller.end(committed=True)
@@ -423,7 +402,7 @@ def test_a_full_disk_changes_nothing_and_the_end_can_be_tried_again() -> None:
     bank.broker.tick()
     assert bank.transactions.describe("tx").phase is TransactionPhase.ONGOING
 
-    log.full = False
+    log.is_full = False
     bank.write(7, 1, b"more", partition=1)
     teller.end(committed=True)
 
@@ -432,7 +411,7 @@ def test_a_full_disk_changes_nothing_and_the_end_can_be_tried_again() -> None:
 
 
 def test_a_full_disk_does_not_keep_the_log_from_being_opened() -> None:
-    log = FullLog()
+    log = LaggingLog()
     bank = Bank(log)
     aborted = bank.begin("aborted").add(0)
     aborted.write(b"a")
@@ -442,12 +421,12 @@ def test_a_full_disk_does_not_keep_the_log_from_being_opened() -> None:
     bank.begin("ongoing").add(0).write(b"b")
     # As a power cut does to a topic with durability disk.
     log.cut(bank.broker.topic("t").partitions[0], end=0)
-    log.full = True
+    log.is_full = True
 
     bank = bank.restarted()
 
     assert bank.transactions.fold.with_aborted() == []
     assert bank.broker.producers.describe("t", 0) == []
 
-    log.full = False
+    log.is_full = False
     assert bank.restarted().transactions.describe("ongoing").phase is TransactionPhase.ABORTED

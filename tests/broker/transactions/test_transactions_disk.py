@@ -1,11 +1,11 @@
 """Transactions and idempotent producers on the log on disk: crashes, files, and other writers."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.broker.brokers import Clock, LateLog, publish, read_all, values
+from tests.broker.brokers import Batches, Clock, LateLog, publish, read_all, values
 from tests.broker.groups.classic.consumers import Room
 from tests.broker.transactions.transactional_producers import Bank, Teller
 
@@ -14,7 +14,7 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log.disk import DiskLog
-from mainstem.log.port import Appended, PartitionId, WritableBatch
+from mainstem.log.port import Appended, PartitionId
 
 
 class Disk:
@@ -121,13 +121,7 @@ class CrowdedLog(LateLog):
         super().__init__()
         self.crowded: list[PartitionId] = []
 
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
+    def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Let somebody else go first."""
         for partition, _ in batches:
             if partition in self.crowded:

@@ -1,8 +1,6 @@
 """Transactional producers, as tests play them, and readers of committed events."""
 
-from collections.abc import Sequence
-
-from tests.broker.brokers import Clock, LateLog
+from tests.broker.brokers import Batches, Clock, LateLog
 from tests.broker.producers.idempotent_producers import Works
 
 from mainstem.broker.broker import Broker
@@ -15,7 +13,7 @@ from mainstem.core.event import Event
 from mainstem.core.records import build, events
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.core.transaction_markers import is_commit
-from mainstem.log.port import Appended, Bounds, Log, PartitionId, Slice, WritableBatch
+from mainstem.log.port import Appended, Bounds, Log, PartitionId, Slice
 
 TIMEOUT_MS = 60_000
 IN_BOTH = [("t", 0), ("t", 1)]
@@ -127,17 +125,9 @@ class LaggingLog(LateLog):
     def __init__(self) -> None:
         super().__init__()
         self.tails: dict[PartitionId, int] = {}
-        self.appends = 0
 
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
+    def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append; readers have to wait."""
-        self.appends += 1
         if self.late:
             for partition, _ in batches:
                 self.tails.setdefault(partition, self.bounds(partition).tail)

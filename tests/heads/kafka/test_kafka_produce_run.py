@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from tests.broker.brokers import LateLog
+from tests.broker.brokers import Batches, LateLog
 from tests.faults.disk_steps import opened, refuse
 from tests.faults.simulated_disk import SimFiles, Write
 from tests.heads.contexts import kafka_service
@@ -27,7 +27,7 @@ from mainstem.kafka_protocol.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
-from mainstem.log.port import Appended, PartitionId, WritableBatch
+from mainstem.log.port import Appended
 
 VERSION = 10
 UNKNOWN_PARTITION, OUT_OF_ORDER, STORAGE_ERROR = 3, 45, 56
@@ -235,13 +235,7 @@ async def test_where_there_is_no_room_for_a_partition_the_others_of_a_request_ar
 class FailedLog(LateLog):
     """A log whose appends have failed before whoever made them looks."""
 
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
+    def append(self, batches: Batches, *, together: bool = True, lazy: bool = False) -> Appended:
         """Append, and fail at once if the test says so."""
         appended = super().append(batches, together=together, lazy=lazy)
         self.settle(StorageFailed("the disk has gone"))

@@ -13,6 +13,14 @@ from mainstem.core.errors import MainstemError, RebalanceInProgress
 RANGE: Protocols = (("range", b"range metadata"),)
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
+JOIN = Join(
+    group="g",
+    protocol_type="consumer",
+    protocols=RANGE,
+    session_timeout_ms=SESSION_MS,
+    rebalance_timeout_ms=REBALANCE_MS,
+)
+"""A consumer joins the group ``g``; see ``msgspec.structs.replace`` for others."""
 Answer = TypeVar("Answer")
 
 

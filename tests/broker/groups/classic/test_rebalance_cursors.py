@@ -1,7 +1,5 @@
 """Classic groups and what is around them: cursors, other kinds of groups, limits, a full disk."""
 
-from collections.abc import Sequence
-
 import pytest
 from tests.broker.brokers import NOW_MS, Clock, LateLog, new_broker
 from tests.broker.groups.classic.consumers import SESSION_MS, Room
@@ -28,7 +26,6 @@ from mainstem.core.errors import (
     UnknownTopic,
 )
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log.port import Appended, PartitionId, WritableBatch
 
 NOBODY = Membership()
 
@@ -367,32 +364,14 @@ def test_whoever_leaves_gets_its_answers_first() -> None:
     assert joining.answer.leader == joining.answer.member_id
 
 
-class FullLog(LateLog):
-    """A log that has no space left when the test says so."""
-
-    full = False
-
-    def append(
-        self,
-        batches: Sequence[tuple[PartitionId, WritableBatch]],
-        *,
-        together: bool = True,
-        lazy: bool = False,
-    ) -> Appended:
-        """Append, or refuse to."""
-        if self.full:
-            raise StorageFull("no space left")
-        return super().append(batches, together=together, lazy=lazy)
-
-
 def test_a_full_disk_makes_members_try_again() -> None:
-    log, clock = FullLog(), Clock()
+    log, clock = LateLog(), Clock()
     room = Room(new_broker(log, clock), clock)
-    log.full = True
+    log.is_full = True
 
     assert room.join(instance_id="one").error is StorageFull
     assert room.groups.describe("g").phase is Phase.PREPARING
 
-    log.full = False
+    log.is_full = False
 
     assert room.join(instance_id="one").answer.generation == 1

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterable
 
-from tests.broker.groups.classic.consumers import Asked
-from tests.broker.groups.consumer.members import REBALANCE_MS, SESSION_MS, Hall
+from msgspec.structs import replace
+from tests.broker.groups.classic.consumers import JOIN, Asked
+from tests.broker.groups.consumer.members import Hall
 
-from mainstem.broker.groups.classic.group import Join, Joined, Sync, Synced
+from mainstem.broker.groups.classic.group import Joined, Sync, Synced
 from mainstem.broker.groups.consumer.classic_members import MemberSubscription
 from mainstem.broker.groups.consumer.records import Partitions
 from mainstem.broker.topics.catalog import TopicPartition
@@ -49,15 +50,7 @@ class EagerMember:
         self._joining = Asked[Joined]()
         metadata = json.dumps([self.names, []]).encode()
         self._hall.broker.classic.join(
-            Join(
-                group="g",
-                member_id=self.id,
-                client_id="old",
-                protocol_type="consumer",
-                protocols=(("eager", metadata),),
-                session_timeout_ms=SESSION_MS,
-                rebalance_timeout_ms=REBALANCE_MS,
-            ),
+            replace(JOIN, member_id=self.id, client_id="old", protocols=(("eager", metadata),)),
             self._joining,
         )
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 from tests.broker.counted_names import CountedName
-from tests.broker.groups.classic.consumers import Asked
+from tests.broker.groups.classic.consumers import JOIN, Asked
 from tests.broker.groups.consumer.classic_member_sessions import JsonConsumerProtocol
 from tests.broker.groups.consumer.members import REBALANCE_MS, Hall, Member
 
 from mainstem.broker.groups.classic.coordinator import Membership
-from mainstem.broker.groups.classic.group import Join, Joined, Phase, Sync, Synced
+from mainstem.broker.groups.classic.group import Joined, Phase, Sync, Synced
 from mainstem.broker.groups.classic.journal import ClassicJournal
 from mainstem.broker.groups.consumer.description import ConsumerPhase
 from mainstem.broker.groups.cursors import Cursor
@@ -47,15 +47,12 @@ class OldMember:
         asked = Asked[Joined]()
         metadata = json.dumps([names or ("t",), self.places]).encode()
         self._hall.broker.classic.join(
-            Join(
-                group="g",
+            replace(
+                JOIN,
                 member_id=self.id,
                 instance_id=self._instance_id,
                 client_id=self._name,
-                protocol_type="consumer",
                 protocols=(("cooperative", metadata),),
-                session_timeout_ms=SESSION_MS,
-                rebalance_timeout_ms=REBALANCE_MS,
             ),
             asked,
         )
@@ -116,6 +113,12 @@ def old_pair(hall: Hall) -> tuple[OldMember, OldMember]:
     return first, second
 
 
+def hall_with_pair() -> tuple[Hall, OldMember, OldMember]:
+    """Return a broker that knows the members' protocol, and ``old_pair`` on it."""
+    hall = hall_with_protocol()
+    return hall, *old_pair(hall)
+
+
 def come_to_rest(*members: OldMember | Member) -> None:
     for _ in range(8):
         for each in members:
@@ -130,8 +133,7 @@ EVERYTHING = [("t", number) for number in range(4)]
 
 
 def test_a_live_classic_group_takes_in_a_member_of_the_other_protocol() -> None:
-    hall = hall_with_protocol()
-    first, second = old_pair(hall)
+    hall, first, second = hall_with_pair()
     new = hall.member("new")
 
     heard = new.join()
@@ -146,8 +148,7 @@ def test_a_live_classic_group_takes_in_a_member_of_the_other_protocol() -> None:
 
 
 def test_nobody_reads_what_another_reads_on_the_way() -> None:
-    hall = hall_with_protocol()
-    first, second = old_pair(hall)
+    hall, first, second = hall_with_pair()
     new = hall.member("new")
     new.join()
 
@@ -159,8 +160,7 @@ def test_nobody_reads_what_another_reads_on_the_way() -> None:
 
 
 def test_members_are_exchanged_one_by_one_until_all_speak_the_other_protocol() -> None:
-    hall = hall_with_protocol()
-    first, second = old_pair(hall)
+    hall, first, second = hall_with_pair()
     one, two = hall.member("one"), hall.member("two")
 
     first.leave()
@@ -176,8 +176,7 @@ def test_members_are_exchanged_one_by_one_until_all_speak_the_other_protocol() -
 
 
 def test_when_the_last_of_the_other_protocol_leaves_the_group_is_classic_again() -> None:
-    hall = hall_with_protocol()
-    first, second = old_pair(hall)
+    hall, first, second = hall_with_pair()
     new = hall.member("new")
     new.join()
     come_to_rest(first, second, new)
@@ -215,15 +214,8 @@ def test_an_old_member_that_knows_how_is_given_its_id_first() -> None:
     hall.joined("new")
     asked = Asked[Joined]()
     metadata = json.dumps([["t"], []]).encode()
-    wish = Join(
-        group="g",
-        client_id="old",
-        protocol_type="consumer",
-        protocols=(("cooperative", metadata),),
-        session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=REBALANCE_MS,
-        takes_id_first=True,
-    )
+    protocols = (("cooperative", metadata),)
+    wish = replace(JOIN, client_id="old", protocols=protocols, takes_id_first=True)
 
     hall.broker.classic.join(wish, asked)
 
@@ -235,8 +227,7 @@ def test_an_old_member_that_knows_how_is_given_its_id_first() -> None:
 
 
 def test_an_old_member_that_is_silent_or_does_not_join_again_is_taken_out() -> None:
-    hall = hall_with_protocol()
-    first, second = old_pair(hall)
+    hall, first, second = hall_with_pair()
     new = hall.member("new")
     new.join()
     classic = hall.broker.classic
@@ -255,8 +246,7 @@ def test_an_old_member_that_is_silent_or_does_not_join_again_is_taken_out() -> N
 
 
 def test_old_members_commit_in_their_generation() -> None:
-    hall = hall_with_protocol()
-    first, second = old_pair(hall)
+    hall, first, second = hall_with_pair()
     new = hall.member("new")
     new.join()
     come_to_rest(first, second, new)
@@ -285,8 +275,7 @@ def test_a_static_member_changes_its_protocol_and_keeps_its_partitions() -> None
 
 
 def test_classic_members_are_there_after_a_restart() -> None:
-    hall = hall_with_protocol()
-    first, second = old_pair(hall)
+    hall, first, second = hall_with_pair()
     new = hall.member("new")
     new.join()
     come_to_rest(first, second, new)
@@ -300,8 +289,7 @@ def test_classic_members_are_there_after_a_restart() -> None:
 
 
 def test_a_classic_group_that_was_taken_over_is_not_there_after_a_restart() -> None:
-    hall = hall_with_protocol()
-    first, second = old_pair(hall)
+    hall, first, second = hall_with_pair()
     new = hall.member("new")
     new.join()
 
@@ -313,8 +301,7 @@ def test_a_classic_group_that_was_taken_over_is_not_there_after_a_restart() -> N
 
 
 def test_a_classic_group_is_taken_over_after_a_restart() -> None:
-    hall = hall_with_protocol()
-    first, second = old_pair(hall)
+    hall, first, second = hall_with_pair()
     hall.restart()
     new = hall.member("new")
 
@@ -325,8 +312,7 @@ def test_a_classic_group_is_taken_over_after_a_restart() -> None:
 
 
 def test_members_of_a_group_that_was_given_back_are_known_after_a_restart() -> None:
-    hall = hall_with_protocol()
-    first, second = old_pair(hall)
+    hall, first, second = hall_with_pair()
     new = hall.member("new")
     new.join()
     come_to_rest(first, second, new)
@@ -348,13 +334,7 @@ def test_what_cannot_be_understood_is_refused() -> None:
     hall = hall_with_protocol()
     hall.joined("new")
     asked = Asked[Joined]()
-    wish = Join(
-        group="g",
-        protocol_type="consumer",
-        protocols=(("range", b"unreadable"),),
-        session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=REBALANCE_MS,
-    )
+    wish = replace(JOIN, protocols=(("range", b"unreadable"),))
 
     hall.broker.classic.join(wish, asked)
 
@@ -368,13 +348,7 @@ def test_a_classic_group_of_other_programs_is_not_taken_over() -> None:
     hall = hall_with_protocol()
     asked = Asked[Joined]()
     hall.broker.classic.join(
-        Join(
-            group="g",
-            protocol_type="connect",
-            protocols=(("sessioned", b""),),
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
-        ),
+        replace(JOIN, protocol_type="connect", protocols=(("sessioned", b""),)),
         asked,
     )
 
@@ -415,16 +389,13 @@ def test_the_protocols_of_a_classic_member_are_not_gone_through_for_every_other(
 
     CountedName.times = 0
     hall.broker.classic.join(
-        Join(
-            group="g",
+        replace(
+            JOIN,
             member_id="one more",
-            protocol_type="consumer",
             protocols=(
                 ("cooperative", b"unreadable"),
                 *((CountedName(f"p{number}"), b"") for number in range(names)),
             ),
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
         ),
         asked,
     )
