@@ -40,10 +40,8 @@ class Client:
     """What all clients share: a name, a place to take things down, and a thread."""
 
     def __init__(self, name: str, address: str, recorder: Recorder, done: Tally, seed: int) -> None:
-        self.name = name
-        self.address = address
-        self.recorder = recorder
-        self.done = done
+        self.name, self.address = name, address
+        self.recorder, self.done = recorder, done
         self.rng = Random(f"{name} {seed}")
         self.stop = threading.Event()
         self.wrong: list[str] = []

@@ -93,10 +93,7 @@ class Nemesis:
     """A server behind a proxy, on a disk and with a clock of its own, and all that befalls it."""
 
     def __init__(self, server: Mortal, proxy: Proxy, disk: Disk, clock: Clock, rng: Random) -> None:
-        self._server = server
-        self._proxy = proxy
-        self._disk = disk
-        self._clock = clock
+        self._server, self._proxy, self._disk, self._clock = server, proxy, disk, clock
         self._rng = rng
         self._never = threading.Event()
         self.address = proxy.address

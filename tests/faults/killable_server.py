@@ -259,3 +259,21 @@ def free_port() -> int:
             except OSError:
                 continue
             return port
+
+
+class Repeated:
+    """Takes a step again and again in a thread of its own, until it is told to finish."""
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        self._step = step
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._step()
+
+    def finish(self) -> None:
+        self._stop.set()
+        self._thread.join()

@@ -1,12 +1,11 @@
 """kill -9 while a group commits: its cursors never go back."""
 
 import contextlib
-import threading
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
-from tests.faults.killable_server import Mortal, Tally, die_often, fill, reader
+from tests.faults.killable_server import Mortal, Repeated, Tally, die_often, fill, reader
 from tests.long_runs import LONG
 
 from mainstem.broker.broker import Broker
@@ -35,13 +34,10 @@ class Committer:
         self.acknowledged = self.tried = 0
         self.wrong: list[str] = []
         self.done = Tally()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        self._work = Repeated(self._commit)
 
     def finish(self) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._work.finish()
         self._source.close()
 
     def look(self, broker: Broker) -> None:
@@ -51,14 +47,13 @@ class Committer:
         if not self.acknowledged <= offset <= self.tried:
             self.wrong.append(f"at {offset}, acknowledged {self.acknowledged}")
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.tried += 1
-            place = TopicPartition("t", 0, self.tried)
-            with contextlib.suppress(KafkaException):
-                self._source.commit(offsets=[place], asynchronous=False)
-                self.acknowledged = self.tried
-                self.done.add()
+    def _commit(self) -> None:
+        self.tried += 1
+        place = TopicPartition("t", 0, self.tried)
+        with contextlib.suppress(KafkaException):
+            self._source.commit(offsets=[place], asynchronous=False)
+            self.acknowledged = self.tried
+            self.done.add()
 
 
 def commit_through_kills(path: Path, flaw: str = "") -> list[str]:

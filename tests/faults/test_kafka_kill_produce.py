@@ -1,12 +1,20 @@
 """kill -9 while an idempotent producer is at work: nothing is lost, and nothing is doubled."""
 
-import threading
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from tests.broker.brokers import read_all, values
-from tests.faults.killable_server import PATIENCE_S, QUICK, Mortal, Tally, create, die_often, read
+from tests.faults.killable_server import (
+    PATIENCE_S,
+    QUICK,
+    Mortal,
+    Repeated,
+    Tally,
+    create,
+    die_often,
+    read,
+)
 from tests.long_runs import LONG
 
 from mainstem.broker.broker import Broker
@@ -41,14 +49,11 @@ class Line:
         self.errors: list[str] = []
         self.produced = 0
         self.done = Tally()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        self._work = Repeated(self._produce)
 
     def finish(self) -> None:
         """Stop, once everything is acknowledged or refused."""
-        self._stop.set()
-        self._thread.join()
+        self._work.finish()
         assert self._producer.flush(PATIENCE_S) == 0
 
     def look(self, broker: Broker) -> None:
@@ -60,15 +65,14 @@ class Line:
                 doubled = len(numbers) - len(set(numbers))
                 self.errors.append(f"{partition}: {len(lost)} lost, {doubled} doubled")
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            if self.produced - self.done.count > MAX_AHEAD:
-                self._producer.poll(0.01)
-                continue
-            number, self.produced = self.produced, self.produced + 1
-            place = number % PARTITIONS
-            self._producer.produce("t", b"%d" % number, partition=place, on_delivery=self._report)
-            self._producer.poll(0)
+    def _produce(self) -> None:
+        if self.produced - self.done.count > MAX_AHEAD:
+            self._producer.poll(0.01)
+            return
+        number, self.produced = self.produced, self.produced + 1
+        place = number % PARTITIONS
+        self._producer.produce("t", b"%d" % number, partition=place, on_delivery=self._report)
+        self._producer.poll(0)
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is None:

@@ -13,6 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import cast
 
+import msgspec
 from tests.broker.brokers import Clock, new_broker, read_all, values
 from tests.heads.contexts import context_on
 from tests.heads.transport.echo import until
@@ -97,37 +98,29 @@ class Datagrams(Peer):
         return self.heard
 
 
-class Started:
+class Started(msgspec.Struct, eq=False):
     """A head that serves."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        context: HeadContext,
-        running: RunningHead,
-        *,
-        is_udp: bool,
-        buffer_bytes: int = 0,
-    ) -> None:
-        self.broker = broker
-        self.context = context
-        self.running = running
-        self._is_udp = is_udp
-        self._buffer_bytes = buffer_bytes
-        self.peers: list[Peer] = []
+    broker: Broker
+    context: HeadContext
+    running: RunningHead
+    is_udp: bool
+    buffer_bytes: int = 0
+    """How much of what comes a peer's kernel keeps; 0 for as much as it likes."""
+    peers: list[Peer] = []
 
     async def peer(self, *, hangs_up: bool = True) -> Peer:
         """Connect; who does not hang up leaves the connection open when the head ends it."""
         loop, at = asyncio.get_running_loop(), self.running.address.pair
         peer: Peer
-        if self._is_udp:
+        if self.is_udp:
             _, peer = await loop.create_datagram_endpoint(
                 lambda: Datagrams(self.running), remote_addr=at
             )
         else:
             own = socket.socket()
-            if self._buffer_bytes:
-                own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._buffer_bytes)
+            if self.buffer_bytes:
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.buffer_bytes)
             try:
                 own.setblocking(False)
                 await loop.sock_connect(own, at)

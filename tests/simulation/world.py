@@ -22,6 +22,7 @@ from random import Random
 from typing import Generic, TypeVar
 from unittest.mock import patch
 
+import msgspec
 from tests.checker.history import Recorder
 from tests.faults.crash_states import crashes
 from tests.faults.disk_steps import allow, refuse
@@ -58,21 +59,14 @@ class Unanswered(Exception):
     """No answer has come: the request, or the answer, may be lost or late."""
 
 
-class Ask(Generic[T]):
+class Ask(msgspec.Struct, Generic[T], eq=False):
     """A request on its way; awaiting it gives the answer."""
 
-    def __init__(
-        self,
-        what: str,
-        call: Callable[[Broker, Reply[T]], None],
-        late: bool,
-        patience_ms: int = PATIENCE_MS,
-    ) -> None:
-        self.what = what
-        self.call = call
-        self.late = late
-        self.patience_ms = patience_ms
-        self.is_over = False
+    what: str
+    call: Callable[[Broker, Reply[T]], None]
+    late: bool
+    patience_ms: int = PATIENCE_MS
+    is_over: bool = False
 
     def __await__(self) -> Generator["Ask[T]", T, T]:
         return (yield self)

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Generic, TypedDict, TypeVar, Unpack
 
+from msgspec.structs import replace
 from tests.broker.brokers import Clock, new_broker
 
 from mainstem.broker.broker import Broker
@@ -22,6 +23,21 @@ JOIN = Join(
 )
 """A consumer joins the group ``g``; see ``msgspec.structs.replace`` for others."""
 Answer = TypeVar("Answer")
+
+
+class JoinOptions(TypedDict, total=False):
+    """What a test may change of ``JOIN``."""
+
+    group: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    protocols: Protocols
+    protocol_type: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    takes_id_first: bool
+    skips_assignment: bool
 
 
 class Asked(Generic[Answer]):
@@ -61,35 +77,10 @@ class Room:
         self.broker = broker or new_broker(clock=self.clock)
         self.groups = self.broker.classic
 
-    def join(
-        self,
-        member_id: str = "",
-        *,
-        group: str = "g",
-        instance_id: str | None = None,
-        client_id: str = "app",
-        protocols: Protocols = RANGE,
-        protocol_type: str = "consumer",
-        session_timeout_ms: int = SESSION_MS,
-        rebalance_timeout_ms: int = REBALANCE_MS,
-        takes_id_first: bool = False,
-        skips_assignment: bool = False,
-    ) -> Asked[Joined]:
+    def join(self, member_id: str = "", **said: Unpack[JoinOptions]) -> Asked[Joined]:
         asked = Asked[Joined]()
-        join = Join(
-            group=group,
-            member_id=member_id,
-            instance_id=instance_id,
-            client_id=client_id,
-            host="/127.0.0.1",
-            protocol_type=protocol_type,
-            protocols=protocols,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            takes_id_first=takes_id_first,
-            skips_assignment=skips_assignment,
-        )
-        self.groups.join(join, asked)
+        ours: JoinOptions = {"client_id": "app", "host": "/127.0.0.1"}
+        self.groups.join(replace(JOIN, member_id=member_id, **(ours | said)), asked)
         return asked
 
     def sync(

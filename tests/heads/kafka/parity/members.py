@@ -116,19 +116,11 @@ def consumer_beat(
 ) -> Told:
     """Show a member of a consumer group."""
     names = None if topics is None else [it if isinstance(it, str) else it.name for it in topics]
+    held = (
+        None if owned is None else [OwnedPartitions(topic.id, numbers) for topic, numbers in owned]
+    )
     body = ConsumerGroupHeartbeatRequest(
-        group_id=group,
-        member_id=member,
-        member_epoch=epoch,
-        instance_id=instance,
-        rack_id=rack,
-        rebalance_timeout_ms=timeout_ms,
-        subscribed_topic_names=names,
-        subscribed_topic_regex=regex,
-        server_assignor=assignor,
-        topic_partitions=None
-        if owned is None
-        else [OwnedPartitions(topic.id, numbers) for topic, numbers in owned],
+        group, member, epoch, instance, rack, timeout_ms, names, regex, assignor, held
     )
     answer = side.ask(
         CONSUMER_GROUP_HEARTBEAT, body, ConsumerGroupHeartbeatResponse, version=version

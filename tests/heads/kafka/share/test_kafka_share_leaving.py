@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from tests.broker.brokers import new_broker, publish
 from tests.heads.contexts import kafka_service
+from tests.heads.kafka.share_member import LIMITS
 
 from mainstem.broker.broker import Broker
 from mainstem.core.topic_settings import TopicSettings
@@ -47,11 +48,8 @@ class Desk:
             group_id=GROUP,
             member_id=member,
             share_session_epoch=epoch,
-            max_wait_ms=HOUR_MS,
-            min_bytes=min_bytes,
-            max_bytes=1 << 20,
-            max_records=100,
             topics=[ShareFetchTopic(topic_id, [ShareFetchPartition(0)])],
+            **(LIMITS | {"max_wait_ms": HOUR_MS, "min_bytes": min_bytes}),
         )
         share_fetch.answer(self._asked, body, self._note)
 
