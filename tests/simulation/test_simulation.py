@@ -199,9 +199,11 @@ def test_it_would_be_noticed_if_an_ack_were_not_written_down(
         self: Settler,
         changes: Sequence[QueueChange],
         letters: Sequence[tuple[PartitionId, WritableBatch]] = (),
+        *,
+        lazy: bool = False,
     ) -> Durable:
         if letters or any(isinstance(each.key, QueueKey) for each in changes):
-            return write(self, changes, letters)
+            return write(self, changes, letters, lazy=lazy)
         self._fold.apply(changes)
         return AT_ONCE
 
