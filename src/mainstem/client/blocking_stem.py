@@ -1,4 +1,4 @@
-"""What ``mainstem.open`` and ``mainstem.connect`` do alike, whatever log is behind."""
+"""The common part of ``mainstem.open`` and ``mainstem.connect``."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -21,9 +21,9 @@ Q = TypeVar("Q", bound=Queue)
 
 
 class BlockingStem(Closing, Generic[S, Q]):
-    """A stem whose calls wait in the thread that makes them.
+    """A stem with blocking calls.
 
-    Arguments become events and options here; what they do to the log is up to each kind of stem.
+    It turns arguments into events and options; each subclass applies them to its log.
     """
 
     _topics: Topics
@@ -59,7 +59,7 @@ class BlockingStem(Closing, Generic[S, Q]):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Position:
-        """Append one event; return where it stands, once it is as durable as the topic says."""
+        """Append one event; return its position once it has the durability of its topic."""
         return self._publish(topic, make_event(value, key, headers, timestamp_ms), partition)
 
     def subscribe(
@@ -73,9 +73,10 @@ class BlockingStem(Closing, Generic[S, Q]):
     ) -> S:
         """Read topics (names or patterns such as ``orders.*``) as an iterator of events.
 
-        With a group: members share the partitions and go on from the group's cursors; ``start``
-        holds where there is no cursor yet. Without: everything, from ``start``, nothing stored.
-        Without ``follow`` it ends at what was the tail when it began.
+        With a group, its members share the partitions and continue at the group's cursors;
+        ``start`` applies where there is no cursor yet. Without a group, it reads all partitions
+        from ``start`` on, and stores no cursors.
+        Without ``follow``, the iterator ends at the tail as of the start.
         """
         options = SubscriptionOptions(
             topics=topics,
@@ -100,12 +101,13 @@ class BlockingStem(Closing, Generic[S, Q]):
     ) -> Q:
         """Share the events of a topic one by one with the other consumers of a queue.
 
-        The first one makes the queue, and ``start`` holds for it. An event that is not settled in
-        ``lock_s`` seconds (30) goes to another consumer; after ``max_deliveries`` failures (5;
-        0: never) it becomes a dead letter in ``<topic>.dead``. With order ``key`` an event waits
-        until all earlier ones of its key are settled. What is given changes the queue for all.
-        Without ``follow`` it ends when there is nothing to be had. Over the network it is a share
-        group of that name, and every delivery counts, also one that is given back.
+        The first call creates the queue at ``start``. An event that is not settled within
+        ``lock_s`` seconds (default 30) goes to another consumer. After ``max_deliveries`` failed
+        deliveries (default 5; 0: no limit) it becomes a dead letter in ``<topic>.dead``. With
+        order ``key``, an event waits until all earlier ones of its key are settled. Settings that
+        are given change the queue for all its consumers.
+        Without ``follow``, the iterator ends when no event is available. Over the network a queue
+        is a share group of that name, and every delivery counts, even a released one.
         """
         options = QueueOptions(
             topic=topic,
@@ -119,10 +121,10 @@ class BlockingStem(Closing, Generic[S, Q]):
         return self.open_queue(options)
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> LogWriter:
-        """Become the only writer of that name: the one before is fenced, here and over the network.
+        """Become the only writer of that name, which fences the previous one, wherever it runs.
 
-        The topic must exist. Events are in one order, so it has one partition, or ``partition`` is
-        given.
+        The topic must exist. A writer appends to one partition: give ``partition`` unless the
+        topic has only one.
         """
         self.check_open()
         check_writer(name)
@@ -132,24 +134,24 @@ class BlockingStem(Closing, Generic[S, Q]):
         return made
 
     def close(self) -> None:
-        """Finish what is under way and let go of the directory or connection."""
+        """Finish running operations, and release the directory or connection."""
         self.close_now(failed=False)
 
     @abstractmethod
     def check_open(self) -> None:
-        """Raise Closed if it is."""
+        """Raise Closed if this is closed."""
 
     @abstractmethod
     def open_subscription(self, options: SubscriptionOptions) -> S:
-        """Subscribe; closed with the stem, or when it is abandoned."""
+        """Subscribe; the stem closes the subscription at the latest."""
 
     @abstractmethod
     def open_queue(self, options: QueueOptions) -> Q:
-        """Join a queue; left when the stem is closed."""
+        """Join a queue, until the stem is closed at the latest."""
 
     @abstractmethod
     def close_now(self, *, failed: bool) -> None:
-        """Close; ``failed`` if an error is the reason, or the end of the program."""
+        """Close; ``failed``: because of an error, or at the end of the program."""
 
     @abstractmethod
     def _publish(self, topic: str, event: Event, partition: int | None) -> Position: ...
@@ -161,7 +163,7 @@ class BlockingStem(Closing, Generic[S, Q]):
     def _appender(self, topic: str, partition: int, name: str) -> Appender: ...
 
     def _settle_groups(self) -> None:
-        """See to it that abandoned members are not taken for live ones."""
+        """Close abandoned subscriptions, so that their members do not count as live."""
         self.check_open()
         self._reaper.reap()
 

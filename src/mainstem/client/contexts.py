@@ -1,4 +1,4 @@
-"""Ends of ``with`` and ``async with`` blocks."""
+"""Base classes for ``with`` and ``async with``."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -25,7 +25,7 @@ class Exits(ABC):
 
 
 class Closing(Exits):
-    """What a ``with`` block closes."""
+    """Closed by its ``with`` block."""
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -52,7 +52,7 @@ class AsyncExits(ABC):
 
 
 class AsyncClosing(AsyncExits):
-    """What an ``async with`` block closes."""
+    """Closed by its ``async with`` block."""
 
     async def __aenter__(self) -> Self:
         """Return itself."""

@@ -1,4 +1,4 @@
-"""Subscriptions that read from a feed, wherever their log is: what they have in common."""
+"""The common part of embedded and connected subscriptions, which read from a feed."""
 
 import threading
 from abc import abstractmethod
@@ -11,7 +11,7 @@ from mainstem.core.errors import Closed
 
 
 class SubscriptionFeed(Closable, Protocol):
-    """Where the events of a subscription come from."""
+    """The source of a subscription's events."""
 
     @property
     def closed(self) -> bool:
@@ -30,15 +30,15 @@ F = TypeVar("F", bound=SubscriptionFeed)
 
 
 class FeedSubscription(Generic[F]):
-    """A subscription with its feed, which must not refer to it, or it would never be let go."""
+    """A subscription with its feed; the feed must not refer back, or it is never collected."""
 
     feed: F
-    """Set last by a constructor; one that raised has none."""
+    """Set last by the constructor; absent if that raised."""
 
     def __init__(self, options: SubscriptionOptions, reaper: Reaper) -> None:
         self._reaper = reaper
         self._ended = False
-        # Who commits by hand may do so after the last event as well.
+        # With manual commits, the last event may be committed after the end, too.
         self._by_hand = options.group is not None and options.commit == "manual"
 
     @property
@@ -52,8 +52,8 @@ class FeedSubscription(Generic[F]):
         return self.feed.missed
 
     def __del__(self) -> None:
-        # This may run at any point of any thread, even one that holds the broker's lock: so it
-        # only leaves a note, for the stem to act on.
+        # A finalizer may run at any point of any thread, even while that holds the broker's lock,
+        # so it only leaves a note for the stem.
         feed = getattr(self, "feed", None)
         if feed is not None and not feed.closed:
             self._reaper.note(feed)
@@ -64,23 +64,23 @@ class FeedSubscription(Generic[F]):
 
 
 class BlockingSubscription(FeedSubscription[F], Closing):
-    """A subscription that waits in the thread of its consumer."""
+    """A subscription with blocking calls."""
 
     def __init__(self, options: SubscriptionOptions, reaper: Reaper) -> None:
         super().__init__(options, reaper)
         self._reader = threading.get_ident()
 
     def close(self) -> None:
-        """Leave the group; what was returned and finished is committed if commits are automatic."""
+        """Leave the group; auto-commit commits the finished events."""
         self.close_now(finished=threading.get_ident() == self._reader)
 
     def stem_closes(self, *, failed: bool) -> None:
-        """Be closed by the stem, as its consumer would have done."""
+        """Close on behalf of the stem, like the consumer itself."""
         self.close_now(finished=not failed and threading.get_ident() == self._reader)
 
     @abstractmethod
     def close_now(self, *, finished: bool) -> None:
-        """Close, saying whether the events returned last are finished."""
+        """Close; ``finished``: whether the events returned last are finished."""
 
     def _leave(self, error: BaseException | None) -> None:
         self.close_now(finished=error is None)

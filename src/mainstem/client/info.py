@@ -1,4 +1,4 @@
-"""What the API tells about topics, groups and queues."""
+"""Descriptions of topics, groups and queues in the API."""
 
 import time
 from typing import Literal
@@ -13,19 +13,19 @@ Order = Literal["none", "key", "priority"]
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):
-    """One partition of a topic as it stands."""
+    """The state of one partition of a topic."""
 
     partition: int
     start: int
     tail: int
     end: int
     size_bytes: int | None
-    """None if it is not known: the network does not tell."""
+    """None if unknown, as over the network."""
     epoch: int
 
 
 class TopicInfo(msgspec.Struct, frozen=True):
-    """A topic, its settings, and what it holds."""
+    """A topic, its settings, and its partitions."""
 
     name: str
     id: str
@@ -41,13 +41,13 @@ class TopicInfo(msgspec.Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes of all partitions; None if that is not known."""
+        """Bytes of all partitions; None if unknown."""
         sizes = [part.size_bytes for part in self.partitions if part.size_bytes is not None]
         return sum(sizes) if len(sizes) == len(self.partitions) else None
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """How far a group is behind in one partition."""
+    """The lag of a group in one partition."""
 
     group: str
     topic: str
@@ -57,14 +57,14 @@ class Lag(msgspec.Struct, frozen=True):
     tail: int
     lag: int
     missed: int = 0
-    """Events that retention or drop=oldest removed before the group had read them."""
+    """Events that retention or drop=oldest deleted before the group read them."""
     member: str | None = None
-    """Who owns the partition now."""
+    """The member that owns the partition now."""
     unread_since_ms: int | None = None
-    """The timestamp of the first event not yet read; None if all is read, or it is not known."""
+    """The timestamp of the first unread event; None if all is read, or if unknown."""
 
     def behind_s(self, now_ms: int | None = None) -> float | None:
-        """Return the seconds since then; 0 if all is read, None if it is not known."""
+        """Return the age of the first unread event; 0 if all is read, None if unknown."""
         if not self.lag:
             return 0.0
         if self.unread_since_ms is None:
@@ -74,12 +74,12 @@ class Lag(msgspec.Struct, frozen=True):
 
 
 class GroupInfo(msgspec.Struct, frozen=True):
-    """A group: its live members and how far it has got."""
+    """A group: its members and its lag."""
 
     name: str
     state: Literal["empty", "live"]
     members: dict[str, tuple[tuple[str, int], ...]]
-    """Member id to the partitions (topic, number) it owns."""
+    """The partitions (topic, number) of each member, by member id."""
     lags: tuple[Lag, ...]
 
     @property
@@ -88,47 +88,47 @@ class GroupInfo(msgspec.Struct, frozen=True):
         return sum(each.lag for each in self.lags)
 
     def behind_s(self, now_ms: int | None = None) -> float:
-        """Return the seconds since the oldest event not yet read happened; 0 if all is read."""
+        """Return the age in seconds of the oldest unread event; 0 if all is read."""
         return max((each.behind_s(now_ms) or 0.0 for each in self.lags), default=0.0)
 
 
 class QueuePartition(msgspec.Struct, frozen=True):
-    """How a queue stands in one partition of its topic."""
+    """The state of a queue in one partition of its topic."""
 
     partition: int
     start: int
-    """Everything below is settled."""
+    """All events below are settled."""
     next: int
-    """Nothing from here on has been delivered."""
+    """No event from here on has been delivered."""
     tail: int
     out: int
     waiting: int
-    """Events to be delivered again, or waiting for an earlier one of their key."""
+    """Events to be redelivered, or waiting for an earlier one of their key."""
     missed: int
     """Events that were deleted before they were settled."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
-    """A queue: its settings, who works on it, and how it stands."""
+    """A queue: its settings, consumers and state."""
 
     topic: str
     name: str
     lock_s: float
     max_deliveries: int
-    """0: for ever."""
+    """0: no limit."""
     order: Order
     consumers: dict[str, int]
-    """How many events are out with each consumer that has any."""
+    """The number of unsettled deliveries of each consumer."""
     partitions: tuple[QueuePartition, ...]
 
     @property
     def ready(self) -> int:
-        """Events that are not settled and not out (fewer, if the topic is compacted)."""
+        """Unsettled events that are not delivered now (fewer, if the topic is compacted)."""
         return sum(max(0, each.tail - each.next) + each.waiting for each in self.partitions)
 
     @property
     def out(self) -> int:
-        """Events that are out with consumers."""
+        """Events that are delivered and not settled."""
         return sum(each.out for each in self.partitions)
 
     @property
@@ -138,10 +138,10 @@ class QueueInfo(msgspec.Struct, frozen=True):
 
 
 class QueuedEvent(msgspec.Struct, frozen=True):
-    """An event that is not settled, as ``peek`` shows it."""
+    """An unsettled event, as ``peek`` shows it."""
 
     event: Event
     deliveries: int
-    """How often it was delivered."""
+    """The number of its deliveries so far."""
     consumer: str | None
-    """Who has it now."""
+    """The consumer that holds it now."""

@@ -1,11 +1,11 @@
-"""A queue as the broker describes it, in the words of the API."""
+"""Converts the broker's description of a queue to the API's."""
 
 from mainstem.broker.door import QueueState
 from mainstem.client.info import QueueInfo, QueuePartition
 
 
 def queue_info(state: QueueState) -> QueueInfo:
-    """Return a subscription as its users know it."""
+    """Return the API's description of a queue."""
     settings = state.settings
     return QueueInfo(
         state.topic,

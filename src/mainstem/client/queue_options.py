@@ -1,4 +1,4 @@
-"""What a queue was asked for."""
+"""The options of ``queue``."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from mainstem.client.starts import Start
 
 
 class QueueOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue was asked for; None leaves a setting as it is."""
+    """The options of ``queue``; None leaves a setting unchanged."""
 
     topic: str
     name: str

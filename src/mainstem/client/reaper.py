@@ -1,8 +1,8 @@
-"""Subscriptions that were let go without being closed, such as by ``break`` out of a loop.
+"""Closes subscriptions that were garbage-collected without being closed (``break`` out of a loop).
 
-How this works: a finaliser may run at any point of any thread, even inside a lock that leaving the
-group needs. So it only notes the feed here. A thread of its own acts on the notes; and so does
-every call that would otherwise see the abandoned member still there.
+How this works: a finalizer may run at any point of any thread, even while that holds a lock that
+leaving the group needs. So it only notes the feed here. A thread closes the noted feeds; so does
+every call that would otherwise still see the abandoned member.
 """
 
 import logging
@@ -17,14 +17,14 @@ _logger = logging.getLogger("mainstem.client")
 
 
 class Closable(Protocol):
-    """What a subscription reads from."""
+    """The feed of a subscription."""
 
     def close(self, *, finished: bool) -> object:
-        """Leave the group; ``finished`` tells whether the events given out count."""
+        """Leave the group; ``finished``: whether the returned events are finished."""
 
 
 class Reaper:
-    """Feeds to be closed by someone else than their consumer."""
+    """Closes the feeds of abandoned subscriptions."""
 
     def __init__(self) -> None:
         self._feeds: deque[Closable] = deque()
@@ -33,7 +33,7 @@ class Reaper:
         self._started = False
 
     def start(self) -> None:
-        """Begin to act on notes, if that was not begun."""
+        """Start the thread, unless it runs."""
         with self._lock:
             if self._started:
                 return
@@ -41,17 +41,17 @@ class Reaper:
         threading.Thread(target=self._run, name="mainstem-reaper", daemon=True).start()
 
     def stop(self) -> None:
-        """Act on what was noted, and end the thread."""
+        """Close the noted feeds, and end the thread."""
         self.reap()
         self._signals.put(False)
 
     def note(self, feed: Closable) -> None:
-        """Have a feed closed soon; takes no lock, so it is safe in a finaliser."""
+        """Note a feed to be closed soon; takes no lock, so it is safe in a finalizer."""
         self._feeds.append(feed)
         self._signals.put(True)
 
     def reap(self) -> None:
-        """Close what was noted until now; the events they gave out last come again."""
+        """Close the noted feeds; the events they returned last are delivered again."""
         with self._lock:
             while self._feeds:
                 try:

@@ -1,4 +1,4 @@
-"""Moving the cursors of groups, wherever they are kept."""
+"""Moving the cursors of groups, embedded or connected."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ class SeekableGroups(ABC):
         partition: int | None = None,
         dry_run: bool = False,
     ) -> tuple[Lag, ...]:
-        """Move the cursors of a group that has no live members; return where they are then."""
+        """Move the cursors of a group that has no members; return the resulting lag."""
         self._check_open()
         check_start(to)
         check_group(name)
@@ -44,7 +44,7 @@ class SeekableGroups(ABC):
         )
 
     def _check_not_live(self, name: str) -> None:
-        """Refuse what moving would refuse, so that a dry run tells the same."""
+        """Raise the error that moving would raise, for a dry run."""
         try:
             members = self._members(name)
         except UnknownGroup:
@@ -54,7 +54,7 @@ class SeekableGroups(ABC):
 
     @abstractmethod
     def _members(self, name: str) -> int:
-        """Return how many live members a group has; raises UnknownGroup."""
+        """Return the number of members of a group; raises UnknownGroup."""
 
     @abstractmethod
     def _partitions(self, topic: str) -> int: ...
@@ -67,4 +67,4 @@ class SeekableGroups(ABC):
 
     @abstractmethod
     def _tails(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Return the tails of those partitions that are still there."""
+        """Return the tails of those partitions that still exist."""

@@ -1,4 +1,4 @@
-"""Where reading begins: an end of the log, an offset, a time, or offsets by partition."""
+"""Start positions: earliest, latest, an offset, a time, or offsets by partition."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -7,13 +7,13 @@ from typing import Literal
 from mainstem.core.errors import InvalidSetting
 
 Start = Literal["earliest", "latest"] | int | datetime | Mapping[int, int]
-"""Where to begin: an end of the log, an offset in every partition, a time, offsets by partition."""
+"""Earliest or latest, one offset for every partition, a time, or offsets by partition."""
 
 _MAX_OFFSET = 2**63 - 1
 
 
 def check_start(start: Start) -> None:
-    """Refuse what is no place to begin."""
+    """Raise InvalidSetting for an invalid start."""
     if start in ("earliest", "latest") or isinstance(start, datetime):
         return
     numbers = start.values() if isinstance(start, Mapping) else (start,)

@@ -1,4 +1,4 @@
-"""The public API as protocols: what ``mainstem.open`` and ``mainstem.connect`` both give.
+"""The public API as protocols, which ``mainstem.open`` and ``mainstem.connect`` both implement.
 
 The second half is the same for an event loop (``mainstem.aio``); a test compares the two halves,
 and all implementations with them, member by member.
@@ -15,7 +15,7 @@ from mainstem.core.event import Event, Position
 
 
 class Context(Protocol):
-    """What ``with`` closes."""
+    """A context manager that closes itself."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -27,7 +27,7 @@ class Context(Protocol):
 
 
 class Topics(Protocol):
-    """What can be done with topics."""
+    """Operations on topics."""
 
     def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:
         """Create a topic; settings are those of ``TopicSettings``."""
@@ -49,10 +49,10 @@ class Topics(Protocol):
 
 
 class Groups(Protocol):
-    """What can be done with groups."""
+    """Operations on groups."""
 
     def list(self) -> tuple[GroupInfo, ...]:
-        """Return every group that is live or has cursors."""
+        """Return every group that has members or cursors."""
 
     def show(self, name: str) -> GroupInfo:
         """Return one group."""
@@ -66,17 +66,17 @@ class Groups(Protocol):
         partition: int | None = None,
         dry_run: bool = False,
     ) -> tuple[Lag, ...]:
-        """Move the cursors of a group that has no live members; return where they are then."""
+        """Move the cursors of a group that has no members; return the resulting lag."""
 
     def delete(self, name: str) -> None:
-        """Forget a group that has no live members."""
+        """Delete a group that has no members."""
 
 
 class Queues(Protocol):
-    """What can be done with queues as a whole."""
+    """Operations on queues as a whole."""
 
     def list(self) -> tuple[QueueInfo, ...]:
-        """Return every queue, by topic and name."""
+        """Return every queue, sorted by topic and name."""
 
     def show(self, topic: str, name: str) -> QueueInfo:
         """Return one queue."""
@@ -84,32 +84,32 @@ class Queues(Protocol):
     def peek(
         self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
     ) -> tuple[QueuedEvent, ...]:
-        """Return the first events that are not settled, and take none.
+        """Return the first unsettled events, without delivering any.
 
-        ``after``: go on after this one, to look at many in pieces.
+        ``after``: continue after this position, to page through many.
         """
 
     def delete(self, topic: str, name: str) -> None:
-        """Forget a queue; the events stay in the topic."""
+        """Delete a queue; the events stay in the topic."""
 
 
 class Subscription(Context, Protocol):
-    """Events as they come; an iterator that can be closed, also from another thread."""
+    """An iterator of events, which can be closed, also from another thread."""
 
     def __iter__(self) -> Iterator[Event]:
         """Iterate."""
 
     def __next__(self) -> Event:
-        """Return the next event; StopIteration at the end if it does not follow, or once closed."""
+        """Return the next event; StopIteration once closed, or at the end without ``follow``."""
 
     def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none came in ``timeout`` seconds."""
+        """Return the next event, or None if none arrives within ``timeout`` seconds."""
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the events that are there, at most ``limit``, waiting for the first."""
+        """Return the available events, at most ``limit``; waits for the first."""
 
     def commit(self) -> None:
-        """Store the group's cursors after the last event returned; durable on return."""
+        """Commit the group's cursors after the last event returned; durable on return."""
 
     @property
     def assignment(self) -> tuple[tuple[str, int], ...]:
@@ -120,38 +120,38 @@ class Subscription(Context, Protocol):
         """Events that were deleted before this subscription could read them."""
 
     def close(self) -> None:
-        """Leave the group; what was returned and finished is committed if commits are automatic."""
+        """Leave the group; auto-commit commits the finished events."""
 
 
 class Delivery(Protocol):
     """One event handed to one consumer; ``with delivery as event`` acks it, or nacks on an error.
 
-    A settled delivery cannot be settled again: StaleDelivery, as after ``lock_s`` seconds, when it
-    may have gone to another consumer.
+    Settling raises StaleDelivery if the delivery is settled already, or if its lock has expired
+    (after ``lock_s`` seconds) and the event may have gone to another consumer.
     """
 
     @property
     def event(self) -> Event:
-        """What was published."""
+        """The event."""
 
     @property
     def count(self) -> int:
-        """How often the event has been delivered, this time included."""
+        """The number of deliveries of this event, including this one."""
 
     def ack(self) -> None:
-        """Say that it is done: it never comes again; durable on return."""
+        """Acknowledge the event, which is never delivered again; durable on return."""
 
     def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
-        """Say that it failed: it comes again, perhaps after a delay, or becomes a dead letter."""
+        """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
 
     def release(self) -> None:
-        """Give it back untried: this delivery does not count."""
+        """Return the event unprocessed: this delivery does not count."""
 
     def reject(self, reason: str = "") -> None:
-        """Say that it will never work: a dead letter at once."""
+        """Make the event a dead letter at once."""
 
     def renew(self) -> None:
-        """Keep it for another ``lock_s`` seconds from now."""
+        """Extend the lock to ``lock_s`` seconds from now."""
 
     def __enter__(self) -> Event: ...
     def __exit__(
@@ -163,36 +163,36 @@ class Delivery(Protocol):
 
 
 class Queue(Context, Protocol):
-    """Deliveries as they come; an iterator that can be closed, also from another thread."""
+    """An iterator of deliveries, which can be closed, also from another thread."""
 
     def __iter__(self) -> Iterator[Delivery]:
         """Iterate."""
 
     def __next__(self) -> Delivery:
-        """Return the next delivery; StopIteration once closed, or if it does not follow."""
+        """Return the next delivery; StopIteration once closed, or at the end without ``follow``."""
 
     def poll(self, timeout: float | None = None) -> Delivery | None:
-        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+        """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> Sequence[Delivery]:
-        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+        """Return the available deliveries, at most ``limit``; waits for the first."""
 
     def ack_many(self, deliveries: Iterable[Delivery]) -> None:
         """Ack deliveries of this queue object in one write; durable on return.
 
-        Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
-        Raises InvalidSetting if one was delivered to another consumer; none is acked then.
+        Raises StaleDelivery if the lock of one has expired; the others are still acked. Raises
+        InvalidSetting if one belongs to another consumer; then none is acked.
         """
 
     def close(self) -> None:
-        """Give back what was not settled; it comes again at once, and this does not count."""
+        """Release unsettled deliveries: they are redelivered at once, and do not count."""
 
 
 class Writer(Context, Protocol):
-    """The only writer of a log stream: another one of its name on that topic fences this one.
+    """A fenced single writer: a new writer with the same name on the same topic fences this one.
 
     Each append is a transaction, so that readers see all of it or nothing. A fenced writer raises
-    WriterFenced (a ``Fenced``) at its next append, and nothing of that append is kept.
+    WriterFenced (a ``Fenced``) at its next append, and nothing is appended.
     """
 
     def append(
@@ -203,20 +203,20 @@ class Writer(Context, Protocol):
         headers: HeadersLike = (),
         timestamp_ms: int | None = None,
     ) -> Position:
-        """Append one event; return where it stands, once durable; raises WriterFenced."""
+        """Append one event; return its position once it is durable; raises WriterFenced."""
 
     def append_many(self, events: Values) -> list[Position]:
-        """Append events, all or none; return where they stand, once durable."""
+        """Append events, all or none; return their positions once they are durable."""
 
     def truncate(self, before: int) -> None:
         """Delete the events before an offset; raises WriterFenced."""
 
     def close(self) -> None:
-        """Append no more; the name stays with this writer until another takes over."""
+        """Stop appending; the name stays reserved until another writer takes it over."""
 
 
 class Stem(Context, Protocol):
-    """The log, wherever it is."""
+    """A log, embedded or on a server."""
 
     @property
     def topics(self) -> Topics:
@@ -240,10 +240,10 @@ class Stem(Context, Protocol):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Position:
-        """Append one event; return where it stands, once it is as durable as the topic says."""
+        """Append one event; return its position once it has the durability of its topic."""
 
     def publish_many(self, topic: str, events: Values, *, partition: int | None = None) -> int:
-        """Append many events in large batches; return how many, once all are durable."""
+        """Append many events in large batches; return their number once all are durable."""
 
     def subscribe(
         self,
@@ -256,8 +256,9 @@ class Stem(Context, Protocol):
     ) -> Subscription:
         """Read topics (names or patterns such as ``orders.*``) as an iterator of events.
 
-        With a group: members share the partitions and go on from the group's cursors; ``start``
-        holds where there is no cursor yet. Without: everything, from ``start``, nothing stored.
+        With a group, its members share the partitions and continue at the group's cursors;
+        ``start`` applies where there is no cursor yet. Without a group, it reads all partitions
+        from ``start`` on, and stores no cursors.
         """
 
     def queue(
@@ -273,21 +274,22 @@ class Stem(Context, Protocol):
     ) -> Queue:
         """Share the events of a topic one by one with the other consumers of a queue.
 
-        The first one makes the queue, and ``start`` holds for it. An event that is not settled in
-        ``lock_s`` seconds (30) goes to another consumer; after ``max_deliveries`` failures (5;
-        0: never) it becomes a dead letter in ``<topic>.dead``. With order ``key`` an event waits
-        until all earlier ones of its key are settled. What is given changes the queue for all.
+        The first call creates the queue at ``start``. An event that is not settled within
+        ``lock_s`` seconds (default 30) goes to another consumer. After ``max_deliveries`` failed
+        deliveries (default 5; 0: no limit) it becomes a dead letter in ``<topic>.dead``. With
+        order ``key``, an event waits until all earlier ones of its key are settled. Settings that
+        are given change the queue for all its consumers.
         """
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> Writer:
-        """Become the only writer of that name: the one before is fenced, here and over the network.
+        """Become the only writer of that name, which fences the previous one, wherever it runs.
 
-        The topic must exist. Events are in one order, so it has one partition, or ``partition`` is
-        given.
+        The topic must exist. A writer appends to one partition: give ``partition`` unless the
+        topic has only one.
         """
 
     def close(self) -> None:
-        """Finish what is under way and let go of the directory or connection."""
+        """Finish running operations, and release the directory or connection."""
 
 
 # The same for an event loop
@@ -295,7 +297,7 @@ class Stem(Context, Protocol):
 
 @runtime_checkable
 class AsyncContext(Protocol):
-    """What ``async with`` closes."""
+    """An async context manager that closes itself."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
@@ -334,7 +336,7 @@ class AsyncGroups(Protocol):
     """``Groups`` for an event loop."""
 
     async def list(self) -> tuple[GroupInfo, ...]:
-        """Return every group that is live or has cursors."""
+        """Return every group that has members or cursors."""
 
     async def show(self, name: str) -> GroupInfo:
         """Return one group."""
@@ -348,10 +350,10 @@ class AsyncGroups(Protocol):
         partition: int | None = None,
         dry_run: bool = False,
     ) -> tuple[Lag, ...]:
-        """Move the cursors of a group that has no live members; return where they are then."""
+        """Move the cursors of a group that has no members; return the resulting lag."""
 
     async def delete(self, name: str) -> None:
-        """Forget a group that has no live members."""
+        """Delete a group that has no members."""
 
 
 @runtime_checkable
@@ -359,7 +361,7 @@ class AsyncQueues(Protocol):
     """``Queues`` for an event loop."""
 
     async def list(self) -> tuple[QueueInfo, ...]:
-        """Return every queue, by topic and name."""
+        """Return every queue, sorted by topic and name."""
 
     async def show(self, topic: str, name: str) -> QueueInfo:
         """Return one queue."""
@@ -367,10 +369,10 @@ class AsyncQueues(Protocol):
     async def peek(
         self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
     ) -> tuple[QueuedEvent, ...]:
-        """Return the first events that are not settled, or the first after one; take none."""
+        """Return the first unsettled events, or those after a position, without delivering any."""
 
     async def delete(self, topic: str, name: str) -> None:
-        """Forget a queue; the events stay in the topic."""
+        """Delete a queue; the events stay in the topic."""
 
 
 @runtime_checkable
@@ -384,13 +386,13 @@ class AsyncSubscription(AsyncContext, Protocol):
         """Return the next event; StopAsyncIteration at the end, or once closed."""
 
     async def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none came in ``timeout`` seconds."""
+        """Return the next event, or None if none arrives within ``timeout`` seconds."""
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the events that are there, at most ``limit``, waiting for the first."""
+        """Return the available events, at most ``limit``; waits for the first."""
 
     async def commit(self) -> None:
-        """Store the group's cursors after the last event returned; durable on return."""
+        """Commit the group's cursors after the last event returned; durable on return."""
 
     @property
     def assignment(self) -> tuple[tuple[str, int], ...]:
@@ -401,7 +403,7 @@ class AsyncSubscription(AsyncContext, Protocol):
         """Events that were deleted before this subscription could read them."""
 
     async def close(self) -> None:
-        """Leave the group; what was returned is finished, and committed if that is automatic."""
+        """Leave the group; events returned count as finished, and auto-commit commits them."""
 
 
 @runtime_checkable
@@ -410,26 +412,26 @@ class AsyncDelivery(Protocol):
 
     @property
     def event(self) -> Event:
-        """What was published."""
+        """The event."""
 
     @property
     def count(self) -> int:
-        """How often the event has been delivered, this time included."""
+        """The number of deliveries of this event, including this one."""
 
     async def ack(self) -> None:
-        """Say that it is done: it never comes again; durable on return."""
+        """Acknowledge the event, which is never delivered again; durable on return."""
 
     async def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
-        """Say that it failed: it comes again, perhaps after a delay, or becomes a dead letter."""
+        """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
 
     async def release(self) -> None:
-        """Give it back untried: this delivery does not count."""
+        """Return the event unprocessed: this delivery does not count."""
 
     async def reject(self, reason: str = "") -> None:
-        """Say that it will never work: a dead letter at once."""
+        """Make the event a dead letter at once."""
 
     def renew(self) -> None:
-        """Keep it for another ``lock_s`` seconds from now; there is nothing to await."""
+        """Extend the lock to ``lock_s`` seconds from now; there is nothing to await."""
 
     async def __aenter__(self) -> Event: ...
     async def __aexit__(
@@ -448,21 +450,21 @@ class AsyncQueue(AsyncContext, Protocol):
         """Iterate."""
 
     async def __anext__(self) -> AsyncDelivery:
-        """Return the next delivery; StopAsyncIteration once closed, or if it does not follow."""
+        """Return the next delivery; StopAsyncIteration once closed, or at the end."""
 
     async def poll(self, timeout: float | None = None) -> AsyncDelivery | None:
-        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+        """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
 
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> Sequence[AsyncDelivery]:
-        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+        """Return the available deliveries, at most ``limit``; waits for the first."""
 
     async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
         """Ack deliveries of this queue object together; durable on return."""
 
     async def close(self) -> None:
-        """Give back what was not settled; it comes again at once."""
+        """Release unsettled deliveries: they are redelivered at once."""
 
 
 @runtime_checkable
@@ -477,16 +479,16 @@ class AsyncWriter(AsyncContext, Protocol):
         headers: HeadersLike = (),
         timestamp_ms: int | None = None,
     ) -> Position:
-        """Append one event; return where it stands, once durable; raises WriterFenced."""
+        """Append one event; return its position once it is durable; raises WriterFenced."""
 
     async def append_many(self, events: AsyncValues) -> list[Position]:
-        """Append events, all or none; return where they stand, once durable."""
+        """Append events, all or none; return their positions once they are durable."""
 
     async def truncate(self, before: int) -> None:
         """Delete the events before an offset; raises WriterFenced."""
 
     async def close(self) -> None:
-        """Append no more; the name stays with this writer until another takes over."""
+        """Stop appending; the name stays reserved until another writer takes it over."""
 
 
 @runtime_checkable
@@ -519,12 +521,12 @@ class AsyncStem(AsyncContext, Protocol):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Position:
-        """Append one event; return where it stands, once it is as durable as the topic says."""
+        """Append one event; return its position once it has the durability of its topic."""
 
     async def publish_many(
         self, topic: str, events: AsyncValues, *, partition: int | None = None
     ) -> int:
-        """Append many events in large batches; return how many, once all are durable."""
+        """Append many events in large batches; return their number once all are durable."""
 
     def subscribe(
         self,
@@ -554,4 +556,4 @@ class AsyncStem(AsyncContext, Protocol):
         """Become the only writer of that name; the rules are those of ``Stem.writer``."""
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the directory or connection."""
+        """Finish running operations, and release the directory or connection."""

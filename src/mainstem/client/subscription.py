@@ -1,4 +1,4 @@
-"""What a subscription was asked for."""
+"""The options of ``subscribe``."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from mainstem.core.errors import InvalidSetting
 
 
 class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscription was asked for."""
+    """The options of ``subscribe``."""
 
     topics: tuple[str, ...]
     group: str | None = None
@@ -21,7 +21,7 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     commit_s: float = 1.0
 
     def check(self) -> None:
-        """Refuse what means nothing."""
+        """Raise InvalidSetting for invalid options."""
         check_start(self.start)
         if not self.topics:
             raise InvalidSetting("subscribe to at least one topic, by name or by pattern")

@@ -1,4 +1,4 @@
-"""What a program hands over (text, JSON, mappings, times) as the bytes that an event holds."""
+"""Converts Python values (text, JSON, mappings, times) to the bytes of an event."""
 
 import json
 from collections.abc import AsyncIterable, Iterable, Mapping
@@ -10,7 +10,7 @@ from mainstem.core.errors import InvalidEvent
 from mainstem.core.event import NO_TIMESTAMP, Event, Headers
 
 Value = bytes | str | None | dict[str, Any] | list[Any] | int | float | bool
-"""Bytes go as they are, text as UTF-8, None as a deletion; anything else becomes JSON."""
+"""Bytes stay as they are, text becomes UTF-8, None a tombstone; anything else becomes JSON."""
 Key = bytes | str | None
 Values = Iterable[Value | Event]
 AsyncValues = Iterable[Value | Event] | AsyncIterable[Value | Event]
@@ -23,7 +23,7 @@ _check_numbers = json.JSONEncoder(allow_nan=False, default=msgspec.to_builtins).
 def make_event(
     value: Value, key: Key = None, headers: HeadersLike = (), timestamp_ms: int | None = None
 ) -> Event:
-    """Return what is to be published as an event."""
+    """Make an event from its value, key, headers and timestamp."""
     return Event(
         value_bytes(value),
         key if key is None else key_bytes(key),
@@ -33,7 +33,7 @@ def make_event(
 
 
 def event_of(value: Value | Event) -> Event:
-    """Return an event as it is, and a value as an event of its own."""
+    """Return an event unchanged, and a value as a new event."""
     return value if isinstance(value, Event) else Event(value_bytes(value))
 
 
@@ -91,7 +91,7 @@ def _utf8(text: str, what: str) -> bytes:
 def _json_bytes(value: object) -> bytes:
     try:
         encoded = _to_json(value)
-        # The quick encoder writes NaN and infinities as null, which would change the event.
+        # The fast encoder writes NaN and infinities as null, which would change the value.
         if b"null" in encoded:
             _check_numbers(value)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:

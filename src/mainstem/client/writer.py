@@ -1,8 +1,8 @@
-"""Fenced writers, embedded or connected: the API, the name that is fenced, the one partition.
+"""Fenced writers, embedded or connected: the API, the transactional id, the partition.
 
 How this works: a writer is a transactional producer, so that Kafka's own mechanism fences it. Its
-transactional id names topic, partition and writer; opening a writer bumps the epoch of that id, and
-every append is a transaction, which is refused in an older epoch.
+transactional id consists of topic, partition and writer's name; opening a writer bumps the epoch of
+that id, and every append is a transaction, which is refused in an older epoch.
 """
 
 import threading
@@ -16,23 +16,23 @@ from mainstem.core.event import Event, Position
 from mainstem.core.names import check_group
 
 TRANSACTION_TIMEOUT_MS = 60_000
-"""A writer that dies within an append holds readers back for so long at most."""
+"""How long a writer that dies within an append may hold back read_committed consumers."""
 
 
 def transactional_id(topic: str, partition: int, name: str) -> str:
-    """Return the transactional id of a writer; no topic's name holds a colon."""
+    """Return the transactional id of a writer; unambiguous, as topic names have no colon."""
     return f"mainstem-writer:{topic}:{partition}:{name}"
 
 
 def check_writer(name: str) -> None:
-    """Refuse what is no name of a writer."""
+    """Raise InvalidName for an invalid name of a writer."""
     if not isinstance(name, str):
         raise InvalidName("writer", name, "it is no text")
     check_group(name, "writer")
 
 
 def only_partition(topic: str, count: int, partition: int | None) -> int:
-    """Return the partition to write to; refuse to choose one of several."""
+    """Return the partition to write to; raises if there are several and none is given."""
     if partition is None:
         if count > 1:
             raise InvalidSetting(
@@ -46,16 +46,16 @@ def only_partition(topic: str, count: int, partition: int | None) -> int:
 
 
 class Appender(Protocol):
-    """What a writer appends with; used by one thread at a time."""
+    """Appends for a writer; used by one thread at a time."""
 
     def append(self, events: Sequence[Event]) -> list[Position]:
-        """Append events, all or none; return where they stand, once durable."""
+        """Append events, all or none; return their positions once they are durable."""
 
     def truncate(self, before: int) -> None:
         """Delete the events before an offset."""
 
     def close(self) -> None:
-        """Let go."""
+        """Release the transaction or producer."""
 
 
 class LogWriter(Closing):
@@ -74,11 +74,11 @@ class LogWriter(Closing):
         headers: HeadersLike = (),
         timestamp_ms: int | None = None,
     ) -> Position:
-        """Append one event; return where it stands, once durable; raises WriterFenced."""
+        """Append one event; return its position once it is durable; raises WriterFenced."""
         return self._append([make_event(value, key, headers, timestamp_ms)])[0]
 
     def append_many(self, events: Values) -> list[Position]:
-        """Append events, all or none; return where they stand, once durable."""
+        """Append events, all or none; return their positions once they are durable."""
         return self._append([event_of(each) for each in events])
 
     def truncate(self, before: int) -> None:
@@ -88,17 +88,17 @@ class LogWriter(Closing):
             self._appender.truncate(before)
 
     def close(self) -> None:
-        """Append no more; the name stays with this writer until another takes over."""
+        """Stop appending; the name stays reserved until another writer takes it over."""
         self.close_for("the writer has been closed; open it again")
 
     def close_for(self, reason: str) -> None:
-        """Close, saying why to who appends later."""
+        """Close; ``reason`` is the error message of later appends."""
         self.forget(reason)
         with self._lock:
             self._appender.close()
 
     def forget(self, reason: str) -> None:
-        """Be closed without touching the log, and without a lock that another process may hold."""
+        """Close in a forked process, without touching the log or the lock."""
         self._closed = self._closed or reason
 
     def _leave(self, error: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""Administering topics, groups and queues from an event loop: the calls run in a thread."""
+"""Administration of topics, groups and queues from an event loop: the calls run in a thread."""
 
 import asyncio
 from functools import partial

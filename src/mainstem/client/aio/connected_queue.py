@@ -1,4 +1,4 @@
-"""A queue of a server, for an event loop: a thread waits, and the task waits for it."""
+"""A queue of a server, for an event loop: a thread makes the blocking calls."""
 
 import asyncio
 import time
@@ -33,12 +33,12 @@ class AsyncConnectedDelivery(Threaded[ConnectedDelivery], AsyncExits):
 
     @property
     def event(self) -> Event:
-        """What was published."""
+        """The event."""
         return self._blocking.event
 
     @property
     def count(self) -> int:
-        """How often the event has been delivered, this time included."""
+        """The number of deliveries of this event, including this one."""
         return self._blocking.count
 
     ack = in_thread(ConnectedDelivery.ack)
@@ -59,10 +59,9 @@ class AsyncConnectedDelivery(Threaded[ConnectedDelivery], AsyncExits):
 
 
 class AsyncConnectedQueue(AsyncClosing):
-    """Deliveries as they come, for one task at a time; the rules are those of ``Queue``.
+    """An async iterator of deliveries, for one task at a time; see ``Queue``.
 
-    The server is asked when the first delivery is, or by ``async with``: what it refuses is raised
-    there.
+    It connects at the first delivery, or at ``async with``, and raises errors of the server there.
     """
 
     def __init__(self, make: Callable[[], ConnectedQueue], *, follow: bool) -> None:
@@ -71,7 +70,7 @@ class AsyncConnectedQueue(AsyncClosing):
         self._worker: Worker[list[ConnectedDelivery]] = Worker("mainstem-queue")
         self._queue: ConnectedQueue | None = None
         self._taken: deque[ConnectedDelivery] = deque()
-        """What was taken for a task that was cancelled."""
+        """Deliveries taken for a task that was cancelled."""
         self._closed = False
 
     def __aiter__(self) -> AsyncIterator[AsyncConnectedDelivery]:
@@ -79,7 +78,7 @@ class AsyncConnectedQueue(AsyncClosing):
         return self
 
     async def __anext__(self) -> AsyncConnectedDelivery:
-        """Return the next delivery; StopAsyncIteration once closed, or if it does not follow."""
+        """Return the next delivery; StopAsyncIteration once closed, or at the end."""
         try:
             found = await self._next(1, None, ends=not self._follow)
         except Closed:
@@ -89,13 +88,13 @@ class AsyncConnectedQueue(AsyncClosing):
         return found[0]
 
     async def poll(self, timeout: float | None = None) -> AsyncConnectedDelivery | None:
-        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+        """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
         return next(iter(await self._next(1, timeout)), None)
 
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> list[AsyncConnectedDelivery]:
-        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+        """Return the available deliveries, at most ``limit``; waits for the first."""
         check_limit(limit)
         return await self._next(limit, timeout)
 
@@ -104,7 +103,7 @@ class AsyncConnectedQueue(AsyncClosing):
 
         Raises StaleDelivery and InvalidSetting as the blocking twin does.
         """
-        # What is no delivery is refused there.
+        # The blocking queue refuses objects that are no deliveries.
         given = [cast(Delivery, getattr(each, "blocking", each)) for each in deliveries]
         queue = self._queue
         if queue is None:
@@ -112,7 +111,7 @@ class AsyncConnectedQueue(AsyncClosing):
         await asyncio.to_thread(queue.ack_many, given)
 
     async def close(self) -> None:
-        """Leave the queue: what was not settled comes again at once; that delivery counts."""
+        """Leave the queue; unsettled deliveries are redelivered at once, and count."""
         if self._closed:
             return
         self._closed = True
@@ -157,10 +156,10 @@ class AsyncConnectedQueue(AsyncClosing):
         return queue.poll_many(limit, wait_s)
 
     def _opened(self) -> ConnectedQueue:
-        """Return the queue, in the thread; the first call makes it."""
+        """Return the blocking queue, which the first call makes; runs in the thread."""
         if self._queue is None:
             self._queue = self._make()
             if self._closed:
-                # By who did not see it yet.
+                # Closed by a task before the queue was made.
                 self._queue.close()
         return self._queue

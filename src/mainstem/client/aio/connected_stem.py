@@ -1,9 +1,9 @@
-"""The async twin of ``mainstem.connect``.
+"""The async version of ``mainstem.connect``.
 
-How this works: librdkafka waits in threads, so this does too. One thread puts events on their way,
-in the order of the calls, and none waits for them to arrive. Each subscription and each queue has a
-thread that waits for its events, a short while at a time, so that a program can end without closing
-it.
+How this works: librdkafka's calls block, so they run in threads. One thread sends events, in the
+order of the calls, without waiting for their acknowledgement. Each subscription and each queue has
+a thread that polls for its events, for a short time per call, so that a program can end without
+closing it.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class AsyncConnectedStem(LoopStem[ConnectedStem, AsyncConnectedSubscription, Asy
         publish = partial(self._stem.publish_many, topic, partition=partition)
         if not isinstance(events, AsyncIterable):
             rest, count = iter(events), 0
-            # The iterable is the caller's, and so it is asked in the caller's thread.
+            # The caller's iterable is iterated in the caller's thread.
             while chunk := list(islice(rest, _CHUNK)):
                 count += await self._in_order(partial(publish, chunk))
             return count

@@ -1,4 +1,4 @@
-"""A subscription to a server, for an event loop: a thread waits, and the task waits for it."""
+"""A subscription to a server, for an event loop: a thread makes the blocking calls."""
 
 import asyncio
 import time
@@ -13,11 +13,11 @@ from mainstem.core.errors import Closed
 from mainstem.core.event import Event
 
 _AHEAD = 500
-"""Events taken at once where there are no cursors that would count them as finished."""
+"""Events fetched at a time without a group; with one, fetching marks earlier ones finished."""
 
 
 class AsyncConnectedSubscription(AsyncClosing):
-    """Events as they come, for one task at a time; the rules are those of ``Subscription``."""
+    """An async iterator of events, for one task at a time; see ``Subscription``."""
 
     def __init__(self, make: Callable[[], ConnectedSubscription], *, has_cursors: bool) -> None:
         self._make = make
@@ -25,7 +25,7 @@ class AsyncConnectedSubscription(AsyncClosing):
         self._worker: Worker[list[Event] | None] = Worker("mainstem-subscription")
         self._subscription: ConnectedSubscription | None = None
         self._taken: deque[Event] = deque()
-        """What was taken, and not yet returned."""
+        """Events taken and not yet returned."""
         self._closed = self._ended = False
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -40,22 +40,22 @@ class AsyncConnectedSubscription(AsyncClosing):
         return events[0]
 
     async def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none came in ``timeout`` seconds."""
+        """Return the next event, or None if none arrives within ``timeout`` seconds."""
         self._check_open()
         events = await self._next(1, timeout)
         return events[0] if events else None
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the events that are there, at most ``limit``, waiting for the first."""
+        """Return the available events, at most ``limit``; waits for the first."""
         self._check_open()
         return await self._next(max(1, limit), timeout)
 
     async def commit(self) -> None:
-        """Store the group's cursors after the last event returned; durable on return."""
+        """Commit the group's cursors after the last event returned; durable on return."""
         if self._subscription is None:
             return
         if self._worker.taking is not None:
-            # Only then is it known what a task that was cancelled has not got.
+            # Only then is it known which events a cancelled task has not received.
             await asyncio.wait((self._worker.taking,))
         commit = self._subscription.feed.commit
         await asyncio.to_thread(commit, before=self._unreturned())
@@ -71,20 +71,20 @@ class AsyncConnectedSubscription(AsyncClosing):
         return 0 if self._subscription is None else self._subscription.missed
 
     async def close(self) -> None:
-        """Leave the group; what was returned is finished, and committed if that is automatic."""
+        """Leave the group; events returned count as finished, and auto-commit commits them."""
         await self._leave(None)
 
     async def _leave(self, error: BaseException | None) -> None:
         if self._closed:
             return
         self._closed = True
-        # What was taken and not returned is not finished, and cursors do not tell them apart.
+        # Events taken but not returned are not finished, and cursors cannot tell them apart.
         finished = error is None and self._worker.taking is None and not self._taken
         try:
             if self._subscription is not None:
                 await asyncio.to_thread(self._subscription.close_now, finished=finished)
             elif self._worker.taking is not None:
-                # Being made: the thread closes it next.
+                # The thread is still making it, and closes it next.
                 await self._worker.run(self._close_unseen)
         finally:
             self._worker.end()
@@ -118,7 +118,7 @@ class AsyncConnectedSubscription(AsyncClosing):
         return [self._taken.popleft() for _ in range(min(limit, len(self._taken)))]
 
     def _wait(self, limit: int, wait_s: float) -> list[Event] | None:
-        """Wait in the thread; the subscription is made by the first call."""
+        """Poll in the thread; the first call makes the subscription."""
         if self._subscription is None:
             self._subscription = self._make()
         if self._closed:

@@ -1,4 +1,4 @@
-"""A queue whose deliveries are waited for on an event loop."""
+"""A queue of the embedded log, for an event loop."""
 
 import asyncio
 import time
@@ -20,19 +20,19 @@ class AsyncEmbeddedDelivery(DeliveredEvent, AsyncExits):
     __slots__ = ()
 
     async def ack(self) -> None:
-        """Say that it is done: it never comes again; durable on return."""
+        """Acknowledge the event, which is never delivered again; durable on return."""
         await self._settle(Outcome.ACK)
 
     async def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
-        """Say that it failed: it comes again, perhaps after a delay, or becomes a dead letter."""
+        """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
         await self._settle(Outcome.NACK, delay_s, reason)
 
     async def release(self) -> None:
-        """Give it back untried: this delivery does not count."""
+        """Return the event unprocessed: this delivery does not count."""
         await self._settle(Outcome.RELEASE)
 
     async def reject(self, reason: str = "") -> None:
-        """Say that it will never work: a dead letter at once."""
+        """Make the event a dead letter at once."""
         await self._settle(Outcome.REJECT, 0.0, reason)
 
     async def __aenter__(self) -> Event:
@@ -47,7 +47,7 @@ class AsyncEmbeddedDelivery(DeliveredEvent, AsyncExits):
 
 
 class AsyncEmbeddedQueue(AsyncClosing):
-    """Deliveries as they come, for one task at a time; the rules are those of ``Queue``."""
+    """An async iterator of deliveries, for one task at a time; see ``Queue``."""
 
     def __init__(self, consumer: QueueConsumer, *, follow: bool) -> None:
         self._consumer = consumer
@@ -56,7 +56,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
 
     @property
     def consumer(self) -> str:
-        """How this consumer is called among those of the queue."""
+        """The name of this consumer."""
         return self._consumer.id
 
     def __aiter__(self) -> AsyncIterator[AsyncEmbeddedDelivery]:
@@ -64,21 +64,21 @@ class AsyncEmbeddedQueue(AsyncClosing):
         return self
 
     async def __anext__(self) -> AsyncEmbeddedDelivery:
-        """Return the next delivery; StopAsyncIteration once closed, or if it does not follow."""
+        """Return the next delivery; StopAsyncIteration once closed, or at the end."""
         found = await self._take(1, None if self._follow else 0.0)
         if not found:
             raise StopAsyncIteration
         return found[0]
 
     async def poll(self, timeout: float | None = None) -> AsyncEmbeddedDelivery | None:
-        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+        """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
         self._consumer.check_open()
         return next(iter(await self._take(1, timeout)), None)
 
     async def poll_many(
         self, limit: int = 100, timeout: float | None = None
     ) -> list[AsyncEmbeddedDelivery]:
-        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+        """Return the available deliveries, at most ``limit``; waits for the first."""
         self._consumer.check_open()
         check_limit(limit)
         return await self._take(limit, timeout)
@@ -86,8 +86,8 @@ class AsyncEmbeddedQueue(AsyncClosing):
     async def ack_many(self, deliveries: Iterable[AsyncDelivery]) -> None:
         """Ack deliveries of this queue object in one write; durable on return.
 
-        Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
-        Raises InvalidSetting if one was delivered to another consumer; none is acked then.
+        Raises StaleDelivery if the lock of one has expired; the others are still acked. Raises
+        InvalidSetting if one belongs to another consumer; then none is acked.
         """
         settled = self._consumer.ack_many(deliveries)
         await until_durable(settled.durable)
@@ -95,15 +95,15 @@ class AsyncEmbeddedQueue(AsyncClosing):
             raise error
 
     async def close(self) -> None:
-        """Give back what was not settled; it comes again at once, and this does not count."""
+        """Release unsettled deliveries: they are redelivered at once, and do not count."""
         await until_durable(self._consumer.leave())
 
     async def _leave(self, error: BaseException | None) -> None:
         await self.close()
 
     async def _take(self, limit: int, timeout_s: float | None) -> list[AsyncEmbeddedDelivery]:
-        # Others on the event loop have a turn before each, also where nothing is waited for; and
-        # a task that is cancelled here has not lost an event.
+        # Yield to the event loop first, even if nothing has to be awaited; a task that is
+        # cancelled here has not lost an event.
         await asyncio.sleep(0)
         given = self._consumer.take(limit)
         if not given and self._consumer.closed is None and timeout_s != 0:
@@ -117,7 +117,7 @@ class AsyncEmbeddedQueue(AsyncClosing):
             rung = self._wakeup.arm()
             unwatch = self._consumer.watch(self._wakeup.wake)
             try:
-                # Something may have come before the watch was there.
+                # Look again, as an event may have arrived before the watch was set.
                 given = self._consumer.take(limit)
                 left = None if until is None else until - time.monotonic()
                 if given or self._consumer.closed is not None or (left is not None and left <= 0):

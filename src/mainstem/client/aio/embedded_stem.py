@@ -1,8 +1,8 @@
-"""The async twin of ``mainstem.open``.
+"""The async version of ``mainstem.open``.
 
-Appending is quick and done at once on the event loop; what is awaited is durability, room in a
-topic that is full, and the tail. None of these takes a thread. Closing and administering topics and
-groups may touch many files, and run in one.
+Appending is fast, and runs on the event loop. Durability, room in a full topic, and new events at
+the tail are awaited, without a thread. Closing, and administration of topics and groups, may touch
+many files, so they run in a thread.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class AsyncEmbeddedStem(LoopStem[EmbeddedStem, AsyncEmbeddedSubscription, AsyncE
     async def _wait_all(self, waits: Iterator[Wait]) -> None:
         for wait in waits:
             await self._wait(wait)
-        # Others have their turn, also where nothing had to be waited for.
+        # Yield to the event loop, even if nothing had to be awaited.
         await asyncio.sleep(0)
 
     async def _wait(self, wait: Wait) -> None:

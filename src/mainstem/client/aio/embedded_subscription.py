@@ -1,4 +1,4 @@
-"""A subscription that waits on an event loop."""
+"""A subscription of the embedded log, for an event loop."""
 
 import asyncio
 import time
@@ -18,11 +18,11 @@ from mainstem.core.event import Event
 T = TypeVar("T")
 
 _IN_A_ROW = 256
-"""Events returned before others on the event loop have a turn."""
+"""Events returned in a row before yielding to the event loop."""
 
 
 class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
-    """Events as they come, for one task at a time; the rules are those of ``Subscription``."""
+    """An async iterator of events, for one task at a time; see ``Subscription``."""
 
     def __init__(
         self, broker: Door, options: SubscriptionOptions, now_ms: Callable[[], int], reaper: Reaper
@@ -44,25 +44,25 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
         return event
 
     async def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none came in ``timeout`` seconds."""
+        """Return the next event, or None if none arrives within ``timeout`` seconds."""
         self._check_open()
         return await self._next(self.feed.take, timeout)
 
     async def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the events that are there, at most ``limit``, waiting for the first."""
+        """Return the available events, at most ``limit``; waits for the first."""
         self._check_open()
         return await self._next(partial(self.feed.take_many, max(1, limit)), timeout) or []
 
     async def commit(self) -> None:
-        """Store the group's cursors after the last event returned; durable on return."""
+        """Commit the group's cursors after the last event returned; durable on return."""
         await until_durable(self.feed.commit())
 
     async def close(self) -> None:
-        """Leave the group; what was returned is finished, and committed if that is automatic."""
+        """Leave the group; events returned count as finished, and auto-commit commits them."""
         await self._leave(None)
 
     def stem_closes(self, *, failed: bool) -> None:
-        """Be closed by the stem: what the task is working on is not finished."""
+        """Close on behalf of the stem: the task's current event is not finished."""
         self.feed.close(finished=False)
 
     async def _leave(self, error: BaseException | None) -> None:
@@ -72,7 +72,7 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
         self._in_a_row += 1
         if self._in_a_row > _IN_A_ROW:
             self._in_a_row = 0
-            # Before taking: a task that is cancelled here has not lost an event.
+            # Yield before taking, so that a task that is cancelled here loses no event.
             await asyncio.sleep(0)
         return take() or await self._wait(take, timeout_s)
 

@@ -1,4 +1,4 @@
-"""What the async twins of ``mainstem.open`` and ``mainstem.connect`` do alike."""
+"""The common part of the async versions of ``mainstem.open`` and ``mainstem.connect``."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -48,14 +48,14 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Position:
-        """Append one event; return where it stands, once it is as durable as the topic says."""
+        """Append one event; return its position once it has the durability of its topic."""
         event = make_event(value, key, headers, timestamp_ms)
         return await self._publish(topic, event, partition)
 
     async def publish_many(
         self, topic: str, events: AsyncValues, *, partition: int | None = None
     ) -> int:
-        """Append many events in large batches; return how many, once all are durable."""
+        """Append many events in large batches; return their number once all are durable."""
         return await self._publish_many(topic, events, partition)
 
     def subscribe(
@@ -69,7 +69,7 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
     ) -> S:
         """Read topics as an async iterator of events; the rules are those of ``Stem.subscribe``.
 
-        A server is asked when the first event is: what it refuses is raised there.
+        Over the network it connects at the first event, and raises errors of the server there.
         """
         options = SubscriptionOptions(
             topics=topics,
@@ -94,7 +94,7 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
     ) -> Q:
         """Share the events of a topic one by one; the rules are those of ``Stem.queue``.
 
-        A server is asked when the first delivery is, or by ``async with``.
+        Over the network it connects at the first delivery, or at ``async with``.
         """
         options = QueueOptions(
             topic=topic,
@@ -112,7 +112,7 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
         return ThreadedWriter(partial(self._stem.writer, topic, name=name, partition=partition))
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the directory or connection."""
+        """Finish running operations, and release the directory or connection."""
         await self._leave(None)
 
     @abstractmethod

@@ -28,7 +28,7 @@ def connect_async(
     """Connect to a server as ``mainstem.connect`` does; use with ``async with`` or ``await``."""
 
     def make() -> "AsyncConnectedStem":
-        # Who only opens logs of this process does not wait for the import of a Kafka client.
+        # Imported here, so that programs with embedded logs only do not import a Kafka client.
         from mainstem.client.aio.connected_stem import AsyncConnectedStem  # noqa: PLC0415
         from mainstem.client.connected.stem import connect  # noqa: PLC0415
 
@@ -76,7 +76,7 @@ class Opening(Generic[S]):
             await self._stem.__aexit__(kind, error, trace)
 
     async def _open(self) -> S:
-        # A thread of its own, whose future tells a result that nobody waits for any more.
+        # A thread of its own, so that a stem opened for a cancelled task can still be closed.
         thread = ThreadPoolExecutor(1, "mainstem-open")
         opening = thread.submit(copy_context().run, self._make)
         thread.shutdown(wait=False)

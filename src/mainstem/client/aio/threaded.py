@@ -1,4 +1,4 @@
-"""Async twins of blocking objects: their calls are made in a thread."""
+"""Async versions of blocking objects, whose calls run in a thread."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class CallsInThread(Protocol[B_co]):
-    """Can call its blocking twin in a thread."""
+    """Can call methods of its blocking object in a thread."""
 
     def _call(self, call: Callable[[B_co], R]) -> Awaitable[R]: ...
 
@@ -21,7 +21,7 @@ class CallsInThread(Protocol[B_co]):
 def in_thread(
     method: Callable[Concatenate[B, P], R],
 ) -> Callable[Concatenate[CallsInThread[B], P], Coroutine[object, object, R]]:
-    """Return the async twin of a blocking method, with its signature and its documentation."""
+    """Return the async version of a blocking method, with its signature and docstring."""
 
     @wraps(method)
     async def call(self: CallsInThread[B], /, *args: P.args, **named: P.kwargs) -> R:
@@ -32,7 +32,7 @@ def in_thread(
 
 
 class Threaded(Generic[B]):
-    """The async twin of something that may be called from any thread."""
+    """The async version of an object that may be used from any thread."""
 
     __slots__ = ("_blocking",)
 

@@ -1,4 +1,4 @@
-"""Waking an event loop from other threads: for durability, and for more to read."""
+"""Wakes an event loop from other threads, on durability or new events."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from mainstem.broker.door import Durable
 
 
 async def until_durable(durable: Durable, timeout_s: float | None = None) -> None:
-    """Wait for a promise without a thread; raises its error; on time-out simply returns."""
+    """Await durability without a thread; raises its error; just returns on timeout."""
     if not durable.done:
         loop = asyncio.get_running_loop()
         decided = loop.create_future()
@@ -21,20 +21,20 @@ async def until_durable(durable: Durable, timeout_s: float | None = None) -> Non
 
 
 class Wakeup:
-    """What other threads ring, and one task at a time listens to."""
+    """A signal from other threads that one task at a time awaits."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._rung: asyncio.Future[None] | None = None
 
     def arm(self) -> "asyncio.Future[None]":
-        """Return what is done at the next ring; look for work once more before awaiting it."""
+        """Return a future that ``wake`` completes; look for work once more before awaiting it."""
         self._loop = asyncio.get_running_loop()
         self._rung = self._loop.create_future()
         return self._rung
 
     def wake(self) -> None:
-        """Wake who listens; from any thread, also when nobody does."""
+        """Wake the waiting task, if there is one; from any thread."""
         rung, loop = self._rung, self._loop
         if rung is not None and loop is not None:
             call_soon(loop, _settle, rung)
@@ -45,11 +45,11 @@ def call_soon(
     call: "Callable[[asyncio.Future[None]], None]",
     future: "asyncio.Future[None]",
 ) -> None:
-    """Call on the loop from any thread; a loop that is closed needs no call."""
+    """Call on the loop from any thread; does nothing if the loop is closed."""
     try:
         loop.call_soon_threadsafe(call, future)
     except RuntimeError:
-        # The thread that brings the news must not suffer from a program that is gone.
+        # A closed loop must not raise in the thread that signals.
         if not loop.is_closed():
             raise
 

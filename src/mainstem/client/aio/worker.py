@@ -9,23 +9,23 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 SLICE_S = 0.5
-"""How long a call waits at most, so that a program can end without closing everything."""
+"""The longest blocking call, so that a program can end without closing everything."""
 
 
 class Worker(Generic[T]):
-    """Makes calls in the order in which they are asked for."""
+    """Runs calls in a thread, in order."""
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, name)
         self.taking: asyncio.Future[T] | None = None
-        """What is under way, perhaps for a task that was cancelled."""
+        """The running call, perhaps of a task that was cancelled."""
 
     def run(self, call: Callable[[], R]) -> "asyncio.Future[R]":
-        """Make a call."""
+        """Run a call in the thread."""
         return asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def take(self, call: Callable[[], T]) -> T:
-        """Return what a call brings, or what one brought for a task that was cancelled."""
+        """Return the result of a call, or that of the last call of a cancelled task."""
         if self.taking is None:
             self.taking = self.run(call)
         try:
@@ -39,5 +39,5 @@ class Worker(Generic[T]):
         return found
 
     def end(self) -> None:
-        """Let the thread end after the calls that were asked for."""
+        """End the thread after the pending calls."""
         self._thread.shutdown(wait=False)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 class ThreadedWriter(AsyncClosing):
     """Implements ``AsyncWriter``; it takes over at ``async with``, or at the first call.
 
-    An append whose task is cancelled is made all the same.
+    An append whose task is cancelled is still made.
     """
 
     def __init__(self, make: Callable[[], Writer]) -> None:
@@ -31,7 +31,7 @@ class ThreadedWriter(AsyncClosing):
     truncate = in_thread(Writer.truncate)
 
     async def append_many(self, events: AsyncValues) -> list[Position]:
-        """Append events, all or none; return where they stand, once durable."""
+        """Append events, all or none; return their positions once they are durable."""
         if isinstance(events, AsyncIterable):
             given = [each async for each in events]
         else:
@@ -39,7 +39,7 @@ class ThreadedWriter(AsyncClosing):
         return await self._call(lambda writer: writer.append_many(given))
 
     async def close(self) -> None:
-        """Append no more; the name stays with this writer until another takes over."""
+        """Stop appending; the name stays reserved until another writer takes it over."""
         if self._closed:
             return
         self._closed = True
@@ -55,7 +55,7 @@ class ThreadedWriter(AsyncClosing):
         await self.close()
 
     def _call(self, call: Callable[[Writer], T]) -> "asyncio.Future[T]":
-        """Make a call after those before it; the first one makes the writer."""
+        """Run a call after the earlier ones; the first call makes the writer."""
         if self._closed:
             raise Closed("the writer has been closed; open it again")
         return self._worker.run(lambda: call(self._opened()))

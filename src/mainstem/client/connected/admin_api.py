@@ -1,4 +1,4 @@
-"""What the admin port of a server tells: how its queues stand, and what is in them."""
+"""The admin HTTP API of a server, as its client: the state and contents of queues."""
 
 from http.client import HTTPConnection, HTTPException
 from typing import TypeVar
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class NotThere(Exception):
-    """The server knows nothing of what was asked for."""
+    """The server answered 404."""
 
 
 def queues_at(port: AdminPort, timeout_s: float) -> tuple[QueueInfo, ...]:
-    """Return every queue and share group of the server that is looked after there."""
+    """Return every queue and share group of the server with that admin port."""
     found = _get(port, timeout_s, "/queues", {}, list[QueueState])
     return tuple(queue_info(each) for each in found)
 
@@ -31,7 +31,7 @@ def queues_at(port: AdminPort, timeout_s: float) -> tuple[QueueInfo, ...]:
 def events_at(
     port: AdminPort, timeout_s: float, topic: str, name: str, limit: int, after: Position | None
 ) -> tuple[QueuedEvent, ...]:
-    """Return the first events of a queue that are not settled, fewer if they are large."""
+    """Return the first unsettled events of a queue; fewer if they are large."""
     fields = {"topic": topic, "queue": name, "limit": str(min(limit, MAX_EVENTS))}
     if after is not None:
         fields["after"] = f"{after.partition}:{after.offset}"
@@ -47,7 +47,7 @@ def _event(topic: str, it: PeekedEvent) -> QueuedEvent:
 
 def _get(port: AdminPort, timeout_s: float, path: str, fields: dict[str, str], kind: type[T]) -> T:
     connection = HTTPConnection(port.host, port.port, timeout=timeout_s)
-    # It only answers those who call it by a name of its own machine.
+    # The admin port only answers requests whose Host header names its own machine.
     headers = {"Host": "localhost"}
     try:
         connection.request(

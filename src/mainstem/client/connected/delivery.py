@@ -11,10 +11,10 @@ from mainstem.remote.share_consumer import Verdict
 
 
 class Settles(Protocol):
-    """The queue object that gave a delivery, and lives as long as it."""
+    """The queue object of a delivery, which lives as long as it."""
 
     def settle(self, given: Given, verdict: Verdict, *, wait: bool = True) -> None:
-        """Say what becomes of a delivery; raises StaleDelivery."""
+        """Settle a delivery; raises StaleDelivery."""
 
 
 class ConnectedDelivery(Exits):
@@ -28,20 +28,20 @@ class ConnectedDelivery(Exits):
 
     @property
     def event(self) -> Event:
-        """What was published."""
+        """The event."""
         return self.given.shared.event
 
     @property
     def count(self) -> int:
-        """How often the event has been delivered, this time included."""
+        """The number of deliveries of this event, including this one."""
         return self.given.shared.count
 
     def ack(self) -> None:
-        """Say that it is done: it never comes again; durable on return."""
+        """Acknowledge the event, which is never delivered again; durable on return."""
         self._queue.settle(self.given, Verdict.ACCEPT)
 
     def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
-        """Say that it failed: it comes again, or becomes a dead letter; the reason is not kept."""
+        """Report a failure: redelivery at once, or a dead letter; the reason is not stored."""
         if delay_s:
             raise Unsupported(
                 "over the network an event that failed comes again at once: nack() without "
@@ -50,11 +50,11 @@ class ConnectedDelivery(Exits):
         self._queue.settle(self.given, Verdict.RELEASE)
 
     def release(self) -> None:
-        """Give it back untried; over the network this delivery counts."""
+        """Return the event unprocessed; over the network this delivery counts."""
         self._queue.settle(self.given, Verdict.RELEASE)
 
     def reject(self, reason: str = "") -> None:
-        """Say that it will never work: a dead letter at once; the reason is not kept."""
+        """Make the event a dead letter at once; the reason is not stored."""
         self._queue.settle(self.given, Verdict.REJECT)
 
     def renew(self) -> NoReturn:
@@ -72,19 +72,19 @@ class ConnectedDelivery(Exits):
         self.leave(error)
 
     def leave(self, error: BaseException | None) -> None:
-        """Ack, or give back if there was an error, unless it was settled inside.
+        """Ack, or nack if there was an error, unless the block settled it.
 
-        This does not wait for the server: what it refuses is raised by whoever asks next.
+        This does not wait for the server: the next call on the queue raises its refusal.
         """
         if self.given.is_settled:
             return
         if error is None:
             self._queue.settle(self.given, Verdict.ACCEPT, wait=False)
             return
-        # The error says more than that the delivery had gone to another meanwhile.
+        # The error of the block matters more than a lost delivery.
         with suppress(StaleDelivery, Closed):
             self._queue.settle(self.given, Verdict.RELEASE, wait=False)
 
     def is_of(self, queue: Settles) -> bool:
-        """Tell whether that queue object gave it."""
+        """Tell whether it belongs to that queue object."""
         return self._queue is queue

@@ -1,8 +1,8 @@
-"""The events of a subscription to a server: which partitions, from where, up to where.
+"""The events of a subscription to a server: its partitions, where it starts and ends.
 
-How this works: without a group, the partitions that names and patterns mean are looked up here,
-once a second for as long as we follow, so that new topics and partitions are read and deleted ones
-are noticed. With a group, the server shares them out, and librdkafka watches the patterns.
+How this works: without a group, the names and patterns are resolved to partitions here, once a
+second while following, so that new topics and partitions are read and deleted ones are noticed.
+With a group, the server assigns the partitions, and librdkafka watches the patterns.
 """
 
 import re
@@ -27,11 +27,11 @@ from mainstem.remote.consumer import RemoteConsumer
 
 _LOOK_S = 1.0
 _SLICE_S = 0.1
-"""How long one wait in librdkafka is at most: who closes waits for its end."""
+"""The longest poll of librdkafka: ``close`` has to wait for its end."""
 
 
 class ConnectedFeed:
-    """Events as they come, for one reader; closed from any thread."""
+    """The events of a subscription, for one reader; can be closed from any thread."""
 
     def __init__(self, administration: Admin, options: SubscriptionOptions) -> None:
         options.check()
@@ -47,11 +47,11 @@ class ConnectedFeed:
         self._gone_since: float | None = None
         self._unseen_since: float | None = None
         self._named: dict[str, str] = {}
-        """The ids of topics that are asked for by name."""
+        """The ids of topics that were subscribed by name."""
         self._known = self._places()
         places = list(self._known)
         self._tails = {place: at.tail for place, at in administration.bounds(places).items()}
-        # Refused now if it is past the tail, in a group as well.
+        # An offset past the tail is refused now, with a group, too.
         starts = self._begin(places)
         self._consuming = RemoteConsumer(
             administration.cluster,
@@ -65,10 +65,10 @@ class ConnectedFeed:
         else:
             self._consuming.join([_subscribed(name) for name in options.topics])
 
-    # Asking for events: everything given out before is finished then.
+    # Taking events, which finishes all events returned before
 
     def take(self, limit: int, timeout_s: float) -> list[Event]:
-        """Return events, at most ``limit``, waiting a moment for the first, not longer."""
+        """Return events, at most ``limit``; waits for the first for ``timeout_s`` at most."""
         with self._lock:
             if self._closed:
                 return []
@@ -79,7 +79,7 @@ class ConnectedFeed:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will come any more."""
+        """Whether there will be no more events."""
         return self._closed or self._consuming.ended
 
     @property
@@ -100,7 +100,7 @@ class ConnectedFeed:
     # Finishing
 
     def commit(self, *, before: Iterable[Event] = ()) -> None:
-        """Move the group's cursors to after the last event given out, and not past ``before``."""
+        """Commit the cursors after the last event returned, but not past events of ``before``."""
         if self._options.group is None:
             raise InvalidSetting("this subscription has no group, so it has no cursors")
         with self._lock:
@@ -109,8 +109,8 @@ class ConnectedFeed:
             self._consuming.commit(finished=False, wait=True, before=before)
 
     def close(self, *, finished: bool) -> None:
-        """Leave the group and let go; ``finished`` tells whether the events given out count."""
-        # Set before the lock is asked for, so that the reader lets go of it.
+        """Leave the group and close; ``finished``: whether the returned events are finished."""
+        # Set before taking the lock, so that the reader releases it.
         already, self._closed = self._closed, True
         with self._lock:
             if already:
@@ -121,7 +121,7 @@ class ConnectedFeed:
                 if self._auto:
                     self._consuming.commit(finished=True, wait=True)
             except Fenced:
-                # Too late to commit: what was not is read again.
+                # Too late to commit: uncommitted events are read again.
                 return
             finally:
                 self._consuming.close()
@@ -136,14 +136,14 @@ class ConnectedFeed:
             try:
                 self._consuming.commit(finished=True, wait=False)
             except Fenced:
-                # What was not committed is read again, by whoever owns it now.
+                # The partition's new owner reads the uncommitted events again.
                 return
         if self._options.group is None and self._options.follow and now >= self._look_at:
             self._look_at = now + _LOOK_S
             self._look_patiently(now)
 
     def _look_patiently(self, now: float) -> None:
-        """Look around, unless the server is away, which is told if it lasts."""
+        """Look for changes of topics; if the server is unreachable for long, raise that."""
         try:
             self._look_around()
         except Unreachable:
@@ -156,11 +156,11 @@ class ConnectedFeed:
             self._unseen_since = None
 
     def _look_around(self) -> None:
-        """Read what is new, and stop reading what is gone."""
+        """Start reading new partitions, and stop reading deleted ones."""
         try:
             places = self._places()
         except UnknownTopic as error:
-            # Another of the same name may be there already, and is not what was asked for.
+            # A new topic of the same name may exist already; it was not subscribed to.
             self._consuming.drop([place for place in self._known if place[0] == error.topic])
             raise
         kept = {place: topic for place, topic in self._known.items() if places.get(place) == topic}
@@ -175,7 +175,7 @@ class ConnectedFeed:
         try:
             self._consuming.read(self._begin(new))
         except UnknownPartition:
-            # One of them has gone since; the next look sees what is left.
+            # One of them was just deleted; the next look sees what is left.
             return
         self._known = places
 
@@ -193,15 +193,15 @@ class ConnectedFeed:
         wanted = list(places)
         if self._options.start != "latest":
             return offsets_of(self._administration, wanted, self._options.start)
-        # What was created later is all after the tail of that moment, and so it is all new.
+        # Partitions created later are read from their start.
         new = [place for place in wanted if place not in self._tails]
         known = {place: self._tails[place] for place in wanted if place in self._tails}
         return known | offsets_of(self._administration, new, "earliest")
 
     def _places(self) -> dict[Place, str]:
-        """Return the partitions that names and patterns mean now, each with its topic's id.
+        """Return the partitions that match the names and patterns now, each with its topic's id.
 
-        A name that is unknown, or is another topic's by now, is refused.
+        Raises if a name is unknown, or belongs to another topic by now.
         """
         names = [name for name in self._options.topics if not is_pattern(name)]
         patterns = [name for name in self._options.topics if is_pattern(name)]
@@ -236,7 +236,7 @@ class ConnectedFeed:
 
 
 def _subscribed(name: str) -> str:
-    """Return a pattern as the regular expression that librdkafka takes, and a name as it is."""
+    """Return a pattern as a regular expression for librdkafka, and a name unchanged."""
     if not is_pattern(name):
         return name
     written = re.escape(name).replace(r"\*", ".*").replace(r"\?", ".")

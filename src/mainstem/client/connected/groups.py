@@ -22,7 +22,7 @@ class ConnectedGroups(SeekableGroups):
         self._cursors = ConsumerGroups(administration)
 
     def list(self) -> tuple[GroupInfo, ...]:
-        """Return every group that is live or has cursors."""
+        """Return every group that has members or cursors."""
         self._check_open()
         return self._infos(self._cursors.states(self._cursors.names()))
 
@@ -32,7 +32,7 @@ class ConnectedGroups(SeekableGroups):
         return self._infos([self._cursors.state(name)])[0]
 
     def delete(self, name: str) -> None:
-        """Forget a group that has no live members."""
+        """Delete a group that has no members."""
         self._check_open()
         self._cursors.delete(name)
 
@@ -58,7 +58,7 @@ class ConnectedGroups(SeekableGroups):
         return self._with_ages([_info(state, bounds) for state in found])
 
     def _with_ages(self, infos: Sequence[GroupInfo]) -> tuple[GroupInfo, ...]:
-        """Look at the first event that each group has not read, to tell how old it is."""
+        """Add the timestamp of the first unread event in each partition."""
         unread = {
             (lag.topic, lag.partition, lag.cursor or 0)
             for info in infos
@@ -67,7 +67,7 @@ class ConnectedGroups(SeekableGroups):
         }
         times: dict[tuple[str, int, int], int] = {}
         while unread:
-            # Groups may stand at several offsets of a partition, and one is read at a time.
+            # Groups may be at different offsets of a partition; each round reads one per partition.
             turn = {(topic, number): offset for topic, number, offset in unread}
             asked = {(*place, offset) for place, offset in turn.items()}
             unread -= asked

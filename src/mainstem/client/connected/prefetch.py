@@ -1,52 +1,52 @@
-"""How many events a queue of a server may ask for at a time, so that none waits for too long.
+"""The prefetch of a queue over the network: how many events it may fetch at a time.
 
-How this works: what was asked for and waits here has its lock running, and when it goes back that
-counts as a delivery that nobody saw. So a queue asks for no more events than it would hand out in a
-quarter of their lock if each took as long as the longest of the last 256, and for no more than it
-has handed out at this pace. If something goes back all the same, it comes again before other events
-of its partition, and one event at a time is asked for until ten times as many have been handed out
-(partitions may take turns): what nobody has seen does not go back a second time.
+How this works: the lock of a prefetched event is running, and if it is released, that counts as a
+delivery that no consumer saw. So a queue fetches no more events than it would return within a
+quarter of their lock if each took as long as the slowest of the last 256, and no more than it has
+returned at this pace. If events are released nevertheless, they are redelivered before other events
+of their partition; then it fetches one event at a time until ten times as many were returned
+(partitions may take turns), so that no unseen event is released twice.
 """
 
 from collections import deque
 from math import inf
 
 STEPS = (1, 8, 64, 256)
-"""How many events are asked for at a time: a few sizes, as a member keeps to its size."""
+"""Possible fetch sizes; only a few, as each member keeps its size."""
 _REMEMBERED = STEPS[-1]
 _SHARE = 0.25
-"""What waits is to be handed out within this share of the lock; by half of it, it goes back."""
+"""Prefetched events should be returned within this share of their lock; at half, they go back."""
 _CAREFUL = 10
-"""So many single events are asked for, for each that went back."""
+"""Single fetches for each event that was released unseen."""
 
 
 class Prefetch:
-    """How fast the consumers of one queue object take events, all of its threads together."""
+    """Measures how fast all threads of one queue object take events."""
 
     def __init__(self, lock_s: float) -> None:
         self._wait_s = lock_s * _SHARE
         self._pauses_s: deque[float] = deque(maxlen=_REMEMBERED)
-        """How long nobody asked for the next event, after each."""
+        """The times between returning an event and the next request."""
         self._handed_out_at = inf
         self._singles = 0
 
     @property
     def is_careful(self) -> bool:
-        """Whether something went back, and may come again."""
+        """Whether events were released unseen, and may be redelivered."""
         return self._singles > 0
 
     def handed_out(self, asked_at: float, now: float) -> None:
-        """Note that somebody who asked then has got an event, or several, now."""
+        """Record that a request of ``asked_at`` got one or more events now."""
         self._pauses_s.append(self._pause_s(asked_at))
         self._handed_out_at = now
         self._singles = max(0, self._singles - 1)
 
     def gave_back(self, count: int) -> None:
-        """Note that so many events went back that nobody had asked for in time."""
+        """Record that ``count`` prefetched events were released unseen."""
         self._singles += count * _CAREFUL
 
     def most(self, asked_at: float) -> int:
-        """Return how many events may be asked for, for somebody who has asked for one then."""
+        """Return how many events may be fetched for a request of ``asked_at``."""
         if self._singles or not self._pauses_s:
             return 1
         longest_s = max(self._pause_s(asked_at), *self._pauses_s)
@@ -56,5 +56,5 @@ class Prefetch:
         return max((each for each in STEPS if each <= most), default=1)
 
     def _pause_s(self, asked_at: float) -> float:
-        # Who asked before the last was handed out has made nobody wait.
+        # A request that came before the last event was returned did not pause.
         return max(0.0, asked_at - self._handed_out_at)

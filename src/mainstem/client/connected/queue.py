@@ -1,14 +1,14 @@
-"""A queue of a server: deliveries that wait in the thread of their consumer.
+"""A queue of a server: blocking deliveries through a share group.
 
-How this works: a queue over the network is a share group [KIP-932]. A member of one may ask for
-more only when all that it was given is settled. So a queue object is as many members as are needed:
-who asks while everything of the members there are is out, asks as another one.
+How this works: a queue over the network is a share group [KIP-932]. A member of a share group may
+fetch again only when all its events are settled. So a queue object uses as many members as needed:
+a request that finds all members busy adds another one.
 
-What waits here has its lock running, and the server counts what goes back as delivered. So a member
-asks for one event, and for more only while they are taken so fast that all are handed out well
-within their lock (``prefetch.py``); only one member at a time asks for more than are wanted.
-What was not handed out before half of its lock is over goes back, and is handed out next, one by
-one: an event that nobody has seen goes back once from here.
+The locks of prefetched events are running, and the server counts released events as delivered. So a
+member fetches one event, and more only while they are consumed fast enough to be returned well
+within their lock (``prefetch.py``); only one member at a time fetches more than were requested.
+Prefetched events that were not returned within half of their lock are released, and then fetched
+one by one: this queue object releases an unseen event only once.
 """
 
 import threading
@@ -34,11 +34,11 @@ from mainstem.remote.cluster import Cluster
 from mainstem.remote.share_consumer import NotOut, RemoteShareConsumer, Verdict
 
 _MOST_MEMBERS, _MOST_AT_ONCE = 24, 1000
-"""So many members there are, and so many events one asks for, at most."""
+"""The most members, and the most events that one fetches at a time."""
 _FEW = 2
-"""Where whole batches come anyway, so many members ask for single events whatever the pace is."""
+"""If the server delivers whole batches, this many members fetch single events at any pace."""
 _SLICE_S = 0.1
-"""How long one wait in librdkafka is at most: who closes waits for its end."""
+"""The longest poll of librdkafka: ``close`` has to wait for its end."""
 
 
 class ConnectedQueue(Closing):
@@ -63,22 +63,22 @@ class ConnectedQueue(Closing):
         self._lock_s = lock_s
         self._follow = follow
         self._unsettled = unsettled
-        """How many events of the queue are not settled, by the server; None if it cannot tell."""
+        """Returns the server's number of unsettled events; None if it does not know."""
         self._ready = ready
-        """How many of them are not out with anybody; None if the server cannot tell."""
+        """Returns how many of them are not delivered now; None if the server does not know."""
         self._strict = strict
-        """Whether no more events are given out than are asked for."""
+        """Whether the server delivers no more events than requested."""
         self._turn = threading.Condition()
-        """Guards what follows; never held while the server is waited for."""
+        """Guards the following state; never held while waiting for the server."""
         self._members: list[ShareMember] = []
         self._closed: str | None = None
         self._leaving: list[ShareMember] = []
-        """Members that make room for others; they are closed when nobody waits for it."""
+        """Members that were replaced by others; they are closed when no caller waits."""
         self._prefetch = Prefetch(lock_s)
         self._gone_since: float | None = None
 
     def begin(self, has_begun: Callable[[], bool], timeout_s: float) -> None:
-        """Wait until the server knows where the queue begins; a while, if it does not tell."""
+        """Wait until the server has initialized the queue; just a while if it does not tell."""
         member = self._free(1, time.monotonic())
         until = time.monotonic() + timeout_s
         while member is not None and not member.waiting and time.monotonic() < until:
@@ -91,19 +91,19 @@ class ConnectedQueue(Closing):
         return self
 
     def __next__(self) -> ConnectedDelivery:
-        """Return the next delivery; StopIteration once closed, or if it does not follow."""
+        """Return the next delivery; StopIteration once closed, or at the end without ``follow``."""
         found = self._take(1, None, ends=not self._follow)
         if not found:
             raise StopIteration
         return found[0]
 
     def poll(self, timeout: float | None = None) -> ConnectedDelivery | None:
-        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+        """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
         self._check_open()
         return next(iter(self._take(1, timeout)), None)
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> list[ConnectedDelivery]:
-        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+        """Return the available deliveries, at most ``limit``; waits for the first."""
         self._check_open()
         check_limit(limit)
         return self._take(limit, timeout)
@@ -111,9 +111,9 @@ class ConnectedQueue(Closing):
     def ack_many(self, deliveries: Iterable[Delivery]) -> None:
         """Ack deliveries of this queue object together; durable on return.
 
-        Raises StaleDelivery if one of them is not out any more; the others are acked all the same,
-        except those that were given out with it of the same partition. Raises InvalidSetting if
-        one was delivered to another consumer; none is acked then.
+        Raises StaleDelivery if the lock of one has expired; the others are still acked, except
+        those of the same partition that were delivered with it. Raises InvalidSetting if one
+        belongs to another consumer; then none is acked.
         """
         given = [self._own(each) for each in deliveries]
         refused: list[MainstemError] = []
@@ -125,19 +125,19 @@ class ConnectedQueue(Closing):
             raise error
 
     def settle(self, given: Given, verdict: Verdict, *, wait: bool = True) -> None:
-        """Say what becomes of one delivery; raises StaleDelivery."""
+        """Settle one delivery; raises StaleDelivery."""
         for error in self._settle(given.member, [given], verdict, wait=wait):
             raise error
 
     def close(self) -> None:
-        """Leave the queue: what was not settled comes again at once; that delivery counts."""
+        """Leave the queue; unsettled deliveries are redelivered at once, and count."""
         self.close_for("the queue has been closed; open it again")
 
     def close_for(self, reason: str) -> None:
-        """Close, and say why to whoever uses it later."""
+        """Close; ``reason`` is the error message of later calls."""
         with self._turn:
             already, self._closed = self._closed, self._closed or reason
-            # First those that have nothing, or they would take what the others give back.
+            # Idle members first, or they would acquire the events that the others release.
             members = sorted(
                 [*self._leaving, *self._members], key=lambda it: bool(it.out or it.waiting)
             )
@@ -159,12 +159,12 @@ class ConnectedQueue(Closing):
         try:
             self.close()
         except MainstemError:
-            # The error inside says more.
+            # The error of the block matters more.
             if error is None:
                 raise
 
     def __del__(self) -> None:
-        # This may run at any point of any thread, so it only leaves a note, for the stem.
+        # A finalizer may run at any point of any thread, so it only leaves a note for the stem.
         if self._closed is None and self._members:
             self._reaper.note(Leaving([*self._leaving, *self._members]))
 
@@ -184,7 +184,7 @@ class ConnectedQueue(Closing):
                 return [ConnectedDelivery(self, each) for each in found]
             try:
                 self._let_leave()
-                # Also for those who do not want to wait: the server has to be asked at least.
+                # Also with timeout 0: the server has to be asked at least once.
                 member.poll(_SLICE_S, self._lock_s)
             finally:
                 with self._turn:
@@ -199,7 +199,7 @@ class ConnectedQueue(Closing):
     def _turn_to(
         self, limit: int, asked_at: float, until: float | None, *, ends: bool, is_last: bool
     ) -> tuple[ShareMember | None, list[Given]]:
-        """Return events, or else who is to ask for them; neither if there is nothing to be had."""
+        """Return events, or the member that should fetch some, or neither if there are none."""
         while True:
             if self._closed is not None:
                 return None, []
@@ -214,9 +214,9 @@ class ConnectedQueue(Closing):
                 member.is_polled = True
                 return member, []
             if ends:
-                # As much is out here as can be, and whoever holds it may be the one who asks.
+                # All members are busy, and the caller itself may hold their deliveries.
                 return None, []
-            # Somebody settles, or another has asked, or the lock of what is out runs out.
+            # Wait for a settlement, for another caller's fetch, or for the end of a lock.
             soonest = min((each.until for each in self._members if each.out), default=None)
             waits = [each - now for each in (soonest, until) if each is not None]
             if until is not None and now >= until:
@@ -235,19 +235,19 @@ class ConnectedQueue(Closing):
         return found
 
     def _free(self, limit: int, asked_at: float) -> ShareMember | None:
-        """Return a member that may ask for as many events as is safe; None if all are busy."""
+        """Return a member that may fetch as many events as is safe; None if all are busy."""
         free = [each for each in self._members if each.is_free]
         busy = len(self._members) - len(free)
         most = min(limit, _MOST_AT_ONCE) if limit > 1 else self._most(asked_at, busy)
-        # Something may have come since for whoever has asked in vain, so it is asked though it asks
-        # for more; not where that may be what went back from another.
+        # A member whose last poll was empty may have events by now, so it is polled even if its
+        # fetch size is larger; but not while released events may be redelivered.
         fitting = [
             each
             for each in free
             if each.most <= most or (each.has_asked and not self._prefetch.is_careful)
         ]
         alike = [each for each in fitting if each.most == most]
-        # Kafka divides the partitions among the members, so that there each of them has its turn.
+        # Apache Kafka divides the partitions among the members, so each of them must be polled.
         asked = [each for each in fitting if each.has_asked or (alike and not self._strict)]
         if asked or alike:
             return min(asked or alike, key=lambda it: it.polled_at)
@@ -264,7 +264,7 @@ class ConnectedQueue(Closing):
         return member
 
     def _most(self, asked_at: float, busy: int) -> int:
-        """Return how many events may be asked for, for somebody who has asked for one."""
+        """Return how many events may be fetched for a request."""
         is_ahead = any(
             each.most > 1 and (each.waiting or each.is_polled or each.has_asked)
             for each in self._members
@@ -274,7 +274,7 @@ class ConnectedQueue(Closing):
         return self._prefetch.most(asked_at)
 
     def _let_leave(self) -> None:
-        """Close the members that made room for others."""
+        """Close the members that were replaced."""
         with self._turn:
             leaving, self._leaving = self._leaving, []
         for each in leaving:
@@ -283,7 +283,7 @@ class ConnectedQueue(Closing):
                 raise self._stale(position, why)
 
     def _let_go(self, now: float) -> None:
-        """Give back what waits here for too long, and forget what is out for too long."""
+        """Release events prefetched for too long, and forget deliveries with expired locks."""
         for member in self._members:
             if member.waiting and now > member.until - self._lock_s / 2:
                 back = [each.event for each in member.waiting]
@@ -291,7 +291,7 @@ class ConnectedQueue(Closing):
                 member.give_back(back)
                 self._prefetch.gave_back(len(back))
             if member.out and now >= member.until:
-                # They are out no more; librdkafka has to be told, or it would not ask again.
+                # Their locks have expired; librdkafka must be told, or it would not fetch again.
                 back = [each.shared.event for each in member.out.values()]
                 member.out.clear()
                 member.give_back(back)

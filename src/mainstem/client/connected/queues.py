@@ -33,10 +33,10 @@ from mainstem.remote.share_groups import (
 )
 
 _LOCK_MS = 30_000
-"""What the lock of a group is where the server does not tell."""
+"""The lock duration to assume if the server does not tell."""
 
 _BEGIN_S = 2.0
-"""How long we wait until a queue has begun, where the server does not tell."""
+"""How long to wait for a new queue if the server does not tell when it has begun."""
 
 
 class ConnectedQueues:
@@ -54,7 +54,7 @@ class ConnectedQueues:
         self._groups = ShareGroups(administration)
 
     def open(self, options: QueueOptions) -> ConnectedQueue:
-        """Join a queue, made if it is not there; what is given of its settings is changed."""
+        """Join a queue, which is created if necessary; settings that are given are changed."""
         topic, name, lock_s = options.topic, options.name, options.lock_s
         self._check_open()
         if not isinstance(name, str):
@@ -64,8 +64,7 @@ class ConnectedQueues:
         partitions = range(self._administration.count(topic))
         now = self._groups.settings(name)
         if ACQUIRE in now:
-            # No more than are asked for: what waits here has its lock running, and each time that
-            # runs out counts as a delivery.
+            # Prefetched events have running locks, and each expiry counts as a delivery.
             wanted[ACQUIRE] = "record_limit"
         self._groups.set(name, wanted, now)
         lock_s = self._lock_s(topic, name, now) if lock_s is None else lock_s
@@ -81,12 +80,12 @@ class ConnectedQueues:
             reaper=self._reaper,
         )
         if options.start == "latest":
-            # What is published from now on is meant, and not what is after its consumer has joined.
+            # ``latest`` means from this call on, not from when the member has joined.
             made.begin(partial(self._has_begun, topic, name, partitions), _BEGIN_S)
         return made
 
     def list(self) -> tuple[QueueInfo, ...]:
-        """Return every queue, by topic and name."""
+        """Return every queue, sorted by topic and name."""
         return queues_at(self._port(), self._administration.cluster.timeout_s)
 
     def show(self, topic: str, name: str) -> QueueInfo:
@@ -99,12 +98,12 @@ class ConnectedQueues:
     def peek(
         self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
     ) -> tuple[QueuedEvent, ...]:
-        """Return the first events that are not settled, or the first after one; take none."""
+        """Return the first unsettled events, or those after a position, without delivering any."""
         check_limit(limit)
         port, timeout_s = self._port(), self._administration.cluster.timeout_s
         found: list[QueuedEvent] = []
         try:
-            # Large events come in several pages.
+            # With large events, one page may hold fewer than the limit.
             while len(found) < limit:
                 more = events_at(port, timeout_s, topic, name, limit - len(found), after)
                 if not more:
@@ -116,13 +115,13 @@ class ConnectedQueues:
         return tuple(found)
 
     def delete(self, topic: str, name: str) -> None:
-        """Forget a queue that has no consumers; the events stay in the topic."""
+        """Delete a queue that has no consumers; the events stay in the topic."""
         self._check_open()
         self._groups.forget(name, topic)
 
     def _port(self) -> AdminPort:
         self._check_open()
-        # Asked anew: a server that has started again may have another one.
+        # Not cached, as a restarted server may have another one.
         return admin_port(self._administration)
 
     def _unknown(self, topic: str, name: str) -> MainstemError:
@@ -133,18 +132,18 @@ class ConnectedQueues:
         )
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._groups.close()
 
     def _lock_s(self, topic: str, name: str, settings: Mapping[str, str]) -> float:
-        """Return how long deliveries are locked; a queue that was made in Python has its own."""
+        """Return the lock duration; a queue that was created in Python may have its own."""
         if ACQUIRE in settings:
             with suppress(MainstemError):
                 return self.show(topic, name).lock_s
         return int(settings.get(LOCK, _LOCK_MS)) / 1000
 
     def _ready(self, topic: str, name: str) -> int | None:
-        """Return how many events are not out with anybody; None if the server does not tell."""
+        """Return how many unsettled events are not delivered now; None if unknown."""
         try:
             return self.show(topic, name).ready
         except MainstemError:
@@ -155,7 +154,7 @@ class ConnectedQueues:
         return all(number in found and found[number].start >= 0 for number in partitions)
 
     def _unsettled(self, topic: str, name: str, partitions: range) -> int | None:
-        """Return how many events are not settled; None if the server does not tell."""
+        """Return how many events are not settled; None if unknown."""
         found = self._groups.standings(name, topic, partitions)
         if found is None:
             return None
@@ -164,7 +163,7 @@ class ConnectedQueues:
             number for number in partitions if number not in found or found[number].lag < 0
         ]
         if open_ones:
-            # Where nothing was ever settled, Kafka does not tell; where there is nothing, we know.
+            # Kafka reports nothing before the first settlement; an empty partition is known.
             bounds = self._administration.bounds([(topic, number) for number in open_ones])
             if any(each.tail > each.start for each in bounds.values()):
                 return None
@@ -172,7 +171,7 @@ class ConnectedQueues:
 
 
 def _settings(options: QueueOptions) -> dict[str, str]:
-    """Return what a share group is to be set to; refuse what it cannot be."""
+    """Return the share group configs for options; raises for options that have none."""
     start, order, max_deliveries = options.start, options.order, options.max_deliveries
     check_start(start)
     if start not in ("earliest", "latest"):

@@ -1,4 +1,4 @@
-"""One member of a queue over the network: what it was given, and for how long it may have it."""
+"""One share group member of a queue over the network: its deliveries and their locks."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from mainstem.remote.share_consumer import RemoteShareConsumer, Shared, Verdict
 
 
 class Given:
-    """An event that the caller has: from whom, and until when."""
+    """A delivered event, with its member and the end of its lock."""
 
     __slots__ = ("is_settled", "member", "shared", "until")
 
@@ -19,57 +19,56 @@ class Given:
         self.member = member
         self.shared = shared
         self.until = member.until
-        """When its lock runs out."""
+        """When its lock expires."""
         self.is_settled = False
 
 
 class ShareMember:
-    """A member with the events of its last poll; those who ask see to it that one polls."""
+    """A member with the events of its last poll; callers make sure that only one polls."""
 
     def __init__(self, sharing: RemoteShareConsumer) -> None:
         self._sharing = sharing
         self._lock = threading.Lock()
-        """librdkafka's consumer is for one thread at a time."""
+        """librdkafka's share consumer allows one thread at a time."""
         self._empty_at: float | None = time.monotonic()
-        """When it last asked in vain."""
+        """The time of its last poll, if that was empty."""
         self._closed = False
         self.polled_at = 0.0
         self.is_polled = False
-        """Whether somebody waits for more just now."""
+        """Whether a caller is polling it now."""
         self.was_given = False
-        """Whether it ever got anything."""
+        """Whether it ever got events."""
         self.waiting: deque[Shared] = deque()
         self.out: dict[Position, Given] = {}
         self.until = 0.0
-        """When the locks of what it was given run out."""
+        """When the locks of its events expire."""
 
     @property
     def most(self) -> int:
-        """How many events it asks for at a time."""
+        """Its fetch size."""
         return self._sharing.most
 
     @property
     def gone(self) -> bool:
-        """Whether nobody answers."""
+        """Whether the server is unreachable."""
         return self._sharing.gone
 
     @property
     def is_free(self) -> bool:
-        """Whether everything that it was given is settled, so that it may ask for more."""
+        """Whether all its events are settled, so that it may fetch again."""
         return not self.waiting and not self.out and not self.is_polled
 
     @property
     def has_asked(self) -> bool:
-        """Whether it asked in vain, so that a fetch may be on its way or has brought something."""
+        """Whether its last poll was empty, so that a fetch may still be running."""
         return self._empty_at is not None and self.polled_at > 0
 
     def poll(self, timeout_s: float, lock_s: float) -> None:
-        """Ask for events and wait a while for the first."""
+        """Poll for events, for ``timeout_s`` at most."""
         with self._lock:
             if self._closed:
                 return
-            # One that came back empty may have left a fetch on its way, and what that takes is
-            # locked since then.
+            # An empty poll may have left a fetch running, whose events are locked since then.
             since = time.monotonic() if self._empty_at is None else self._empty_at
             found = self._sharing.poll(timeout_s)
             self.polled_at = time.monotonic()
@@ -81,13 +80,13 @@ class ShareMember:
     def settle(
         self, events: Sequence[Event], verdict: Verdict, *, wait: bool
     ) -> dict[Position, MainstemError]:
-        """Say what becomes of events; return what did not count, as far as that is known.
+        """Settle events; return the refused ones, as far as they are known.
 
-        Raises Closed if it has left: nothing was said then.
+        Raises Closed if it has left the group; then nothing was settled.
         """
         with self._lock:
             if self._closed:
-                # By another thread, after this one has seen the queue open.
+                # Another thread closed it after this one had found the queue open.
                 raise Closed(
                     "the queue was closed before this delivery was settled, so it comes again"
                 )
@@ -96,17 +95,17 @@ class ShareMember:
             return self._sharing.settle_soon(events, verdict)
 
     def give_back(self, events: Sequence[Event]) -> None:
-        """Let others have events, if they are still out here: nobody waits for an answer."""
+        """Release events, if they are still delivered here; does not wait for the server."""
         with self._lock:
             if not self._closed:
                 self._sharing.give_back(events)
 
     def take_late(self) -> dict[Position, MainstemError]:
-        """Return what did not count of what was said without waiting, once."""
+        """Return, once, the refusals of settlements that were not waited for."""
         return self._sharing.take_late()
 
     def close(self) -> None:
-        """Leave; what was not settled goes back."""
+        """Leave the group, which releases unsettled events."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -114,12 +113,12 @@ class ShareMember:
 
 
 class Leaving:
-    """Members whose queue object was let go without being closed."""
+    """Members of a queue object that was garbage-collected without being closed."""
 
     def __init__(self, members: Sequence[ShareMember]) -> None:
         self._members = members
 
     def close(self, *, finished: bool) -> None:
-        """Leave the group; what was not settled goes back."""
+        """Leave the group, which releases unsettled events."""
         for each in self._members:
             each.close()

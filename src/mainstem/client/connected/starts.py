@@ -1,4 +1,4 @@
-"""Where reading begins in partitions of a server: as ``starts``, but for many at a time."""
+"""Start offsets in partitions of a server, for many partitions at a time."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -9,10 +9,10 @@ from mainstem.remote.admin import Admin, Bounds, Place, out_of_range
 
 
 def offsets_of(administration: Admin, places: Iterable[Place], start: Start) -> dict[Place, int]:
-    """Return the offsets that a start means in partitions now.
+    """Return the present offsets of a start in partitions.
 
-    A time means the first event at or after it, or the tail. A partition that a mapping leaves
-    out begins at its earliest event. An offset past the tail is refused.
+    A time means the first event at or after it, or the tail if there is none. A partition that a
+    mapping leaves out starts at its earliest event. An offset past the tail is refused.
     """
     wanted = list(places)
     bounds = administration.bounds(wanted)

@@ -23,10 +23,10 @@ from mainstem.remote.producer_pool import ProducerPool
 
 
 def connect(address: str, *, timeout_s: float = 5.0, **settings: Setting) -> "ConnectedStem":
-    """Connect to a server, ours or a real Kafka: host:port, or several with commas between.
+    """Connect to a mainstem server or a Kafka cluster: ``host:port``, or several with commas.
 
-    Raises Unreachable if nobody answers in ``timeout_s`` seconds. Other keywords are librdkafka's
-    settings with underscores for dots, such as ``security_protocol="SASL_SSL"``.
+    Raises Unreachable if no server answers within ``timeout_s`` seconds. Other keywords are
+    librdkafka's settings with underscores for dots, such as ``security_protocol="SASL_SSL"``.
     """
     cluster = Cluster(address, timeout_s=timeout_s, settings=settings)
     cluster.check_reachable()
@@ -51,12 +51,12 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         self._queues = ConnectedQueues(administration, self._reaper, self._settle_groups)
         self._subscriptions: WeakSet[ConnectedSubscription] = WeakSet()
         self._open_queues: WeakSet[ConnectedQueue] = WeakSet()
-        # A program that forgets to close still commits what its consumers finished.
+        # A program that does not close the stem still commits what its consumers finished.
         atexit.register(self.close_now, failed=True)
 
     @property
     def address(self) -> str:
-        """Where the server is."""
+        """The address of the server."""
         return self._administration.cluster.address
 
     @property
@@ -79,9 +79,9 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         *,
         anew: bool = False,
     ) -> Delivery:
-        """Put an event on its way; ``told`` is called, in another thread, when it has arrived.
+        """Send an event; ``told`` is called, in another thread, when it is acknowledged.
 
-        ``anew`` looks at the topic again, which may be there by now.
+        ``anew``: fetch the topic's metadata again, as the topic may exist by now.
         """
         self.check_open()
         if anew:
@@ -91,7 +91,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
     def publish_many(self, topic: str, events: Values, *, partition: int | None = None) -> int:
         """Append many events in large batches; return how many, once all are durable.
 
-        If one is refused, or the iterable raises, those before it may have been published.
+        If one is refused, or the iterable raises, earlier events may have been published.
         """
         self.check_open()
         deliveries = Deliveries(self._producers.to(topic), topic, partition)
@@ -103,7 +103,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         return deliveries.wait()
 
     def open_subscription(self, options: SubscriptionOptions) -> ConnectedSubscription:
-        """Subscribe; closed with the stem, or when it is abandoned."""
+        """Subscribe; the stem closes the subscription at the latest."""
         self._settle_groups()
         made = ConnectedSubscription(self._administration, options, self._reaper)
         self._reaper.start()
@@ -111,7 +111,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         return made
 
     def open_queue(self, options: QueueOptions) -> ConnectedQueue:
-        """Join a queue; left when the stem is closed."""
+        """Join a queue, until the stem is closed at the latest."""
         made = self._queues.open(options)
         self._reaper.start()
         self._open_queues.add(made)
@@ -132,12 +132,12 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         )
 
     def check_open(self) -> None:
-        """Raise Closed if it is."""
+        """Raise Closed if this is closed."""
         if self._closed:
             raise Closed("the stem has been closed; connect again")
 
     def close_now(self, *, failed: bool) -> None:
-        """Close; ``failed`` if an error is the reason, or the end of the program."""
+        """Close; ``failed``: because of an error, or at the end of the program."""
         if self._closed:
             return
         atexit.unregister(self.close_now)

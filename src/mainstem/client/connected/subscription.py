@@ -1,4 +1,4 @@
-"""A subscription to a server, that waits in the thread of its consumer."""
+"""A blocking subscription to a server."""
 
 import threading
 import time
@@ -17,10 +17,10 @@ _FOREVER_S = 3600.0
 class ConnectedSubscription(BlockingSubscription[ConnectedFeed]):
     """Implements ``Subscription`` through the Kafka protocol.
 
-    An event counts as finished when the next one is asked for, or at ``close`` by the thread that
-    reads; not when an error leaves the ``with`` block, when another thread closes, or when a bare
-    loop is left by ``break``. A member of a group has to go on asking: it is only then that it
-    takes and gives up partitions.
+    An event counts as finished when the next one is requested, or when the reading thread calls
+    ``close``; but not if an error leaves the ``with`` block, if another thread closes, or if a bare
+    loop is left by ``break``. A member of a group must keep polling, as it takes and gives up
+    partitions only then.
     """
 
     def __init__(self, administration: Admin, options: SubscriptionOptions, reaper: Reaper) -> None:
@@ -32,29 +32,29 @@ class ConnectedSubscription(BlockingSubscription[ConnectedFeed]):
         return self
 
     def __next__(self) -> Event:
-        """Return the next event; StopIteration at the end if it does not follow, or once closed."""
+        """Return the next event; StopIteration once closed, or at the end without ``follow``."""
         events = self._wait(1, None)
         if not events:
             raise StopIteration
         return events[0]
 
     def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none came in ``timeout`` seconds."""
+        """Return the next event, or None if none arrives within ``timeout`` seconds."""
         self._check_open()
         events = self._wait(1, timeout)
         return events[0] if events else None
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the events that are there, at most ``limit``, waiting for the first."""
+        """Return the available events, at most ``limit``; waits for the first."""
         self._check_open()
         return self._wait(max(1, limit), timeout)
 
     def commit(self) -> None:
-        """Store the group's cursors after the last event returned; durable on return."""
+        """Commit the group's cursors after the last event returned; durable on return."""
         self.feed.commit()
 
     def close_now(self, *, finished: bool) -> None:
-        """Close, saying whether the events returned last are finished."""
+        """Close; ``finished``: whether the events returned last are finished."""
         self.feed.close(finished=finished)
 
     def _wait(self, limit: int, timeout: float | None) -> list[Event]:

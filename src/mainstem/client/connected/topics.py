@@ -11,7 +11,7 @@ from mainstem.core.topic_settings import TopicSettings
 from mainstem.remote.admin import Admin
 
 _OF_KAFKA = "__"
-"""What begins like this is a server's own: __consumer_offsets, __mainstem_topics."""
+"""The prefix of a server's own topics: __consumer_offsets, __mainstem_topics."""
 
 
 class ConnectedTopics:
@@ -28,7 +28,7 @@ class ConnectedTopics:
         self._changed = changed
 
     def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:
-        """Create a topic; what is not given, also how many partitions, is the server's choice."""
+        """Create a topic; the server decides settings that are not given, also partitions."""
         self._check_open()
         check_topic(name)
         wanted = TopicSettings().altered(**settings)
@@ -48,7 +48,7 @@ class ConnectedTopics:
             if matches(pattern, name) and (internal or not name.startswith(_OF_KAFKA))
         ]
         if internal and is_internal(pattern) and pattern not in names:
-            # Our server lists only what is the user's.
+            # mainstem's server does not list internal topics.
             names.append(pattern)
         return self._infos(names)
 
@@ -87,7 +87,7 @@ class ConnectedTopics:
         check_start(before)
         count = self._administration.count(name)
         numbers = range(count) if partition is None else (partition,)
-        # All are found before the first is cut: a refusal must not leave the work half done.
+        # Check all partitions before trimming the first, so that a refusal changes nothing.
         places = [(name, number) for number in numbers]
         self._administration.trim(offsets_of(self._administration, places, before))
         return self.show(name)

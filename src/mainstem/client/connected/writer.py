@@ -1,4 +1,4 @@
-"""A fenced writer of a log on a server, ours or a real Kafka: a transactional producer."""
+"""A fenced writer of a topic on a server: a transactional producer."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from mainstem.remote.transactions import Outgoing, TransactionalProducer
 class ConnectedAppender:
     """Implements ``Appender`` through the Kafka protocol.
 
-    After an append that failed for another reason than a refused event, it is closed.
+    It is closed after an append that failed for any reason but a refused event.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class ConnectedAppender:
         self._topic, self._partition, self._name = topic, partition, name
         self._is_fenced = False
         self._why = "the writer has been closed; open it again"
-        """Why nothing can be appended once there is no producer."""
+        """The error message once there is no producer."""
         self._producer: TransactionalProducer | None = TransactionalProducer(
             cluster,
             transactional_id(topic, partition, name),
@@ -45,7 +45,7 @@ class ConnectedAppender:
         self._producer.take_over()
 
     def append(self, events: Sequence[Event]) -> list[Position]:
-        """Append events, all or none; return where they stand, once durable; WriterFenced."""
+        """Append events, all or none; return their positions once durable; raises WriterFenced."""
         producer = self._opened()
         self._check_sizes(events)
         positions: list[Position] = []
@@ -56,8 +56,9 @@ class ConnectedAppender:
             self.close()
             raise self._fenced() from None
         except BaseException as error:
-            # What became of the transaction is not known here, and the producer's sequence
-            # numbers may have a gap; to begin anew is to take over, which is not ours to say.
+            # The outcome of the transaction is unknown, and the producer's sequence numbers may
+            # have a gap. Only a new producer could continue, but that would fence other writers,
+            # which is the caller's decision.
             self._why = f"the last append failed ({error}); open the writer again"
             self.close()
             raise
@@ -66,13 +67,13 @@ class ConnectedAppender:
     def truncate(self, before: int) -> None:
         """Delete the events before an offset; raises WriterFenced if an append was fenced before.
 
-        Kafka has no fence for deleting: a writer that does not know of the other yet may truncate.
+        Kafka does not fence DeleteRecords, so a writer may truncate until it learns of the other.
         """
         self._opened()
         self._topics.trim(self._topic, before, partition=self._partition)
 
     def close(self) -> None:
-        """Let go."""
+        """Close the producer."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close()
@@ -83,7 +84,7 @@ class ConnectedAppender:
         return self._producer
 
     def _check_sizes(self, events: Sequence[Event]) -> None:
-        """Refuse what the topic would refuse, as long as that costs nothing."""
+        """Refuse events that the topic would refuse, while no transaction has begun."""
         for event in events:
             size = len(event.value or b"") + len(event.key or b"")
             if size + HEADER_SIZE > self._max_batch_bytes and not self._is_compressed:

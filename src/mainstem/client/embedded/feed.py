@@ -1,14 +1,14 @@
 """The events of a subscription, without waiting: blocking and async subscriptions both use it.
 
-How this works: every partition has a ``PartitionReader``. Those that may have something to read
-stand in ``_ready``; they take turns, a stretch of about a megabyte each, whose events are decoded
-one by one. A reader at the tail leaves the queue and watches the log instead; the append
-that wakes it puts it back and signals whoever waits. So idle partitions cost nothing, however
-many there are, and nobody polls.
+How this works: every partition has a ``PartitionReader``. Those that may have events are in
+``_ready``; they take turns, a chunk of about a megabyte each, whose events are decoded one by one.
+A reader at the tail leaves ``_ready`` and watches the log instead; the next append puts it back and
+signals the waiting consumer. So idle partitions cost nothing, however many there are, and nothing
+is polled.
 
-In a group, the readers are what the broker assigns. An event is finished when the consumer asks
-for the next one: only then may its partition be committed or given up. The callbacks from the log
-and the broker come from any thread: they take no lock, leave a note and signal.
+In a group, the broker assigns the partitions. An event is finished when the consumer requests the
+next one: only then may its partition be committed or given up. Callbacks of log and broker come
+from any thread: they take no lock, leave a note and signal.
 """
 
 import threading
@@ -37,7 +37,7 @@ _NOTHING: Iterator[Event] = iter(())
 
 
 class Feed:
-    """Events as they come, from all partitions that are to be read; thread-safe, never waits."""
+    """The events of all partitions of a subscription; thread-safe, never blocks."""
 
     def __init__(
         self,
@@ -58,17 +58,17 @@ class Feed:
         self._reader: PartitionReader | None = None
         self._events = _NOTHING
         self._given: dict[PartitionReader, None] = {}
-        """Sources with events given out that the consumer has not finished."""
+        """Readers with returned events that the consumer has not finished."""
         self._moved: dict[PartitionReader, None] = {}
-        """Sources whose cursors may have to be moved."""
+        """Readers whose cursors may have to be committed."""
         self._steady: PartitionReader | None = None
-        """The reader that is read, if it alone has given something out."""
+        """The current reader, if all unfinished events are its own."""
         self._changed = False
         self._awaited_until_ms: int | None = None
         self._unwatch_topics: Callable[[], None] | None = None
         self._missed = 0
         self._untold: Exception | None = None
-        """What went wrong behind events that were given out: raised when more is asked for."""
+        """An error after events that were returned: raised by the next request."""
         self._auto = options.group is not None and options.commit == "auto"
         self._commit_at = time.monotonic() + options.commit_s
         self._starts = StartOffsets(broker, options)
@@ -80,7 +80,7 @@ class Feed:
             self.close(finished=False)
             raise
 
-    # Asking for events: everything given out before is finished then.
+    # Taking events, which finishes all events returned before
 
     def take(self) -> Event | None:
         """Return the next event, None if there is none now."""
@@ -91,7 +91,7 @@ class Feed:
                 or (self._auto and time.monotonic() >= self._commit_at)
             ):
                 return self._take_slowly()
-            # What most events need, and no more.
+            # The fast path of most events.
             try:
                 event = next(self._events, None)
             except MainstemError:
@@ -122,7 +122,7 @@ class Feed:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will come any more."""
+        """Whether there will be no more events."""
         with self._lock:
             if self._closed:
                 return True
@@ -136,9 +136,9 @@ class Feed:
         return self._closed
 
     def wait_s(self, left_s: float | None = None) -> float | None:
-        """Return after how many seconds to ask again at the latest; None if only when signalled.
+        """Return the longest wait before the next request; None to wait for the signal only.
 
-        ``left_s``: how long the consumer waits at most.
+        ``left_s``: the consumer's own timeout.
         """
         with self._lock:
             waits = [] if left_s is None else [left_s]
@@ -148,7 +148,7 @@ class Feed:
                 waits.append((self._awaited_until_ms - self._now_ms()) / 1000)
             return max(0.0, min(waits)) if waits else None
 
-    # What is known of it
+    # State
 
     @property
     def assignment(self) -> tuple[tuple[str, int], ...]:
@@ -165,7 +165,7 @@ class Feed:
     # Finishing
 
     def commit(self) -> Durable:
-        """Move the group's cursors to after the last event given out."""
+        """Commit the group's cursors after the last event returned."""
         with self._lock:
             if self._options.group is None:
                 raise InvalidSetting("this subscription has no group, so it has no cursors")
@@ -174,7 +174,7 @@ class Feed:
             return self._commit(self._positions(finished=False))
 
     def close(self, *, finished: bool) -> Durable:
-        """Leave the group and let go; ``finished`` tells whether the events given out count."""
+        """Leave the group and close; ``finished``: whether the returned events are finished."""
         with self._lock:
             if self._closed:
                 return AT_ONCE
@@ -186,9 +186,9 @@ class Feed:
             return AT_ONCE if self._options.group is None else self._leave()
 
     def abandon(self) -> None:
-        """Be closed without telling anyone: this is a copy of the process that holds the log."""
+        """Close without touching the log, in a forked copy of the process that holds it."""
         self._closed = True
-        # A thread that is not in this copy may have held it.
+        # A thread that does not exist in the fork may have held it.
         self._lock = threading.Lock()
 
     # Under the lock
@@ -212,12 +212,12 @@ class Feed:
                 return None
 
     def _add_to(self, taken: list[Event], limit: int) -> bool:
-        """Take what is left of a stretch; False if that is enough, or nothing is behind it."""
+        """Take the rest of a chunk; False if the limit is reached, or there is no next chunk."""
         reader, before = self._reader, len(taken)
         try:
             taken += islice(self._events, limit - before)
         finally:
-            # Also what came before damage.
+            # Also count events that came before damage.
             if len(taken) > before and reader is not None:
                 reader.given = taken[-1].offset + 1
                 self._given[reader] = None
@@ -227,13 +227,13 @@ class Feed:
         try:
             return self._commit(self._positions(finished=True)) if self._auto else AT_ONCE
         except (Fenced, Closed):
-            # Too late to commit: what was not is read again.
+            # Too late to commit: uncommitted events are read again.
             return AT_ONCE
         finally:
             self._member.leave()
 
     def _turn(self) -> None:
-        """Do what is due now that everything given out before is finished."""
+        """Do what is due, now that all events returned before are finished."""
         if self._closed:
             return
         self._finish()
@@ -255,9 +255,9 @@ class Feed:
         self._given.clear()
 
     def _next_stretch(self) -> bool:
-        """Begin to read from the next reader that has something; False if none has."""
+        """Start reading a chunk of the next reader that has events; False if none has."""
         if self._reader is not None:
-            # It may end with what compaction took out: that is passed as well.
+            # A chunk may end with offsets that compaction removed: count them as read.
             self._reader.given = self._reader.offset
             self._given[self._reader] = None
             self._stop_source()
@@ -304,12 +304,12 @@ class Feed:
             self._stop_source()
 
     def _lose(self, reader: PartitionReader) -> None:
-        """Stop reading a topic that is gone; tell the consumer if it was asked for by name."""
+        """Stop reading a deleted topic; raise to the consumer if it was subscribed by name."""
         self._drop(reader)
         if self._options.group is None:
             if reader.topic in self._options.topics:
                 raise UnknownTopic(reader.topic)
-            # There may be another one of that name already.
+            # A new topic of that name may exist already.
             self._on_change()
 
     def _let_go(self) -> None:
@@ -320,7 +320,7 @@ class Feed:
         self._ready.clear()
         self._stop_source()
 
-    # Which partitions: all that match, or those that the group assigns
+    # Partitions: all that match, or those that the group assigns
 
     def _look_around(self) -> None:
         self._changed = False
@@ -330,11 +330,11 @@ class Feed:
             self._take_assignment()
 
     def _find_topics(self) -> None:
-        """Read every partition that matches, also of topics that are created later."""
+        """Read every matching partition, also of topics that are created later."""
         if self._unwatch_topics is not None:
             self._unwatch_topics()
         if self._options.follow:
-            # Watched before it is looked at, or a topic in between would be overlooked.
+            # Set the watch before looking, or a topic created in between would be missed.
             self._unwatch_topics = self._broker.watch_topics(self._on_change)
         chosen = self._options.partitions
         for topic, partition in partitions_of(self._broker, self._options.topics):
@@ -349,11 +349,11 @@ class Feed:
             raise UnknownPartition(self._options.topics[0], min(missing))
 
     def _take_assignment(self) -> None:
-        """Give up what the group took away, and begin what it gave."""
+        """Release revoked partitions, and start reading new ones."""
         try:
             assignment = self._member.assignment()
         except Fenced:
-            # Too slow to give something up: begin again as a new member, at the group's cursors.
+            # Fenced for a late release: join again as a new member, at the group's cursors.
             for reader in list(self._readers.values()):
                 self._drop(reader)
             self._member = self._broker.join(
@@ -386,14 +386,14 @@ class Feed:
             return  # Deleted just now: the group will say so.
         reader.share, reader.committed = share, at
         if at is None:
-            # Where a group begins is stored even if nothing is read: see ``latest``.
+            # Commit the start even if nothing is read, so that ``latest`` keeps its meaning.
             self._moved[reader] = None
         self._add(reader)
 
     # Cursors
 
     def _positions(self, *, finished: bool) -> dict[PartitionReader, int]:
-        """Return where the group's cursors should be and are not."""
+        """Return the offsets to commit for cursors that have to move."""
         moved = self._moved | self._given
         places = {reader: reader.finished if finished else reader.given for reader in moved}
         return {reader: at for reader, at in places.items() if reader.committed != at}
@@ -411,10 +411,10 @@ class Feed:
         try:
             self._commit(positions)
         except Fenced:
-            # What was not committed is read again, by whoever owns it now.
+            # The partition's new owner reads the uncommitted events again.
             self._on_change()
         except StorageFull:
-            # Readers go on while the disk is full; the next commit covers this one.
+            # On a full disk reading continues; the next commit covers this one.
             return
 
     # From any thread, without the lock

@@ -19,7 +19,7 @@ class EmbeddedGroups(SeekableGroups):
         self._broker = broker
 
     def list(self) -> tuple[GroupInfo, ...]:
-        """Return every group that is live or has cursors."""
+        """Return every group that has members or cursors."""
         self._check_open()
         return tuple(self._info(state) for state in self._broker.groups())
 
@@ -29,7 +29,7 @@ class EmbeddedGroups(SeekableGroups):
         return self._info(self._broker.group(name))
 
     def delete(self, name: str) -> None:
-        """Forget a group that has no live members."""
+        """Delete a group that has no members."""
         self._check_open()
         self._broker.delete_group(name).wait()
 
@@ -71,5 +71,5 @@ class EmbeddedGroups(SeekableGroups):
         try:
             return self._broker.time_at(lag.topic, lag.partition, lag.cursor or 0)
         except MainstemError:
-            # Deleted meanwhile, or damaged: who reads it is told, who asks for the lag need not be.
+            # Deleted meanwhile, or damaged: readers get the error, the lag does without.
             return None

@@ -1,4 +1,4 @@
-"""One partition as a subscription reads it: how far it has read, given out, and finished."""
+"""One partition of a subscription: the offsets read, returned and finished."""
 
 from collections.abc import Callable, Iterator
 
@@ -30,9 +30,9 @@ class PartitionReader:
         self.topic = topic
         self.partition = partition
         self.given = self.finished = offset
-        """The next to be given out, and to be finished by the consumer."""
+        """The next offset to return, and the next to be finished by the consumer."""
         self.limit = limit
-        """Where to stop; None to follow the tail."""
+        """The offset to stop at; None to follow the tail."""
         self.committed: int | None = None
         self.share: AssignedPartition | None = None
         self.missed = 0
@@ -40,13 +40,13 @@ class PartitionReader:
 
     @property
     def offset(self) -> int:
-        """The next to read from the log."""
+        """The next offset to read from the log."""
         return self._feed.offset
 
     def read(self, max_bytes: int) -> Iterator[Event] | None:
-        """Return the next events, decoded one by one as they are taken; None if there are none.
+        """Return an iterator that decodes the next events; None if there are none.
 
-        Where the log no longer has them, go on with the first one it has, and count the rest.
+        If the log no longer holds them, continue at its first event, and count the missed ones.
         """
         try:
             return self._feed.chunk(max_bytes, self.limit)
@@ -55,11 +55,11 @@ class PartitionReader:
             return self.read(max_bytes)
 
     def step_back(self) -> None:
-        """Read again from what was not given out, so that damage is never passed over."""
+        """Read again from the first event not returned, so that damage is never skipped."""
         self._feed.seek(self.given)
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """Have ``wake`` called once there is more to read, or the topic is gone."""
+        """Call ``wake`` once, when there is more to read or the topic is deleted."""
         self.unwatch = self._feed.watch(wake)
 
     def drop(self) -> None:
@@ -69,7 +69,7 @@ class PartitionReader:
             self.unwatch = None
 
     def _jump(self, start: int, tail: int) -> None:
-        # Past the tail only if the log was truncated: nothing is there to be missed.
+        # An offset past the tail means that the log was truncated: no event was missed.
         place = min(max(self.offset, start), tail)
         self.missed += max(0, place - self.offset)
         self._feed.seek(place)

@@ -1,8 +1,8 @@
-"""Publishing many events: large batches for each partition, many of them under way at once.
+"""Publishing many events: large batches per partition, many of them in flight at once.
 
-Events are gathered per partition until a batch is large, and appended without waiting for the
-disk; only when more than ``pending_bytes`` are on their way is the oldest waited for. So memory is
-bounded, and the disk always has something to do.
+Events are collected per partition until a batch is large, and appended without waiting for the
+disk; when more than ``pending_bytes`` are in flight, it waits for the oldest. So memory is bounded,
+and the disk is always busy.
 """
 
 from collections import deque
@@ -14,18 +14,18 @@ from mainstem.core.event import Event
 from mainstem.core.partitioner import partition_for
 
 _EVENT_BYTES = 150
-"""What an event takes in memory beside its bytes, and in the batch: a fair guess."""
+"""The estimated overhead of an event, in memory and in the batch."""
 
 
 class Wait(NamedTuple):
-    """Something to wait for before going on: durability, or room in a topic that is full."""
+    """Something to wait for: durability, or room in a full topic."""
 
     durable: Durable
     until_ms: int | None = None
 
 
 class Bulk:
-    """Events on their way into one topic; whoever drives it does the waiting."""
+    """A bulk publish to one topic; its caller does the waiting."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class Bulk:
         self._partition = partition
         self._partitions = len(broker.topic(topic).partitions)
         settings = broker.topic(topic).settings
-        # A batch over the topic's own limit would be cut in two: one large, one small.
+        # A batch over the topic's limit would be split into a large and a small one.
         self._batch_bytes = min(batch_bytes, settings.max_batch_bytes * 3 // 4)
-        # One that fills the whole backlog would have to wait for an empty one.
+        # A batch as large as max_backlog would have to wait for an empty backlog.
         self._batch_events = max(1, (settings.max_backlog or 2**32) // 4)
         self._pending_bytes = pending_bytes
         self._gathered: dict[int, list[Event]] = {}
@@ -57,7 +57,7 @@ class Bulk:
         """Events appended so far."""
 
     def put(self, event: Event) -> bool:
-        """Take an event; True if ``drain`` should be called before the next."""
+        """Add an event; True if ``drain`` should be called before the next one."""
         if self._partition is not None:
             number = self._partition
         elif event.key is None:
@@ -82,9 +82,9 @@ class Bulk:
         return self._size >= self._pending_bytes
 
     def drain(self) -> Iterator[Wait]:
-        """Append what is full; yields what must be waited for."""
+        """Append full batches; yields what the caller must wait for."""
         if self._size >= self._pending_bytes:
-            # Many partitions with a little each: make room at once instead of one by one.
+            # Many partitions with few events each: append all of them at once.
             self._full = list(self._gathered)
         for number in self._full:
             yield from self._append(number)
@@ -95,7 +95,7 @@ class Bulk:
             yield self._oldest()
 
     def finish(self) -> Iterator[Wait]:
-        """Append the rest, and yield everything that is still to be waited for."""
+        """Append the rest; yields everything that is still to be waited for."""
         self._full = list(self._gathered)
         yield from self.drain()
         while self._appended:

@@ -1,4 +1,4 @@
-"""A queue on the log of this process: deliveries that wait in the thread of their consumer."""
+"""A queue of the embedded log, with blocking calls."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -20,19 +20,19 @@ class EmbeddedDelivery(DeliveredEvent, Exits):
     __slots__ = ()
 
     def ack(self) -> None:
-        """Say that it is done: it never comes again; durable on return."""
+        """Acknowledge the event, which is never delivered again; durable on return."""
         self._settle(Outcome.ACK)
 
     def nack(self, *, delay_s: float = 0.0, reason: str = "") -> None:
-        """Say that it failed: it comes again, perhaps after a delay, or becomes a dead letter."""
+        """Report a failure: the event is redelivered after the delay, or becomes a dead letter."""
         self._settle(Outcome.NACK, delay_s, reason)
 
     def release(self) -> None:
-        """Give it back untried: this delivery does not count."""
+        """Return the event unprocessed: this delivery does not count."""
         self._settle(Outcome.RELEASE)
 
     def reject(self, reason: str = "") -> None:
-        """Say that it will never work: a dead letter at once."""
+        """Make the event a dead letter at once."""
         self._settle(Outcome.REJECT, 0.0, reason)
 
     def __enter__(self) -> Event:
@@ -40,7 +40,7 @@ class EmbeddedDelivery(DeliveredEvent, Exits):
         return self._held.given.event
 
     def _leave(self, error: BaseException | None) -> None:
-        # This does not wait for the disk: at a power cut within milliseconds it comes again.
+        # This does not wait for the disk: after a power cut the event may be delivered again.
         self._held.leave(error)
 
     def _settle(self, outcome: Outcome, delay_s: float = 0.0, reason: str = "") -> None:
@@ -56,7 +56,7 @@ class EmbeddedQueue(Closing):
 
     @property
     def consumer(self) -> str:
-        """How this consumer is called among those of the queue."""
+        """The name of this consumer."""
         return self._consumer.id
 
     def __iter__(self) -> Iterator[EmbeddedDelivery]:
@@ -64,19 +64,19 @@ class EmbeddedQueue(Closing):
         return self
 
     def __next__(self) -> EmbeddedDelivery:
-        """Return the next delivery; StopIteration once closed, or if it does not follow."""
+        """Return the next delivery; StopIteration once closed, or at the end without ``follow``."""
         found = self._take(1, None if self._follow else 0.0)
         if not found:
             raise StopIteration
         return found[0]
 
     def poll(self, timeout: float | None = None) -> EmbeddedDelivery | None:
-        """Return the next delivery, or None if none came in ``timeout`` seconds."""
+        """Return the next delivery, or None if none arrives within ``timeout`` seconds."""
         self._consumer.check_open()
         return next(iter(self._take(1, timeout)), None)
 
     def poll_many(self, limit: int = 100, timeout: float | None = None) -> list[EmbeddedDelivery]:
-        """Return the deliveries that can be had, at most ``limit``, waiting for the first."""
+        """Return the available deliveries, at most ``limit``; waits for the first."""
         self._consumer.check_open()
         check_limit(limit)
         return self._take(limit, timeout)
@@ -84,8 +84,8 @@ class EmbeddedQueue(Closing):
     def ack_many(self, deliveries: Iterable[Delivery]) -> None:
         """Ack deliveries of this queue object in one write; durable on return.
 
-        Raises StaleDelivery if one of them is not out any more; the others are acked all the same.
-        Raises InvalidSetting if one was delivered to another consumer; none is acked then.
+        Raises StaleDelivery if the lock of one has expired; the others are still acked. Raises
+        InvalidSetting if one belongs to another consumer; then none is acked.
         """
         settled = self._consumer.ack_many(deliveries)
         settled.durable.wait()
@@ -93,7 +93,7 @@ class EmbeddedQueue(Closing):
             raise error
 
     def close(self) -> None:
-        """Give back what was not settled; it comes again at once, and this does not count."""
+        """Release unsettled deliveries: they are redelivered at once, and do not count."""
         self._consumer.leave().wait()
 
     def _leave(self, error: BaseException | None) -> None:
@@ -110,7 +110,7 @@ class EmbeddedQueue(Closing):
         while True:
             unwatch = self._consumer.watch(lambda: signals.put(None))
             try:
-                # Something may have come before the watch was there.
+                # Look again, as an event may have arrived before the watch was set.
                 given = self._consumer.take(limit)
                 left = None if until is None else until - time.monotonic()
                 if given or self._consumer.closed is not None or (left is not None and left <= 0):

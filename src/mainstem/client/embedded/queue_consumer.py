@@ -1,4 +1,4 @@
-"""A consumer's place at a queue, however its deliveries are waited for."""
+"""A consumer of a queue, without waiting: blocking and async queues both use it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -29,17 +29,17 @@ class QueueConsumer:
         self._place = (topic, name)
         self.id = consumer
         self.closed: str | None = None
-        """Why nothing can be done here any more; None while it can."""
+        """Why it is closed; None while it is open."""
         self._last: Durable = AT_ONCE
         self._wakes: set[Call] = set()
 
     def check_open(self) -> None:
-        """Raise Closed if it is."""
+        """Raise Closed if this is closed."""
         if self.closed is not None:
             raise Closed(self.closed)
 
     def take(self, limit: int) -> list[Delivery]:
-        """Return the deliveries that can be had now; none once closed."""
+        """Return the available deliveries; none once closed."""
         if self.closed is not None:
             return []
         return self._queues.acquire(
@@ -47,16 +47,16 @@ class QueueConsumer:
         )
 
     def settle(self, settlements: Sequence[Settlement]) -> Settled:
-        """Settle deliveries, in one write; those that are not out here any more are refused."""
+        """Settle deliveries, in one write; refuses those whose lock has expired."""
         self.check_open()
         settled = self._queues.settle(*self._place, self.id, settlements)
         self._wait_for(settled.durable)
         return settled
 
     def ack_many(self, deliveries: Iterable[object]) -> Settled:
-        """Ack deliveries in one write; those that are not out any more are refused.
+        """Ack deliveries in one write; refuses those whose lock has expired.
 
-        Raises InvalidSetting, with nothing acked, if one was made for another consumer.
+        Raises InvalidSetting, with nothing acked, if one belongs to another consumer.
         """
         held = [_held(each) for each in deliveries]
         for each in held:
@@ -73,14 +73,14 @@ class QueueConsumer:
         return settled
 
     def renew(self, place: Settlement) -> None:
-        """Keep a delivery for another while; raises StaleDelivery."""
+        """Extend the lock of a delivery; raises StaleDelivery."""
         self.check_open()
         refused = self._queues.renew(*self._place, self.id, [place])
         for error in refused.values():
             raise error
 
     def watch(self, wake: Call) -> Call:
-        """Call ``wake`` when there may be more to take, or this is closed; look once more then."""
+        """Call ``wake`` when there may be more to take, or this is closed; then look once more."""
         unwatch = self._queues.watch(*self._place, wake)
         self._wakes.add(wake)
 
@@ -91,34 +91,34 @@ class QueueConsumer:
         return take_back
 
     def wait_s(self, left_s: float | None) -> float | None:
-        """Return how long to wait at most: until time brings something, or no time is left."""
+        """Return how long to wait: until a lock or delay expires, or the timeout is over."""
         due_ms = self._queues.wait_ms(*self._place)
         due_s = None if due_ms is None else due_ms / 1000
         return min((each for each in (left_s, due_s) if each is not None), default=None)
 
     def leave(self) -> Durable:
-        """Close: what was not settled is given back at once. Waiting makes all settled durable."""
+        """Close, and release unsettled deliveries; the result covers all settlements so far."""
         if self.closed is None:
             self.forget("the queue has been closed; open it again")
-            # If it was deleted meanwhile, nothing is left to give back.
+            # If the queue was deleted meanwhile, nothing is left to release.
             with suppress(UnknownTopic, UnknownQueue):
                 durable = self._queues.leave(*self._place, self.id)
                 self._wait_for(durable)
         return self._last
 
     def _wait_for(self, durable: Durable) -> None:
-        """Have whoever closes wait for it; what changed nothing says nothing of what was before."""
+        """Make ``leave`` wait for this append, unless it wrote nothing."""
         self._last = self._last if durable is AT_ONCE else durable
 
     def forget(self, reason: str) -> None:
-        """Be closed without giving anything back."""
+        """Close without releasing anything."""
         self.closed = reason
         for wake in list(self._wakes):
             wake()
 
 
 class HeldDelivery:
-    """A delivery as its consumer has it: whose it is, and whether it has been settled."""
+    """A delivery with its consumer, and whether it was settled."""
 
     __slots__ = ("consumer", "given", "is_settled")
 
@@ -128,7 +128,7 @@ class HeldDelivery:
         self.is_settled = False
 
     def settlement(self, outcome: Outcome, delay_ms: int = 0, reason: str = "") -> Settlement:
-        """Return what to say of this delivery, and of no other of the same event."""
+        """Return a settlement of this delivery, and of no other delivery of the same event."""
         event = self.given.event
         place = (event.partition, event.offset)
         return Settlement(*place, outcome, self.given.lease, delay_ms, reason)
@@ -143,28 +143,28 @@ class HeldDelivery:
         return settled.durable
 
     def leave(self, error: BaseException | None) -> None:
-        """Settle it as its block ended, unless it is: with an error, interrupted, or well."""
+        """Settle it by how its block ended (error, interrupt, success), unless it is settled."""
         if self.is_settled:
             return
         if error is None:
             self.settle(Outcome.ACK)
             return
-        # The error says more than that the delivery had gone to another meanwhile.
+        # The error of the block matters more than a lost delivery.
         with suppress(StaleDelivery, Closed):
             if isinstance(error, Exception):
-                # An error that cannot be told must not get in the way of its own delivery.
+                # An exception whose text cannot be formatted must not prevent the nack.
                 told = TracebackException(type(error), error, None, limit=0, lookup_lines=False)
                 self.settle(Outcome.NACK, reason=f"{type(error).__name__}: {told}")
             else:
                 self.settle(Outcome.RELEASE)
 
     def renew(self) -> None:
-        """Keep it for another while; raises StaleDelivery."""
+        """Extend the lock; raises StaleDelivery."""
         self.consumer.renew(self.settlement(Outcome.RENEW))
 
 
 class DeliveredEvent:
-    """What a delivery tells, and can do, without waiting."""
+    """The part of a delivery that needs no waiting."""
 
     __slots__ = ("_held",)
 
@@ -173,16 +173,16 @@ class DeliveredEvent:
 
     @property
     def event(self) -> Event:
-        """What was published."""
+        """The event."""
         return self._held.given.event
 
     @property
     def count(self) -> int:
-        """How often the event has been delivered, this time included."""
+        """The number of deliveries of this event, including this one."""
         return self._held.given.count
 
     def renew(self) -> None:
-        """Keep it for another ``lock_s`` seconds from now."""
+        """Extend the lock to ``lock_s`` seconds from now."""
         self._held.renew()
 
 

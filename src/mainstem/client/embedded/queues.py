@@ -31,7 +31,7 @@ class EmbeddedQueues:
         self._after_crash = after_crash
 
     def open(self, options: QueueOptions) -> QueueConsumer:
-        """Join a queue, made if it is not there; what is given of its settings is changed."""
+        """Join a queue, which is created if necessary; settings that are given are changed."""
         topic, name, start = options.topic, options.name, options.start
         if not isinstance(name, str):
             raise InvalidName("queue", name, "it is no text")
@@ -51,7 +51,7 @@ class EmbeddedQueues:
         return QueueConsumer(self._broker, topic, name, consumer, after_crash=self._after_crash)
 
     def list(self) -> tuple[QueueInfo, ...]:
-        """Return every queue, by topic and name."""
+        """Return every queue, sorted by topic and name."""
         self._check_open()
         return tuple(queue_info(each) for each in self._broker.queues.every())
 
@@ -63,14 +63,14 @@ class EmbeddedQueues:
     def peek(
         self, topic: str, name: str, limit: int = 10, *, after: Position | None = None
     ) -> tuple[QueuedEvent, ...]:
-        """Return the first events that are not settled, or the first after one; take none."""
+        """Return the first unsettled events, or those after a position, without delivering any."""
         self._check_open()
         check_limit(limit)
         found = self._broker.queues.peek(topic, name, limit, after)
         return tuple(QueuedEvent(*each) for each in found)
 
     def delete(self, topic: str, name: str) -> None:
-        """Forget a queue; the events stay in the topic."""
+        """Delete a queue; the events stay in the topic."""
         self._check_open()
         self._broker.queues.delete(topic, name).wait()
 

@@ -1,4 +1,4 @@
-"""The offsets at which a subscription begins and ends in the partitions of the embedded log."""
+"""Start and end offsets of a subscription in the partitions of the embedded log."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -15,10 +15,10 @@ Place = tuple[str, int]
 
 
 def offset_of(broker: Door, topic: str, partition: int, start: Start) -> int:
-    """Return the offset that a start means in a partition now.
+    """Return the present offset of a start in a partition.
 
-    A time means the first event at or after it, or the tail. A partition that a mapping leaves
-    out begins at its earliest event. An offset past the tail is refused.
+    A time means the first event at or after it, or the tail if there is none. A partition that a
+    mapping leaves out starts at its earliest event. An offset past the tail is refused.
     """
     bounds = broker.bounds(topic, partition)
     if isinstance(start, datetime):
@@ -36,7 +36,7 @@ def offset_of(broker: Door, topic: str, partition: int, start: Start) -> int:
 
 
 def partitions_of(broker: Door, topics: tuple[str, ...]) -> list[Place]:
-    """Return the partitions that names and patterns mean now; an unknown name is refused."""
+    """Return the partitions that match names and patterns now; raises for an unknown name."""
     found: dict[Place, None] = {}
     for wanted in topics:
         known = broker.topics(wanted) if is_pattern(wanted) else [broker.topic(wanted)]
@@ -47,28 +47,28 @@ def partitions_of(broker: Door, topics: tuple[str, ...]) -> list[Place]:
 
 
 class StartOffsets:
-    """The moment a subscription began: ``latest`` means that, and so does the end of reading."""
+    """The tails when a subscription began: its start for ``latest``, its end without follow."""
 
     def __init__(self, broker: Door, options: SubscriptionOptions) -> None:
         self._broker = broker
         self._options = options
-        # By id: another topic of the same name has offsets of its own.
+        # By id, as a new topic of the same name has other offsets.
         self._tails = {
             self._id(*place): broker.bounds(*place).tail
             for place in partitions_of(broker, options.topics)
         }
 
     def reader(self, topic: str, partition: int, cursor: int | None) -> PartitionReader:
-        """Return a partition to be read: from the cursor, if there is one, or from the start."""
+        """Return a reader that starts at the cursor, or without one at the subscription's start."""
         offset = self._first(topic, partition) if cursor is None else cursor
-        # What was created later is all after the end.
+        # A partition created later is after the end.
         limit = None if self._options.follow else self._tails.get(self._id(topic, partition), 0)
         return PartitionReader(self._broker, topic, partition, offset, limit)
 
     def _first(self, topic: str, partition: int) -> int:
         start, known = self._options.start, self._tails.get(self._id(topic, partition))
         if known is None and not isinstance(start, datetime):
-            # Created later: it is all new, and no offset that was given can have meant it.
+            # Created later: read it from its start, as a given offset cannot mean it.
             return self._broker.bounds(topic, partition).start
         if known is not None and start == "latest":
             return known

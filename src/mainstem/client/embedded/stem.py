@@ -35,10 +35,10 @@ _open_stems: WeakSet["EmbeddedStem"] = WeakSet()
 
 
 def open_stem(path: str | os.PathLike[str], **config: object) -> "EmbeddedStem":
-    """Open the log in a data directory, made if it is not there; ``:memory:`` keeps nothing.
+    """Open the log in a data directory, which is created if necessary; ``:memory:`` stores nothing.
 
-    Keywords are the settings of ``mainstem.node.config.Config``, over the environment's and those
-    of ``mainstem.toml`` in the directory.
+    Keywords are the settings of ``mainstem.node.config.Config``; they take precedence over the
+    environment and over ``mainstem.toml`` in the directory.
     """
     directory = None if path == IN_MEMORY else Path(path)
     settings = load_config(directory, os.environ, config)
@@ -46,12 +46,12 @@ def open_stem(path: str | os.PathLike[str], **config: object) -> "EmbeddedStem":
 
 
 def open_briefly(path: Path) -> "EmbeddedStem":
-    """Open the log in a data directory for a program that soon ends by itself."""
+    """Open the log in a data directory for a short-lived program."""
     return EmbeddedStem(open_node(path, load_config(path, os.environ, {}), brief=True))
 
 
 def view_stem(path: Path) -> "EmbeddedStem":
-    """Open what a data directory holds now, to be read: nothing in it is changed, not even a lock.
+    """Open a data directory for reading, without any change to it, not even a lock.
 
     What is published or committed here is lost when it is closed.
     """
@@ -59,14 +59,14 @@ def view_stem(path: Path) -> "EmbeddedStem":
 
 
 class OpenSubscription(Protocol):
-    """A subscription as the stem knows it, of whatever kind."""
+    """A subscription of any kind, as the stem sees it."""
 
     @property
     def feed(self) -> Feed:
-        """Where its events come from."""
+        """The feed that it reads."""
 
     def stem_closes(self, *, failed: bool) -> None:
-        """Be closed; ``failed`` if an error is what closes the stem."""
+        """Close on behalf of the stem; ``failed``: the stem is closed because of an error."""
 
 
 class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
@@ -86,11 +86,11 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         self._queues = EmbeddedQueues(node.broker, self.check_open, after_crash=after_crash)
         self._queue_consumers: WeakSet[QueueConsumer] = WeakSet()
         self._subscriptions: WeakSet[OpenSubscription] = WeakSet()
-        # Looked up once, and replaced when closed: publishing asks nothing else.
+        # Bound once, and replaced on close, so that publishing needs no check.
         self._append: Callable[[str, Sequence[Event], int | None], Published]
         self._append = node.broker.publish
         _open_stems.add(self)
-        # A program that forgets to close still commits what its consumers finished.
+        # A program that does not close the stem still commits what its consumers finished.
         atexit.register(self.close_now, failed=True)
 
     @property
@@ -105,7 +105,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
 
     @property
     def recovery(self) -> Report | None:
-        """What opening the directory found and mended; None in memory."""
+        """The report of the recovery at open; None in memory."""
         return self.node.recovery
 
     def _publish(self, topic: str, event: Event, partition: int | None) -> Position:
@@ -120,8 +120,8 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
     def publish_many(self, topic: str, events: Values, *, partition: int | None = None) -> int:
         """Append many events in large batches; return how many, once all are durable.
 
-        Events are gathered until a batch is full, so an iterable that pauses holds back what it
-        gave. If it raises, what was not appended yet is not published.
+        Events are collected until a batch is full, so a pause of the iterable delays the events
+        before it. If it raises, collected events are not published.
         """
         bulk = self.bulk(topic, partition)
         for value in events:
@@ -133,14 +133,14 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         return bulk.count
 
     def open_subscription(self, options: SubscriptionOptions) -> EmbeddedSubscription:
-        """Subscribe; closed with the stem, or when it is abandoned."""
+        """Subscribe; the stem closes the subscription at the latest."""
         options = self.with_settings(options)
         made = EmbeddedSubscription(self._broker, options, self.node.now_ms, self._reaper)
         self.register(made)
         return made
 
     def open_queue(self, options: QueueOptions) -> EmbeddedQueue:
-        """Join a queue; left when the stem is closed."""
+        """Join a queue, until the stem is closed at the latest."""
         return EmbeddedQueue(self.join_queue(options), follow=options.follow)
 
     def _partitions(self, topic: str) -> int:
@@ -151,30 +151,30 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
             self._broker, self._topics, self.node.now_ms, self._wait, topic, partition, name
         )
 
-    # For the async twin
+    # For the async version
 
     @property
     def reaper(self) -> Reaper:
-        """Where subscriptions go that were let go without being closed."""
+        """Closes subscriptions that were garbage-collected without being closed."""
         return self._reaper
 
     def check_open(self) -> None:
-        """Raise Closed if it is."""
+        """Raise Closed if this is closed."""
         if self._closed:
             raise Closed(self._closed)
 
     def create_unknown(self, topic: str) -> None:
-        """Create a topic that was published to, if the settings allow it; else UnknownTopic."""
+        """Create a missing topic on publish, if the settings allow it; else raise UnknownTopic."""
         self.check_open()
         if not self.config.auto_create:
             raise UnknownTopic(topic)
         try:
             self._broker.create_topic(topic, self.node.defaults)
         except TopicExists:
-            return  # By another thread, just now.
+            return  # Another thread has just created it.
 
     def bulk(self, topic: str, partition: int | None) -> Bulk:
-        """Begin to publish many events."""
+        """Start a bulk publish."""
         self.check_open()
         try:
             self._broker.topic(topic)
@@ -189,14 +189,14 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         )
 
     def with_settings(self, options: SubscriptionOptions) -> SubscriptionOptions:
-        """Return what a subscription is asked for, with this stem's settings."""
+        """Return the options with this stem's settings filled in."""
         self._settle_groups()
         return msgspec.structs.replace(
             options, fetch_bytes=self.config.fetch_bytes, commit_s=self.config.commit_ms / 1000
         )
 
     def join_queue(self, options: QueueOptions) -> QueueConsumer:
-        """Take a place at a queue, to be left when the stem is closed."""
+        """Join a queue, until the stem is closed at the latest."""
         self.check_open()
         if not self._broker.topics(options.topic):
             self.create_unknown(options.topic)
@@ -205,14 +205,14 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         return consumer
 
     def register(self, subscription: OpenSubscription) -> None:
-        """Take a subscription in, to be closed with the stem, or when it is abandoned."""
+        """Register a subscription, to be closed with the stem at the latest."""
         self._reaper.start()
         self._subscriptions.add(subscription)
 
     def try_publish(
         self, topic: str, event: Event, partition: int | None, held: HeldPublish | None = None
     ) -> Published | HeldPublish:
-        """Append one event without waiting, neither for durability nor for room."""
+        """Append one event without waiting for durability or for room."""
         self.check_open()
         try:
             return self._broker.try_publish(topic, (event,), partition, held)
@@ -227,7 +227,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
             wait.durable.wait(max(0, wait.until_ms - self.node.now_ms()) / 1000)
 
     def close_now(self, *, failed: bool) -> None:
-        """Close; ``failed`` if an error is the reason, or the end of the program."""
+        """Close; ``failed``: because of an error, or at the end of the program."""
         if self._closed:
             return
         atexit.unregister(self.close_now)
@@ -260,7 +260,7 @@ class EmbeddedStem(BlockingStem[EmbeddedSubscription, EmbeddedQueue]):
         self._append = refuse
 
     def forget(self) -> None:
-        """Be closed without touching the log: this is a forked copy of the process that has it."""
+        """Close without touching the log, in a forked copy of the process that holds it."""
         self._refuse("the stem was opened before a fork; open another directory in this process")
         for writer in list(self._writers):
             writer.forget("the writer was opened before a fork; open another one")

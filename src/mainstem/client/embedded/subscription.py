@@ -1,4 +1,4 @@
-"""A subscription that waits in the thread of its consumer."""
+"""A blocking subscription of the embedded log."""
 
 import threading
 import time
@@ -20,10 +20,10 @@ T = TypeVar("T")
 class EmbeddedSubscription(BlockingSubscription[Feed]):
     """Implements ``Subscription`` on the log of this process.
 
-    An event counts as finished when the next one is asked for, or at ``close`` by the thread that
-    reads. It does not when an error leaves the ``with`` block, when another thread closes while
-    the event is worked on, or when a bare loop is left by ``break``: then it comes again.
-    A subscription that nothing refers to any more leaves its group by itself.
+    An event counts as finished when the next one is requested, or when the reading thread calls
+    ``close``. It does not if an error leaves the ``with`` block, if another thread closes
+    meanwhile, or if a bare loop is left by ``break``: then it is delivered again. A subscription
+    that is garbage-collected leaves its group.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
         return self
 
     def __next__(self) -> Event:
-        """Return the next event; StopIteration at the end if it does not follow, or once closed."""
+        """Return the next event; StopIteration once closed, or at the end without ``follow``."""
         self._reader = threading.get_ident()
         event = self.feed.take() or self._wait(self.feed.take, None)
         if event is None:
@@ -50,24 +50,24 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
         return event
 
     def poll(self, timeout: float | None = None) -> Event | None:
-        """Return the next event, or None if none came in ``timeout`` seconds."""
+        """Return the next event, or None if none arrives within ``timeout`` seconds."""
         self._check_open()
         self._reader = threading.get_ident()
         return self.feed.take() or self._wait(self.feed.take, timeout)
 
     def poll_many(self, limit: int = 1000, timeout: float | None = None) -> list[Event]:
-        """Return the events that are there, at most ``limit``, waiting for the first."""
+        """Return the available events, at most ``limit``; waits for the first."""
         self._check_open()
         self._reader = threading.get_ident()
         take = partial(self.feed.take_many, max(1, limit))
         return take() or self._wait(take, timeout) or []
 
     def commit(self) -> None:
-        """Store the group's cursors after the last event returned; durable on return."""
+        """Commit the group's cursors after the last event returned; durable on return."""
         self.feed.commit().wait()
 
     def close_now(self, *, finished: bool) -> None:
-        """Close, saying whether the events returned last are finished."""
+        """Close; ``finished``: whether the events returned last are finished."""
         self.feed.close(finished=finished).wait()
 
     def _wait(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
@@ -91,7 +91,7 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
                 continue
 
     def _forget_signals(self) -> None:
-        """Take signals of what has been seen; a later one is not among them, and wakes again."""
+        """Clear the signals so far; a later one wakes again."""
         try:
             while True:
                 self._signals.get_nowait()

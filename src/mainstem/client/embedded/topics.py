@@ -21,7 +21,7 @@ class EmbeddedTopics:
         self._check_open = check_open
 
     def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:
-        """Create a topic; with ``exist_ok`` one that exists is returned as it is."""
+        """Create a topic; with ``exist_ok`` an existing one is returned unchanged."""
         self._check_open()
         try:
             done = self._broker.create_topic(name, self._defaults.altered(**settings))
@@ -61,7 +61,7 @@ class EmbeddedTopics:
         check_start(before)
         topic = self._broker.topic(name)
         numbers = range(len(topic.partitions)) if partition is None else (partition,)
-        # All are found before the first is cut: a refusal must not leave the work half done.
+        # Check all partitions before trimming the first, so that a refusal changes nothing.
         offsets = {each: offset_of(self._broker, name, each, before) for each in numbers}
         for number, offset in offsets.items():
             self._broker.trim(name, number, offset)

@@ -20,7 +20,7 @@ from mainstem.core.records import build
 _BATCH_BYTES = 100
 _RECORD_BYTES = 40
 _HEADER_BYTES = 10
-"""What batches, records and headers take beside names, keys and values, at most."""
+"""The largest overhead of batches, records and headers, beside names, keys and values."""
 _MAX_SEQUENCE = 2**31 - 1
 
 
@@ -43,17 +43,17 @@ class EmbeddedAppender:
         self._id = transactional_id(topic, partition, name)
         self._sequence = 0
         self._is_open = False
-        """Whether a transaction is to be ended before the next one."""
+        """Whether a transaction is still open, and must be ended before the next one."""
         begun = broker.transactions.begin(self._id, TRANSACTION_TIMEOUT_MS)
         begun.durable.wait()
         self._who = ProducerIdAndEpoch(begun.producer_id, begun.epoch)
 
     def append(self, events: Sequence[Event]) -> list[Position]:
-        """Append events, all or none; return where they stand, once durable; WriterFenced."""
+        """Append events, all or none; return their positions once durable; raises WriterFenced."""
         try:
             return self._write(events)
         except (Fenced, UnknownProducer):
-            # Who took over has aborted what was open.
+            # The new writer's start has aborted the open transaction.
             self._is_open = False
             raise self._fenced() from None
         except BaseException:
@@ -66,8 +66,8 @@ class EmbeddedAppender:
         self._topics.trim(self._topic, before, partition=self._partition)
 
     def close(self) -> None:
-        """Take back what was not committed."""
-        # If that fails, it is tried again before the next append, or done when its time is up.
+        """Abort an open transaction."""
+        # If this fails, the next append tries again, or the transaction times out.
         with suppress(MainstemError):
             self._abort()
 
@@ -83,7 +83,7 @@ class EmbeddedAppender:
         return WriterFenced(self._topic, self._partition, self._name)
 
     def _write(self, events: Sequence[Event]) -> list[Position]:
-        # One that could not be aborted would be committed with this one.
+        # Otherwise an open transaction would be committed together with this one.
         self._abort()
         parts: list[Published] = []
         for batch in self._batches(events):
@@ -120,7 +120,7 @@ class EmbeddedAppender:
             self._is_open = False
 
     def _batches(self, events: Sequence[Event]) -> Iterator[list[Event]]:
-        """Cut events into what fits in a record batch; a larger one is refused when appended."""
+        """Split events into record batches; an event that is too large is refused on append."""
         limit = self._broker.topic(self._topic).settings.max_batch_bytes
         gathered: list[Event] = []
         total = _BATCH_BYTES

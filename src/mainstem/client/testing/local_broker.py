@@ -1,4 +1,4 @@
-"""A broker for tests: the process behind it, and what one test sees of it."""
+"""A broker for tests: its process, and the interface for one test."""
 
 import subprocess
 import sys
@@ -18,16 +18,16 @@ class LocalServer:
         self._log = directory.with_suffix(".log")
         self._moved_ms = 0
         self.kafka = ""
-        """Where it listens, as host:port; the same after a restart."""
+        """Its address as host:port; the same after a restart."""
         self._start(port=0)
 
     @property
     def moved(self) -> bool:
-        """Whether its clock is not the time of day any more."""
+        """Whether its clock was moved."""
         return self._moved_ms > 0
 
     def answers(self) -> bool:
-        """Whether it is there: asked itself, as the system calls one alive that is about to end."""
+        """Whether it answers; the system also reports a process as alive that is about to end."""
         if self._process.poll() is not None:
             return False
         try:
@@ -37,21 +37,21 @@ class LocalServer:
         return True
 
     def advance(self, milliseconds: int) -> None:
-        """Move the clock forward; what became due has been done when this returns."""
+        """Move the clock forward; on return, all deadlines that have passed were handled."""
         self._moved_ms += milliseconds
         assert self._process.stdin is not None
-        # One that has ended by itself is noticed when it does not answer.
+        # A server that has ended is noticed by the missing answer.
         with suppress(BrokenPipeError):
             self._process.stdin.write(f"advance {milliseconds}\n".encode())
         self._expect("moved")
 
     def crash_and_restart(self) -> None:
-        """Kill the process as ``kill -9`` does, and start it again where it was."""
+        """Kill the process as ``kill -9`` does, and start it again at the same address."""
         self.kill()
         self._start(port=int(self.kafka.rpartition(":")[2]))
 
     def kill(self) -> None:
-        """End the process at once; what it has not written is lost."""
+        """Kill the process; what it has not written is lost."""
         # Popen closes the pipes when the block ends.
         with self._process:
             self._process.kill()
@@ -65,7 +65,7 @@ class LocalServer:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 bufsize=0,
-                # Ctrl-C is for the test run, which still needs the server to close what is open.
+                # Ctrl-C must not end the server before the tests have closed their clients.
                 start_new_session=True,
             )
         self.kafka = self._expect("ready")
@@ -81,7 +81,7 @@ class LocalServer:
 
 
 class LocalBroker:
-    """What a test gets: a broker, names that no other test uses, its clock and its plug."""
+    """A broker for one test, with names of its own, a clock to move and a crash to cause."""
 
     def __init__(self, server: LocalServer, namespace: str) -> None:
         self._server = server
@@ -90,7 +90,7 @@ class LocalBroker:
 
     @property
     def kafka(self) -> str:
-        """Where Kafka clients connect (``bootstrap.servers``): host:port."""
+        """The address for Kafka clients (``bootstrap.servers``): host:port."""
         return self._server.kafka
 
     def topic(self, name: str) -> str:
@@ -102,14 +102,14 @@ class LocalBroker:
         return f"{self._namespace}.{name}"
 
     def connect(self) -> Stem:
-        """Return the broker through ``mainstem.connect``; it is closed when the test ends."""
+        """Connect to the broker with ``mainstem.connect``; closed when the test ends."""
         return self._stems.enter_context(mainstem.connect(self.kafka))
 
     def advance(self, seconds: float) -> None:
-        """Move the broker's clock forward; what became due has been done when this returns.
+        """Move the broker's clock forward; on return, all passed deadlines were handled.
 
-        Sessions of silent members, transactions and retention go by this clock. How long a client
-        waits for an answer goes by the time of day, here and in the client.
+        Session timeouts, transaction timeouts and retention use this clock. Request timeouts use
+        real time, in the broker and in the client.
         """
         self._server.advance(round(seconds * 1000))
 
@@ -118,5 +118,5 @@ class LocalBroker:
         self._server.crash_and_restart()
 
     def close(self) -> None:
-        """Close what the test connected and left open."""
+        """Close the connections that the test left open."""
         self._stems.close()

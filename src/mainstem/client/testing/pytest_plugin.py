@@ -1,6 +1,6 @@
 """The pytest plugin: ``mainstem``, a broker for the run, and ``mainstem_table``, for pipelines.
 
-Every run pays for importing this, so what a fixture needs is imported when the first test asks.
+Every pytest run imports this, so each fixture imports what it needs on first use.
 """
 
 import re
@@ -27,7 +27,7 @@ class _Servers:
         self.numbers = count(1)
 
     def take(self) -> "LocalServer":
-        """Return the server, started at the first call, and after it has ended by itself."""
+        """Return the server; starts it at the first call, and after it has ended."""
         from mainstem.client.testing.local_broker import LocalServer  # noqa: PLC0415
 
         if self._server is not None and not self._server.answers():
@@ -37,7 +37,7 @@ class _Servers:
         return self._server
 
     def give_back(self) -> None:
-        """Keep the server for the next test, unless its clock would not be the next one's."""
+        """Keep the server for the next test, unless its clock was moved."""
         if self._server is not None and self._server.moved:
             self.end()
 
@@ -59,7 +59,7 @@ def _mainstem_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Ser
 def mainstem(
     _mainstem_servers: _Servers, request: pytest.FixtureRequest
 ) -> Iterator["LocalBroker"]:
-    """Give a broker: ``.kafka`` is its address, ``.topic(name)`` a topic of the test's own."""
+    """Provide a broker: ``.kafka`` is its address, ``.topic(name)`` a topic name for this test."""
     from mainstem.client.testing.local_broker import LocalBroker  # noqa: PLC0415
 
     name = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:80]
@@ -71,7 +71,7 @@ def mainstem(
 
 @pytest.fixture(scope="session")
 def mainstem_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """Give the SparkSession of the test run, set up as for pipelines."""
+    """Provide the SparkSession of the test run, configured as for pipelines."""
     from mainstem.pipelines.session import end_session, spark_session  # noqa: PLC0415
 
     scratch = str(tmp_path_factory.mktemp("spark"))
@@ -87,7 +87,7 @@ def mainstem_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkS
 
 @pytest.fixture
 def mainstem_table(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, object]]]:
-    """Give a function that runs one table of a pipeline file over a few events.
+    """Provide a function that runs one table of a pipeline file over a few events.
 
     ``mainstem_table("shop.py", "revenue", orders=[...])`` returns the rows as dicts.
     """

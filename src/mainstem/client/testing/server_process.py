@@ -1,8 +1,8 @@
-"""The server of a test run, as a process of its own: commands come by its standard input.
+"""The server process of a test run; it reads commands from standard input.
 
-``advance MILLISECONDS`` moves its clock forward and does what has become due, then says ``moved``.
-It stops when its input ends, which is when the test run ends, however it ends. There is no other
-way to it, so that nobody else on the machine can move the clock of a log.
+``advance MILLISECONDS`` moves its clock forward, handles passed deadlines, and prints ``moved``.
+The process stops when its input ends, which is when the test run ends, for whatever reason. Only
+standard input controls the clock, so that no other process on the machine can move it.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from mainstem.node.node import time_of_day_ms
 from mainstem.node.server import Running, running
 
 CONFIG = Config(durability=Durability.DISK)
-"""What survives kill -9 is all that a test can see, and it costs no waiting for the disk."""
+"""A test can only observe kill -9, and this durability does not wait for the disk."""
 
 
 class Clock:
@@ -27,11 +27,11 @@ class Clock:
         self._moved_ms = moved_ms
 
     def now_ms(self) -> int:
-        """Return the time that the server goes by."""
+        """Return the server's time."""
         return time_of_day_ms() + self._moved_ms
 
     def advance(self, milliseconds: int) -> None:
-        """Move on."""
+        """Move the clock forward."""
         self._moved_ms += milliseconds
 
 
