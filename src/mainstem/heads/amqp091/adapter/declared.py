@@ -9,7 +9,6 @@ too long.
 from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import ClassVar
 
 import msgspec
@@ -19,7 +18,7 @@ from mainstem.heads.amqp091.adapter import queue_arguments
 from mainstem.heads.amqp091.adapter.equivalence import named
 from mainstem.heads.amqp091.adapter.queue_arguments import QueueArguments
 
-NO_ARGUMENTS: fields.Table = MappingProxyType({})
+NO_ARGUMENTS: fields.Table = {}
 DEFAULT_EXCHANGE = ""
 ALTERNATE = "alternate-exchange"
 DELAYED_TYPE = "x-delayed-type"
