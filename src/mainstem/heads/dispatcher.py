@@ -198,15 +198,17 @@ class Dispatcher:
         priority: int = 0,
         session: SessionCredit | None = None,
         partitions: Collection[int] | None = None,
+        single: bool = False,
     ) -> Consumer:
         """Add a consumer of a queue; higher priorities are served first.
 
         ``take`` is not called before this returns. If the queue does not exist, ``gone`` is called
-        soon.
+        soon. ``single``: only the consumer that was there first is served, until it closes.
         """
         found = self._queues.get((topic, queue))
         if found is None:
             found = self._queues[topic, queue] = _Queue(self, topic, queue)
+        found.single = single
         chosen = None if partitions is None else frozenset(partitions)
         consumer = Consumer(found, take, gone, credit, priority, session, chosen)
         found.consumers[consumer] = None
@@ -248,6 +250,8 @@ class _Queue:
         self.topic = topic
         self.name = name
         self.consumers: dict[Consumer, None] = {}
+        self.single = False
+        """Whether only the first consumer is served (single active consumer)."""
         self._ready: dict[int, OrderedDict[Consumer, None]] = {}
         """Consumers by priority, in the order of their turns; some may no longer be ready."""
         self._portion = 1
@@ -265,6 +269,8 @@ class _Queue:
 
     def line_up(self, consumer: Consumer) -> None:
         """Add a ready consumer to the round robin."""
+        if self.single and consumer is not next(iter(self.consumers), None):
+            return
         line = self._ready.setdefault(consumer.priority, OrderedDict())
         if consumer not in line:
             line[consumer] = None
@@ -279,6 +285,8 @@ class _Queue:
         if not self.consumers:
             self._stop_watching()
             self._dispatcher.forget(self)
+        elif self.single:
+            next(iter(self.consumers)).line_up()
 
     def _unready(self, consumer: Consumer) -> None:
         line = self._ready.get(consumer.priority)

@@ -42,6 +42,7 @@ class QueueConsumer:
         priority: int = 0,
         auto_ack: bool = False,
         locked: bool = True,
+        single: bool = False,
     ) -> None:
         """``queue``: topic and name. ``gone``: called if the queue is deleted or taking fails.
 
@@ -61,7 +62,13 @@ class QueueConsumer:
         self._settlements = context.settlements
         self._waits_for_room = self._has_taken = False
         self._consumer = context.dispatcher.consume(
-            *queue, self._take, gone=gone, credit=credit, priority=priority, session=session
+            *queue,
+            self._take,
+            gone=gone,
+            credit=credit,
+            priority=priority,
+            session=session,
+            single=single,
         )
         self.add_credit = self._consumer.add_credit
 

@@ -13,6 +13,11 @@ UNROUTABLE = Metric(
     "counter",
     "Published messages that no queue was bound for: returned or dropped.",
 )
+REFUSED = Metric(
+    "mainstem_amqp_refused_messages_total",
+    "counter",
+    "Published messages that were not taken because a queue was full (x-overflow).",
+)
 DELIVERED = Metric(
     "mainstem_amqp_delivered_messages_total", "counter", "Messages sent to AMQP clients."
 )
@@ -30,7 +35,7 @@ ERRORS = Metric(
 CHANNELS = Metric("mainstem_amqp_channels", "gauge", "Channels open now.")
 CONSUMERS = Metric("mainstem_amqp_consumers", "gauge", "Consumers of AMQP clients now.")
 
-METRICS = (PUBLISHED, UNROUTABLE, DELIVERED, STALE, ERRORS, CHANNELS, CONSUMERS)
+METRICS = (PUBLISHED, UNROUTABLE, REFUSED, DELIVERED, STALE, ERRORS, CHANNELS, CONSUMERS)
 
 
 class Counts:
@@ -39,7 +44,7 @@ class Counts:
     def __init__(self) -> None:
         # There from the beginning, as rates can only be told of what was zero before.
         self.errors: Counter[str] = Counter({"PRECONDITION_FAILED": 0})
-        self.published = self.unroutable = self.delivered = self.stale = 0
+        self.published = self.unroutable = self.refused = self.delivered = self.stale = 0
         self.channels = self.consumers = 0
 
     def samples(self) -> Iterator[tuple[Metric, Sample]]:
@@ -48,6 +53,7 @@ class Counts:
             yield ERRORS, ((code,), count)
         yield PUBLISHED, ((), self.published)
         yield UNROUTABLE, ((), self.unroutable)
+        yield REFUSED, ((), self.refused)
         yield DELIVERED, ((), self.delivered)
         yield STALE, ((), self.stale)
         yield CHANNELS, ((), self.channels)

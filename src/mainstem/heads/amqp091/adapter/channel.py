@@ -12,6 +12,7 @@ from mainstem.broker.door import AT_ONCE, Durable, HeldPublish, Outcome
 from mainstem.core.errors import MainstemError
 from mainstem.heads.amqp091 import methods
 from mainstem.heads.amqp091.adapter.confirms import Confirms
+from mainstem.heads.amqp091.adapter.declared import ExchangeType
 from mainstem.heads.amqp091.adapter.deliveries import Consumer, Deliveries, Unacked
 from mainstem.heads.amqp091.adapter.publisher import Routed
 from mainstem.heads.amqp091.adapter.replies import REPLY_TO
@@ -123,6 +124,7 @@ class AmqpChannel:
             case methods.QueueDelete():
                 self._after_publishes(partial(self._delete_queue, method))
             case methods.ExchangeDeclare():
+                _check_supported(method)
                 durable = self._topology.declare_exchange(
                     self._vhost,
                     method.exchange,
@@ -278,6 +280,7 @@ class AmqpChannel:
             priority=_priority(method),
             auto_ack=method.no_ack,
             locked=False,
+            single=queue.record.settings.single_active_consumer,
         )
         self._service.queues.consume(queue, consumer)
 
@@ -307,7 +310,9 @@ class AmqpChannel:
 
     def _get(self, method: methods.BasicGet) -> None:
         self._service.context.settlements.flush()
-        frames = self._deliveries.get(self._queue(method.queue), no_ack=method.no_ack)
+        queue = self._queue(method.queue)
+        queue.used_ms = self._service.clock_ms()
+        frames = self._deliveries.get(queue, no_ack=method.no_ack)
         empty = [method_frame(self.number, methods.BasicGetEmpty(""))]
         self._connection.send(empty if frames is None else frames)
 
@@ -364,3 +369,10 @@ def _priority(method: methods.BasicConsume) -> int:
         detail = f"invalid arg 'x-priority' for consumer: {found!r} is no integer"
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *method.ids)
     return found
+
+
+def _check_supported(method: methods.ExchangeDeclare) -> None:
+    """Refuse delayed exchanges, as a RabbitMQ without the plugin does."""
+    if method.type == ExchangeType.DELAYED and not method.passive:
+        detail = f"unknown exchange type '{method.type}'"
+        raise AmqpError(ReplyCode.COMMAND_INVALID, detail, *method.ids)

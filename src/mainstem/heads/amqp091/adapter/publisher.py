@@ -90,6 +90,8 @@ class Publisher:
         if said.headers is not None and BCC in said.headers:
             said = msgspec.structs.replace(said, headers=without_bcc(said.headers))
             properties = encode_properties(said)
+        if any(each.refuses for each in queues) and self._is_refused(channel, number, queues):
+            return None
         level = said.priority or 0
         places = [(each.place[0], min(level, each.most_priority)) for each in queues]
         event = Event(message.body, None, headers_of(target.route, properties))
@@ -107,6 +109,19 @@ class Publisher:
             )
         found = (queues.get(vhost, name) for name in names)
         return [each for each in found if each is not None]
+
+    def _is_refused(
+        self, channel: "AmqpChannel", number: int, queues: Sequence[DeclaredQueue]
+    ) -> bool:
+        """Refuse a message if one of its queues is full: it is in all of them, or in none."""
+        # What came before counts.
+        self.flush()
+        if not any(each.refuses and each.is_full(self._connection.door) for each in queues):
+            return False
+        self._connection.service.counts.refused += 1
+        if number and channel.confirms is not None:
+            self._connection.send(channel.confirms.nack([number]))
+        return True
 
     def _with_reply_name(self, channel: "AmqpChannel", said: Properties) -> Properties:
         """Return properties that name the channel to be answered."""

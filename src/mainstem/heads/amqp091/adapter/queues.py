@@ -30,6 +30,7 @@ EXPIRATION = "expiration"
 """The header with a message's own time to live."""
 TRANSIENT = "transient-topic"
 """The kind of definitions that name the topics of queues that end with the server."""
+_LONGEST_WAIT_MS = 3_600_000
 _SEGMENT_BYTES = 16 * 1024 * 1024
 _OVERHEAD_BYTES = 256 * 1024
 """What properties and headers may add to the largest message."""
@@ -47,11 +48,25 @@ class DeclaredQueue:
         self.owns_topic = record.topic == own
         self.most_priority = record.settings.max_priority or 0
         self.consumers: dict[Consumer, None] = {}
+        self.used_ms = 0
+        """When it was last used by anybody; on the head's clock."""
+        said = record.settings
+        self.refuses = said.max_length is not None and said.overflow is not Overflow.DROP_HEAD
+        """Whether messages are refused while it is full."""
 
     def ready(self, door: Door) -> int:
         """Return how many messages wait."""
         state = door.queues.show(*self.place)
         return sum(each.unsettled - each.out for each in state.windows)
+
+    def is_full(self, door: Door) -> bool:
+        """Tell whether a queue that refuses messages has no room, also for what is not durable."""
+        topic, name = self.place
+        waits = sum(
+            door.bounds(topic, each.partition).end - each.next + each.waiting
+            for each in door.queues.show(topic, name).windows
+        )
+        return waits >= (self.record.settings.max_length or 0)
 
     @property
     def settings(self) -> QueueSettings:
@@ -109,7 +124,34 @@ class DeclaredQueues:
     def _add(self, queue: DeclaredQueue) -> DeclaredQueue:
         self._queues[queue.record.vhost, queue.name] = queue
         self._by_place[queue.place] = queue
+        queue.used_ms = self._service.clock_ms()
+        self._await_expiry(queue)
         return queue
+
+    # Expiry
+
+    def _await_expiry(self, queue: DeclaredQueue) -> None:
+        """Delete a queue with ``x-expires`` once nobody has used it for that long."""
+        expires_ms = queue.record.settings.expires_ms
+        if expires_ms is not None:
+            due_ms = queue.used_ms + expires_ms - self._service.clock_ms()
+            # One so long that the loop cannot wait for it is looked at now and then.
+            wait_ms = min(max(due_ms, 1), _LONGEST_WAIT_MS)
+            self._service.context.after(wait_ms, lambda: self._look_at_expiry(queue))
+
+    def _look_at_expiry(self, queue: DeclaredQueue) -> None:
+        expires_ms, now_ms = queue.record.settings.expires_ms, self._service.clock_ms()
+        if self._by_place.get(queue.place) is not queue or expires_ms is None:
+            return
+        if queue.consumers:
+            queue.used_ms = now_ms
+        if now_ms - queue.used_ms < expires_ms:
+            self._await_expiry(queue)
+            return
+        try:
+            self._remove(self._service.context.broker, queue)
+        except MainstemError as error:
+            _logger.warning("queue %r has expired and stays: %s", queue.name, error)
 
     def __iter__(self) -> Iterator[DeclaredQueue]:
         return iter(self._queues.values())
@@ -147,7 +189,10 @@ class DeclaredQueues:
             arguments=method.arguments,
         )
         if not is_new:
-            return self._queues[record.vhost, record.name], connection.publisher.last
+            queue = self._queues[record.vhost, record.name]
+            queue.used_ms = self._service.clock_ms()
+            return queue, connection.publisher.last
+        _check_supported(record)
         queue = DeclaredQueue(record)
         self._create(connection.door, queue)
         self._add(queue)
@@ -253,6 +298,7 @@ class DeclaredQueues:
         """Take note that a consumer has gone."""
         if consumer in consumer.queue.consumers:
             del consumer.queue.consumers[consumer]
+            consumer.queue.used_ms = self._service.clock_ms()
             self._service.counts.consumers -= 1
 
     def end_consumer(self, connection: "AmqpConversation", consumer: "Consumer") -> None:
@@ -265,3 +311,16 @@ class DeclaredQueues:
                 self._remove(self._service.context.broker, queue)
             except MainstemError as error:
                 connection.warn(f"queue {queue.name!r} is not deleted: {error}")
+
+
+def _check_supported(record: Queue) -> None:
+    """Refuse what a queue cannot do here yet."""
+    said = record.settings
+    problem = ""
+    if said.overflow is Overflow.REJECT_PUBLISH_DLX:
+        problem = "x-overflow reject-publish-dlx"
+    elif said.overflow is not Overflow.DROP_HEAD and said.max_length_bytes is not None:
+        problem = "x-max-length-bytes with x-overflow reject-publish"
+    if problem:
+        detail = f"{problem} is not supported yet, for {record}"
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *methods.QueueDeclare.ids)
