@@ -6,10 +6,14 @@ which differ from the specification's: ``s`` is a 16-bit integer, ``l`` and ``L`
 | letter | Python | | letter | Python |
 |---|---|---|---|---|
 | t | bool | | S | str; bytes if it is not UTF-8 |
-| b B s u I i l L | int (written as I or l) | | x | Binary |
-| f d | float (written as d) | | T | Timestamp |
+| I, and l L if it is large | int | | x | Binary |
+| b B s u i, other l L | a subclass of int | | T | Timestamp |
+| d, f | float, and a subclass of it | | | |
 | D | Decimal | | A, F | list, dict |
 | V | None | | | |
+
+So what is written again, as headers are when one of them changes, has the types that it came with:
+in Java an Integer is no Long.
 
 Every size is checked against what surrounds it before anything is read; how deep tables nest is
 limited. What cannot be read is SYNTAX_ERROR.
@@ -26,6 +30,34 @@ from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 MAX_DEPTH = 64
 """Tables and arrays inside one another."""
 MAX_SHORT_BYTES = 255
+
+
+class Octet(int):
+    """8 bits, ``b``."""
+
+
+class UnsignedOctet(int):
+    """8 bits, ``B``."""
+
+
+class Short(int):
+    """16 bits, ``s``."""
+
+
+class UnsignedShort(int):
+    """16 bits, ``u``."""
+
+
+class UnsignedInt(int):
+    """32 bits, ``i``."""
+
+
+class Long(int):
+    """64 bits, ``l``, also of a number that has room in 32."""
+
+
+class Single(float):
+    """32 bits, ``f``."""
 
 
 class Timestamp(msgspec.Struct, frozen=True, order=True):
@@ -78,6 +110,19 @@ _FIXED = {
     )
 }
 _SIZED = frozenset(b"SxAF")
+_NUMBERS: dict[int, type[int] | type[float]] = {
+    ord("b"): Octet,
+    ord("B"): UnsignedOctet,
+    ord("s"): Short,
+    ord("u"): UnsignedShort,
+    ord("i"): UnsignedInt,
+    ord("l"): Long,
+    ord("L"): Long,
+    ord("f"): Single,
+}
+_LETTERS: dict[type, int] = {
+    kind: letter for letter, kind in _NUMBERS.items() if letter != ord("L")
+}
 
 
 def malformed(detail: str) -> AmqpError:
@@ -162,7 +207,14 @@ def _fixed_value(letter: int, found: tuple[int, ...]) -> Value:
         # Digits and exponent are kept as they are: no arithmetic, which would round.
         digits = tuple(map(int, str(abs(unscaled))))
         return Decimal((int(unscaled < 0), digits, -scale))
-    return found[0]
+    number = _NUMBERS.get(letter)
+    if number is None or (number is Long and not _fits_int(found[0])):
+        return found[0]
+    return number(found[0])
+
+
+def _fits_int(value: int) -> bool:
+    return -(2**31) <= value < 2**31
 
 
 def _sized_value(letter: int, data: bytes, begin: int, end: int, depth: int) -> Value:
@@ -210,13 +262,16 @@ def table(values: Mapping[str, object]) -> bytes:
 
 
 def _written(value: object) -> bytes:  # noqa: C901, PLR0911, PLR0912 - one for each
+    letter = _LETTERS.get(type(value))
+    if letter is not None:
+        return bytes((letter,)) + _FIXED[letter].pack(value)
     match value:
         case str():
             return b"S" + long_string(value.encode())
         case bool():
             return b"t\1" if value else b"t\0"
         case int():
-            if -(2**31) <= value < 2**31:
+            if _fits_int(value):
                 return b"I" + _I32.pack(value)
             if not -(2**63) <= value < 2**63:
                 raise ValueError(f"{value} has more than 64 bits")

@@ -24,22 +24,31 @@ def comparable(value: object) -> Hashable:
             return value.encode()
         case bytes():
             return bytes(value)
-        case bool() | int() | float() | Decimal():
-            return type(value), value
         case Mapping() | Sequence():
-            return fields.table({"": value})
-    return value
+            return list, fields.table({"": value})
+    for kind in (bool, int, float, Decimal):
+        if isinstance(value, kind):
+            return kind, value
+    # Nothing at all, or a time.
+    return type(value), value
 
 
 def type_name(value: object) -> str:
-    """Return RabbitMQ's name for the type of a value; of integers the width is not known."""
-    if isinstance(value, int) and not -(2**31) <= value < 2**31:
+    """Return RabbitMQ's name for the type of a value."""
+    if type(value) is int and not -(2**31) <= value < 2**31:
         return "long"
     return next(name for kind, name in _TYPE_NAMES if isinstance(value, kind))
 
 
 _TYPE_NAMES: tuple[tuple[type, str], ...] = (
     (bool, "bool"),
+    (fields.Octet, "byte"),
+    (fields.UnsignedOctet, "unsignedbyte"),
+    (fields.Short, "short"),
+    (fields.UnsignedShort, "unsignedshort"),
+    (fields.UnsignedInt, "unsignedint"),
+    (fields.Long, "long"),
+    (fields.Single, "float"),
     (int, "signedint"),
     (float, "double"),
     (str, "longstr"),
