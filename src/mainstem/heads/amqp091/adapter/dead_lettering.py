@@ -1,0 +1,150 @@
+"""Dead letters as AMQP clients see them: their exchange, routing keys and headers.
+
+How this works: a queue with ``x-dead-letter-exchange`` publishes there what it gives up. Where a
+message has been is in its header ``x-death``, an array of tables, the latest death first, with one
+entry for each queue and reason: a message that dies again in the same way only counts up. That is
+also how a circle is found: a message that would come to a queue for the second time, without any
+client having rejected it on the way, is dropped there.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from mainstem.heads.amqp091 import fields
+from mainstem.heads.amqp091.adapter.declared import Queue
+from mainstem.heads.amqp091.adapter.routing import CC, Names
+from mainstem.heads.amqp091.properties import Properties
+
+DEATHS = "x-death"
+
+
+class Reason(StrEnum):
+    """Why a queue gives a message up."""
+
+    EXPIRED = "expired"
+    REJECTED = "rejected"
+    MAXLEN = "maxlen"
+    DELIVERY_LIMIT = "delivery_limit"
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A message that is to be published again."""
+
+    exchange: str
+    routing_keys: Names
+    """The first is the message's own from now on; it is routed by all of them."""
+    properties: Properties
+    """With the headers that say where it has been, and without an expiration."""
+
+
+def dead_letter(
+    queue: Queue,
+    exchange: str,
+    routing_key: str,
+    properties: Properties,
+    reason: Reason,
+    now_ms: int,
+) -> DeadLetter | None:
+    """Return what a message becomes that a queue gives up, None if nothing.
+
+    ``exchange`` and ``routing_key``: what it was published with, or dead-lettered with since.
+    """
+    target = queue.settings.dead_letter_exchange
+    if target is None:
+        return None
+    headers = dict(properties.headers or {})
+    keys = (routing_key, *_texts(headers.get(CC)))
+    deaths = _deaths(headers)
+    died = _died(deaths, queue.name, reason)
+    if died is None:
+        entry = _new_death(queue.name, reason, exchange, keys, properties.expiration, now_ms)
+    else:
+        deaths.remove(died)
+        entry = {**died, "count": fields.Long(_count(died) + 1)}
+    last = {"reason": reason.value, "queue": queue.name, "exchange": exchange}
+    if not deaths and died is None:
+        headers.update({f"x-first-death-{name}": value for name, value in last.items()})
+    headers.update({f"x-last-death-{name}": value for name, value in last.items()})
+    headers[DEATHS] = [entry, *deaths]
+    new_key = queue.settings.dead_letter_routing_key
+    if new_key is not None:
+        # "the CC header will also be removed" [https://www.rabbitmq.com/docs/dlx, Effects]
+        headers.pop(CC, None)
+        keys = (new_key,)
+    changed = msgspec.structs.replace(properties, headers=headers, expiration=None)
+    return DeadLetter(target, keys, changed)
+
+
+def without_cycles(queues: Names, letter: DeadLetter, reason: Reason) -> Names:
+    """Return the queues that a dead letter may go to: none that it has gone through by itself."""
+    if reason is Reason.REJECTED:
+        return queues
+    deaths = _deaths(letter.properties.headers or {})
+    return tuple(name for name in queues if not _is_cycle(name, deaths))
+
+
+def _is_cycle(queue: str, deaths: Sequence[fields.Table]) -> bool:
+    """Tell whether a message has died in a queue, and was not rejected since."""
+    for death in deaths:
+        if death.get("reason") == Reason.REJECTED:
+            return False
+        if death.get("queue") == queue:
+            return True
+    return False
+
+
+def _new_death(
+    queue: str,
+    reason: Reason,
+    exchange: str,
+    keys: Names,
+    expiration: str | None,
+    now_ms: int,
+) -> fields.Table:
+    found: dict[str, fields.Value] = {
+        # Java clients cast it to Long.
+        "count": fields.Long(1),
+        "reason": reason.value,
+        "queue": queue,
+        "time": fields.Timestamp(now_ms // 1000),
+        "exchange": exchange,
+        "routing-keys": list(keys),
+    }
+    if expiration is not None:
+        found["original-expiration"] = expiration
+    return found
+
+
+def _deaths(headers: fields.Table) -> list[fields.Table]:
+    """Return the deaths in a header that clients may have written, as far as they are any."""
+    found = headers.get(DEATHS)
+    if isinstance(found, str | bytes) or not isinstance(found, Sequence):
+        return []
+    return [
+        each
+        for each in found
+        if isinstance(each, Mapping)
+        and isinstance(each.get("queue"), str)
+        and isinstance(each.get("reason"), str)
+    ]
+
+
+def _died(deaths: Sequence[fields.Table], queue: str, reason: Reason) -> fields.Table | None:
+    for death in deaths:
+        if death.get("queue") == queue and death.get("reason") == reason:
+            return death
+    return None
+
+
+def _count(death: fields.Table) -> int:
+    found = death.get("count")
+    is_count = isinstance(found, int) and 0 < found < 2**62
+    return int(found) if is_count and isinstance(found, int) else 1
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        return []
+    return [each for each in value if isinstance(each, str)]
