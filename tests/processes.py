@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,17 @@ def wait_until_none_is_left(mark: str) -> None:
     while left := marked(mark):
         assert time.monotonic() < until, f"these are left: {left}"
         time.sleep(0.05)
+
+
+def output_of(
+    command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> str:
+    """Run a program to its end, which must be a good one; return what it printed."""
+    done = subprocess.run(
+        command, env=env, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 class OnTerminal:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
+from tests.cli.dead_letters import reject_all
 from tests.heads.kafka.share_member import Sharer, configure
 from tests.in_process_server import serving
 
@@ -114,8 +115,7 @@ def test_redriving_puts_an_event_where_it_was(directory: Path, run: Run) -> None
         stem.topics.create("bills", partitions=4)
         for number in range(4):
             stem.publish("bills", str(number), key="same", partition=number)
-        for delivery in stem.queue("bills", name="emails", follow=False):
-            delivery.reject("no such customer")
+        reject_all(stem, "bills", "no such customer")
 
     assert run("dead", "redrive", "bills").code == 0
 
@@ -131,8 +131,7 @@ def test_dead_letters_are_found_by_the_name_of_their_topic_however_long_it_is(
     topic = "x" * length
     with mainstem.open(directory) as stem:
         stem.publish(topic, "bad")
-        for delivery in stem.queue(topic, name="emails", follow=False):
-            delivery.reject("no such customer")
+        reject_all(stem, topic, "no such customer")
 
     listed = [json.loads(line)["topic"] for line in run("dead", "ls").lines]
     assert sorted(listed) == ["orders.dead", topic_of(topic)]
@@ -148,8 +147,7 @@ def test_redriving_into_a_topic_that_has_fewer_partitions_by_now(directory: Path
     with mainstem.open(directory) as stem:
         stem.topics.create("bills", partitions=2)
         stem.publish("bills", "1", partition=1)
-        for delivery in stem.queue("bills", name="emails", follow=False):
-            delivery.reject("no such customer")
+        reject_all(stem, "bills", "no such customer")
         stem.topics.delete("bills")
         stem.topics.create("bills", partitions=1)
 
@@ -178,8 +176,7 @@ def test_an_interrupted_redrive_loses_nothing(
     directory: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mainstem.open(directory) as stem:
-        for delivery in stem.queue("orders", name="emails", follow=False):
-            delivery.reject("no")
+        reject_all(stem)
 
     publish = mainstem.EmbeddedStem.publish
     published: list[object] = []
@@ -207,8 +204,7 @@ def test_letters_are_looked_at_in_pieces(
     run("dead", "redrive", "orders")
     with mainstem.open(directory) as stem:
         stem.publish_many("orders", [str(number) for number in range(150)])
-        for delivery in stem.queue("orders", name="emails", follow=False):
-            delivery.reject("no")
+        reject_all(stem)
     asked: list[int] = []
     peek = EmbeddedQueues.peek
 
@@ -229,8 +225,7 @@ def test_a_redrive_that_finds_the_disk_full_says_where_and_what_was_done(
     directory: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mainstem.open(directory) as stem:
-        for delivery in stem.queue("orders", name="emails", follow=False):
-            delivery.reject("no")
+        reject_all(stem)
     publish = mainstem.EmbeddedStem.publish
 
     def full(self: mainstem.EmbeddedStem, topic: str, value: bytes, **rest: object) -> object:
@@ -252,8 +247,7 @@ def test_a_redrive_that_finds_the_disk_full_says_where_and_what_was_done(
 def test_a_letter_that_cannot_be_redriven_holds_up_no_other(directory: Path, run: Run) -> None:
     with mainstem.open(directory) as stem:
         stem.publish("orders.dead", "whence")
-        for delivery in stem.queue("orders", name="emails", follow=False):
-            delivery.reject("no")
+        reject_all(stem)
 
     for done in ([{"to": "orders", "letters": 3}], []):
         dry = run("dead", "redrive", "orders", "--dry-run")

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 from tests.cli.conftest import Run
+from tests.cli.dead_letters import reject_all
 from tests.in_process_server import serving
 
 import mainstem
@@ -244,8 +245,7 @@ def test_dead_letters_of_a_topic_with_a_long_name_are_redriven(
     topic = "x" * length
     with mainstem.connect(address) as stem:
         stem.publish(topic, "bad")
-        for delivery in stem.queue(topic, name="emails", follow=False):
-            delivery.reject()
+        reject_all(stem, topic)
 
     assert json.loads(run("dead", "show", topic, "--at", address).out)["payload"] == "bad"
     assert run("dead", "redrive", topic, "--at", address).code == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
+from tests.tmpfs import mounted_tmpfs
 
 import mainstem
 from mainstem.cli.exit_codes import Exit
@@ -103,22 +104,11 @@ def test_a_directory_that_may_not_be_written_can_be_read(
 @pytest.fixture
 def frozen(data: Path, tmp_path: Path) -> Iterator[Path]:
     """Give the data directory on a file system that is mounted read-only."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "mainstem-test", str(disk)]
-    try:
-        mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("NOT TESTED: a read-only file system; there is no mount command here")
-    if mounted.returncode:
-        pytest.skip(f"NOT TESTED: a read-only file system; cannot mount: {mounted.stderr}")
-    try:
+    with mounted_tmpfs(tmp_path / "disk", "64m", "a read-only file system") as disk:
         shutil.copytree(data, disk / "data")
         (disk / "data" / "lock").unlink()
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         yield disk / "data"
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_read_only_file_system_can_be_read_and_who_writes_is_told(run: Run, frozen: Path) -> None:

@@ -135,17 +135,6 @@ def test_threads_that_share_a_writer_append_in_turn() -> None:
     assert read[::2] == read[1::2]
 
 
-@pytest.fixture(params=["opened", "connected"])
-async def async_stem(request: pytest.FixtureRequest) -> AsyncIterator[aio.AsyncStem]:
-    if request.param == "opened":
-        async with aio.open(":memory:") as opened:
-            yield opened
-        return
-    with serving(None) as address:
-        async with aio.connect(address) as connected:
-            yield connected
-
-
 async def test_writers_fence_each_other_on_an_event_loop(async_stem: aio.AsyncStem) -> None:
     async def more() -> AsyncIterator[str]:
         yield "3"

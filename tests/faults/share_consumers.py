@@ -1,30 +1,27 @@
 """Consumers of a share group as processes of their own, which say what they do, a line each."""
 
+import json
 import signal
 import subprocess
 import sys
 import threading
 from typing import Self
 
+from tests.faults.killable_server import QUICK
 from tests.faults.queue_checker import TotalQueue
 
 PATIENCE_S = 60
 
 _LIFE = """
-import sys
+import json, sys
 from confluent_kafka import AcknowledgeType, KafkaException, ShareConsumer
-address, group, way, patience_s = sys.argv[1:]
+address, group, way, patience_s, quick = sys.argv[1:]
 consumer = ShareConsumer({
     "bootstrap.servers": address,
     "group.id": group,
     "share.acknowledgement.mode": "explicit",
     "max.poll.records": 20,
-    "reconnect.backoff.ms": 5,
-    "reconnect.backoff.max.ms": 50,
-    "retry.backoff.ms": 10,
-    "retry.backoff.max.ms": 50,
-    "metadata.recovery.strategy": "none",
-    "log_level": 0,
+    **json.loads(quick),
 })
 consumer.subscribe([group])
 say = lambda deed, message: print(deed, message.value().decode(), flush=True)
@@ -69,7 +66,7 @@ class Sharer:
         """What it took and has said nothing more of."""
         self.took = threading.Event()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _LIFE, address, group, way, str(patience_s)],
+            [sys.executable, "-c", _LIFE, address, group, way, str(patience_s), json.dumps(QUICK)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

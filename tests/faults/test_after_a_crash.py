@@ -1,6 +1,7 @@
 """Crashes that once cost events, or brought back what was gone, each as a test of its own."""
 
 import errno
+from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
 
@@ -276,6 +277,17 @@ def test_events_after_a_start_that_outlived_what_was_before_it_survive(
     assert values(opened(killed(second_disk)), B) == [b"later"]
 
 
+def crashed_in_recovery(files: SimFiles) -> Iterator[DiskLog]:
+    """Recover, and recover again from each crash during that; no segment may be missing."""
+    killed_at = len(files.trace)
+    second_disk = SimFiles.after(blank(), files.trace)
+    opened(second_disk)
+    for crash in crashes(blank(), second_disk.trace, Random(0), first=killed_at):
+        found = opened(SimFiles(crash.image))
+        assert not [each for each in found.recovery.findings if "is missing" in each], crash.what
+        yield found
+
+
 def test_a_recovery_without_power_leaves_nothing_of_an_entry_that_is_lost(
     log: DiskLog, files: SimFiles
 ) -> None:
@@ -283,14 +295,8 @@ def test_a_recovery_without_power_leaves_nothing_of_an_entry_that_is_lost(
         append(log, A0, value * 500)
     log.upkeep.checkpoint()
     log.cut(A0, start=2)
-    killed_at = len(files.trace)
-    second_disk = SimFiles.after(blank(), files.trace)
 
-    opened(second_disk)
-
-    for crash in crashes(blank(), second_disk.trace, Random(0), first=killed_at):
-        found = opened(SimFiles(crash.image))
-        assert not [each for each in found.recovery.findings if "is missing" in each], crash.what
+    for found in crashed_in_recovery(files):
         assert [each[:1] for each in values(found, A0) if each] in ([b"x", b"y", b"z"], [b"z"])
 
 
@@ -302,14 +308,8 @@ def test_a_recovery_that_was_interrupted_is_not_taken_for_damage(
     log.upkeep.checkpoint()
     log.cut(A0, start=1)
     log.cut(A0, end=1)
-    killed_at = len(files.trace)
-    second_disk = SimFiles.after(blank(), files.trace)
 
-    opened(second_disk)
-
-    for crash in crashes(blank(), second_disk.trace, Random(0), first=killed_at):
-        found = opened(SimFiles(crash.image))
-        assert not [each for each in found.recovery.findings if "is missing" in each], crash.what
+    for found in crashed_in_recovery(files):
         assert found.bounds(A0).tail == 1
 
 

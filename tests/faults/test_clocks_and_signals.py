@@ -9,7 +9,7 @@ import pytest
 from tests.faults.disk_steps import append, batch, killed, opened, values
 from tests.faults.random_workload import A0, COMPACTED, FSYNC, RETAINED, C, D
 from tests.faults.simulated_disk import SimFiles
-from tests.faults.test_kill import PARTITIONS, READER, WRITER, acknowledged
+from tests.faults.test_kill import PARTITIONS, WRITER, acknowledged, recovered_tails
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
@@ -102,14 +102,7 @@ def test_a_process_asked_to_end_under_load_loses_nothing(tmp_path: Path, times: 
             assert writer.wait(10) == -signal.SIGTERM
         known = acknowledged(written, known)
 
-    checked = subprocess.run(
-        [sys.executable, "-c", READER, str(tmp_path), str(PARTITIONS)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-
-    tails = [int(line) for line in checked.stdout.split("\n") if line.isdigit()]
+    tails = recovered_tails(tmp_path)
     assert all(tail >= count for tail, count in zip(tails, known, strict=True))
     assert sum(known) > 500
 

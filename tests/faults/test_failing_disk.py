@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.exhausted_descriptors import all_taken
 from tests.faults.simulated_disk import SimFiles
-from tests.log.log_directory import ORDERS, PAYMENTS, Clock, append, stored
+from tests.log.log_directory import ORDERS, PAYMENTS, Clock, stored, write
 
 from mainstem.core.errors import DamagedLog, MainstemError, StorageFailed
 from mainstem.core.event import Event
@@ -114,13 +114,6 @@ def opened(files: RealFiles, *, background: bool = False, **options: int) -> Dis
 
 def reopened(path: Path) -> DiskLog:
     return opened(RealFiles(path))
-
-
-def write(log: DiskLog, partition: PartitionId, value: bytes) -> tuple[int, bytes | None]:
-    """Append an event and wait for the acknowledgement."""
-    appended = append(log, partition, value)
-    assert appended.durable.wait(10)
-    return appended.offsets[0], value
 
 
 def write_until_failed(log: DiskLog, partition: PartitionId, kept: Acknowledged) -> StorageFailed:

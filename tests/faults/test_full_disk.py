@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.log.log_directory import ORDERS, PAYMENTS, Clock, append, stored
+from tests.log.log_directory import ORDERS, PAYMENTS, Clock, append, stored, write
+from tests.tmpfs import mounted_tmpfs
 
 import mainstem
 from mainstem.core.errors import StorageFull
@@ -59,20 +60,8 @@ class SmallDisk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "mainstem-test", str(path)]
-    try:
-        mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("NOT TESTED: a disk that is really full; there is no mount command here")
-    if mounted.returncode:
-        pytest.skip(f"NOT TESTED: a disk that is really full; cannot mount: {mounted.stderr}")
-    try:
+    with mounted_tmpfs(tmp_path / "disk", "3m", "a disk that is really full") as path:
         yield SmallDisk(path)
-    finally:
-        # Lazily, since a failed test may have left files open.
-        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def opened(path: Path, *, background: bool = False, **options: int) -> DiskLog:
@@ -80,11 +69,11 @@ def opened(path: Path, *, background: bool = False, **options: int) -> DiskLog:
     return DiskLog.open(path, now_ms=Clock(), options=Options(background=background, **chosen))
 
 
-def write(log: DiskLog, partition: PartitionId, value: bytes) -> tuple[int, bytes | None]:
-    """Append an event and wait for the acknowledgement."""
-    appended = append(log, partition, value)
-    assert appended.durable.wait(10)
-    return appended.offsets[0], value
+def with_topic(disk: SmallDisk, settings: TopicSettings, *, background: bool = False) -> DiskLog:
+    """Open the log, with a topic ``orders``."""
+    log = opened(disk.data, background=background)
+    log.ensure(ORDERS, "orders", settings)
+    return log
 
 
 def write_until_full(log: DiskLog, partition: PartitionId, kept: Acknowledged) -> StorageFull:
@@ -102,8 +91,7 @@ def write_until_full(log: DiskLog, partition: PartitionId, kept: Acknowledged) -
 def test_a_full_disk_refuses_and_says_what_to_do_and_heals_at_once(
     disk: SmallDisk, settings: TopicSettings, background: bool
 ) -> None:
-    log = opened(disk.data, background=background)
-    log.ensure(ORDERS, "orders", settings)
+    log = with_topic(disk, settings, background=background)
     kept = [write(log, ORDERS, b"before")]
     disk.fill()
 
@@ -126,8 +114,7 @@ def test_a_full_disk_refuses_and_says_what_to_do_and_heals_at_once(
 def test_what_was_refused_does_not_come_back_after_reopening(
     disk: SmallDisk, settings: TopicSettings
 ) -> None:
-    log = opened(disk.data)
-    log.ensure(ORDERS, "orders", settings)
+    log = with_topic(disk, settings)
     kept: Acknowledged = []
     disk.fill()
     write_until_full(log, ORDERS, kept)
@@ -318,8 +305,7 @@ def test_compaction_that_found_no_space_is_retried_and_heals(disk: SmallDisk) ->
 def test_closing_while_full_loses_nothing(
     disk: SmallDisk, settings: TopicSettings, background: bool
 ) -> None:
-    log = opened(disk.data, background=background)
-    log.ensure(ORDERS, "orders", settings)
+    log = with_topic(disk, settings, background=background)
     kept: Acknowledged = []
     disk.fill()
     write_until_full(log, ORDERS, kept)
@@ -334,8 +320,7 @@ def test_closing_while_full_loses_nothing(
 
 
 def test_a_log_that_was_closed_is_read_on_a_full_disk(disk: SmallDisk) -> None:
-    log = opened(disk.data)
-    log.ensure(ORDERS, "orders", FSYNC)
+    log = with_topic(disk, FSYNC)
     kept = [write(log, ORDERS, b"before")]
     log.close()
     disk.fill()
@@ -351,8 +336,7 @@ def test_a_log_that_was_closed_is_read_on_a_full_disk(disk: SmallDisk) -> None:
 
 
 def test_opening_that_finds_no_space_to_recover_works_once_there_is_some(disk: SmallDisk) -> None:
-    log = opened(disk.data)
-    log.ensure(ORDERS, "orders", FSYNC)
+    log = with_topic(disk, FSYNC)
     kept: Acknowledged = []
     disk.fill()
     write_until_full(log, ORDERS, kept)

@@ -78,6 +78,13 @@ log.close()
 """
 
 
+def recovered_tails(path: Path) -> list[int]:
+    """Open the directory in another process; return the tails of its partitions."""
+    reader = [sys.executable, "-c", READER, str(path), str(PARTITIONS)]
+    checked = subprocess.run(reader, check=True, capture_output=True, text=True)
+    return [int(line) for line in checked.stdout.split("\n") if line.isdigit()]
+
+
 def acknowledged(written: bytes, known: list[int]) -> list[int]:
     """Return, by partition, how many events were acknowledged."""
     for number, offset in ACK.iter_unpack(written[: len(written) // ACK.size * ACK.size]):
@@ -114,13 +121,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9_at_any_moment(tmp_path: Path, se
         known = acknowledged(written.removeprefix(b"R"), known)
         kills += 1
 
-    checked = subprocess.run(
-        [sys.executable, "-c", READER, str(tmp_path), str(PARTITIONS)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    tails = [int(line) for line in checked.stdout.split("\n") if line.isdigit()]
+    tails = recovered_tails(tmp_path)
     lost = [max(0, ack - tail) for ack, tail in zip(known, tails, strict=True)]
     assert lost == [0] * PARTITIONS
     assert kills > 10

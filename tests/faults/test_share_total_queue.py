@@ -2,6 +2,8 @@
 
 import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,9 +40,9 @@ from mainstem.broker.queues.settlement import Settler
 from mainstem.broker.queues.records import QueueKey
 from mainstem.log.durable import AT_ONCE
 real = Settler.write
-def write(self, changes, letters=()):
+def write(self, changes, letters=(), **how):
     if any(isinstance(each.key, QueueKey) for each in changes):
-        return real(self, changes, letters)
+        return real(self, changes, letters, **how)
     self._fold.apply(changes)
     return AT_ONCE
 Settler.write = write
@@ -98,19 +100,26 @@ def drain(queue: TotalQueue, filler: Filler) -> Verdict:
     return queue.verdict()
 
 
-def work_without_faults(path: Path, flaw: str = "", lost: int = 0) -> Verdict:
+@contextmanager
+def filled(path: Path, flaw: str, *, lock_ms: int) -> Iterator[tuple[Mortal, TotalQueue]]:
+    """Give a server that has all events, and the queue that keeps account of them."""
     queue = TotalQueue()
     with Mortal(path, flaw=flaw) as server:
-        prepare(server.address, lock_ms=600_000)
+        prepare(server.address, lock_ms=lock_ms)
         filler = Filler(server.address, queue)
         filler.put(EVENTS)
         filler.finish()
-        with (
-            Sharer(server.address, TOPIC, queue, patience_s=PATIENCE_S),
-            Sharer(server.address, TOPIC, queue, patience_s=PATIENCE_S),
-        ):
-            queue.wait_until_done(EVENTS - lost, PATIENCE_S)
-            return queue.verdict()
+        yield server, queue
+
+
+def work_without_faults(path: Path, flaw: str = "", lost: int = 0) -> Verdict:
+    with (
+        filled(path, flaw, lock_ms=600_000) as (server, queue),
+        Sharer(server.address, TOPIC, queue, patience_s=PATIENCE_S),
+        Sharer(server.address, TOPIC, queue, patience_s=PATIENCE_S),
+    ):
+        queue.wait_until_done(EVENTS - lost, PATIENCE_S)
+        return queue.verdict()
 
 
 def work_through_kills_of_the_server(path: Path) -> Verdict:
@@ -177,15 +186,12 @@ def test_it_would_be_noticed_if_events_were_lost(tmp_path: Path) -> None:
 
 
 def test_it_would_be_noticed_if_acks_were_forgotten(tmp_path: Path) -> None:
-    queue = TotalQueue()
-    with Mortal(tmp_path, flaw=FORGETS_ACKS) as server:
-        prepare(server.address, lock_ms=2_000)
-        filler = Filler(server.address, queue)
-        filler.put(EVENTS)
-        filler.finish()
-        with Sharer(server.address, TOPIC, queue):
-            assert queue.wait_until_done(1, PATIENCE_S)
-            server.kill()
-            server.start()
+    with (
+        filled(tmp_path, FORGETS_ACKS, lock_ms=2_000) as (server, queue),
+        Sharer(server.address, TOPIC, queue),
+    ):
+        assert queue.wait_until_done(1, PATIENCE_S)
+        server.kill()
+        server.start()
 
-            assert queue.wait_until_duplicated(PATIENCE_S)
+        assert queue.wait_until_duplicated(PATIENCE_S)

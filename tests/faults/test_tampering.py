@@ -85,28 +85,34 @@ def _read_or_told(log: DiskLog, expected: list[bytes]) -> bool:
     return whole
 
 
-@pytest.mark.parametrize("tail", [bytes(500), b"garbage" * 50, bytes(100) + b"garbage"])
+TAILS = pytest.mark.parametrize(
+    "tail", [bytes(500), b"garbage" * 50, bytes(100) + b"garbage"], ids=["zeros", "garbage", "both"]
+)
+
+
+def _opened_with(tail: bytes, files: SimFiles) -> DiskLog:
+    """Open the log once its last segment goes on with these bytes."""
+    path = _segments(files)[-1]
+    _put(files, path, _content(files, path) + tail)
+    return opened(files)
+
+
+@TAILS
 def test_a_tail_of_zeros_or_garbage_is_not_read_and_written_over(
     stopped: SimFiles, tail: bytes
 ) -> None:
-    path = _segments(stopped)[-1]
-    _put(stopped, path, _content(stopped, path) + tail)
-
-    log = opened(stopped)
+    log = _opened_with(tail, stopped)
     append(log, A0, b"next")
 
     assert values(log, A0) == [*EVENTS, b"next"]
     assert values(opened(killed(stopped)), A0) == [*EVENTS, b"next"]
 
 
-@pytest.mark.parametrize("tail", [bytes(500), b"garbage" * 50, bytes(100) + b"garbage"])
+@TAILS
 def test_a_tail_of_garbage_after_a_crash_is_kept_in_quarantine(
     crashed: SimFiles, tail: bytes
 ) -> None:
-    path = _segments(crashed)[-1]
-    _put(crashed, path, _content(crashed, path) + tail)
-
-    log = opened(crashed)
+    log = _opened_with(tail, crashed)
 
     assert values(log, A0) == [*EVENTS, b"late", b"later"]
     assert bool(log.recovery.findings) == bool(tail.strip(b"\0"))

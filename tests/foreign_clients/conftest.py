@@ -6,6 +6,7 @@ And the table of what works with which client, which is written by a run in whic
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from tests.foreign_clients import compatibility
 from tests.in_process_server import serving
 
@@ -19,6 +20,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serve a fresh directory; yields host:port."""
     with serving(tmp_path_factory.mktemp("served")) as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def admin(kafka: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka})
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.processes import output_of
 
 ROOT = Path(__file__).parents[2]
 JARS = sorted((ROOT / ".cache" / "java").glob("*.jar"))
@@ -36,14 +37,6 @@ def compiled(program: str, classes: Path, address: str) -> Java:
     java = command(program, classes)
 
     def run(*arguments: str) -> list[str]:
-        done = subprocess.run(
-            [*java, address, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
+        return output_of([*java, address, *arguments]).splitlines()
 
     return run

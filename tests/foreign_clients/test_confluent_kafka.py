@@ -62,6 +62,17 @@ def made(kafka: str, admin: AdminClient, request: pytest.FixtureRequest) -> Iter
     admin.delete_topics([name])[name].result(PATIENCE_S)
 
 
+def reader_of(kafka: str, topic: str, count: int) -> Consumer:
+    """Produce so many events to the first partition; return a consumer that is subscribed."""
+    sender = producer(kafka)
+    for number in range(count):
+        sender.produce(topic, str(number), partition=0)
+    sender.flush(PATIENCE_S)
+    found = consumer(kafka, topic)
+    found.subscribe([topic])
+    return found
+
+
 @pytest.mark.shows("produce", "headers")
 @pytest.mark.shows("consume")
 @pytest.mark.shows("compression", "gzip", "snappy", "lz4", "zstd")
@@ -101,12 +112,7 @@ def test_every_kind_of_acknowledgement_works(kafka: str, made: str, acks: str) -
 
 @pytest.mark.shows("groups", "cursors")
 def test_a_group_goes_on_where_it_committed(kafka: str, made: str) -> None:
-    sender = producer(kafka)
-    for number in range(20):
-        sender.produce(made, str(number), partition=0)
-    sender.flush(PATIENCE_S)
-    first = consumer(kafka, made)
-    first.subscribe([made])
+    first = reader_of(kafka, made, 20)
     last = take(first, 10)[-1]
     first.commit(message=last, asynchronous=False)
     first.close()
@@ -304,12 +310,7 @@ def test_only_committed_transactions_are_seen_by_those_who_ask_for_that(
 
 @pytest.mark.shows("transactions", "cursors in the transaction")
 def test_cursors_move_with_the_transaction(kafka: str, made: str) -> None:
-    feeder = producer(kafka)
-    for number in range(4):
-        feeder.produce(made, str(number), partition=0)
-    feeder.flush(PATIENCE_S)
-    source = consumer(kafka, made)
-    source.subscribe([made])
+    source = reader_of(kafka, made, 4)
     take(source, 4)
     sender = producer(kafka, **{"transactional.id": f"{made}.mover"})
     sender.init_transactions(PATIENCE_S)

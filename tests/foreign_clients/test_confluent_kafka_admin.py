@@ -35,11 +35,6 @@ PATIENCE_S = 30
 FIRST_MS = 1_700_000_000_000
 
 
-@pytest.fixture(scope="module")
-def admin(kafka: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": kafka})
-
-
 @pytest.fixture
 def made(kafka: str, admin: AdminClient, request: pytest.FixtureRequest) -> Iterator[str]:
     """A topic of two partitions, named after the test, with ten events in the first."""

@@ -30,11 +30,6 @@ PATIENCE_S = 60
 PARTITIONS = 4
 
 
-@pytest.fixture(scope="module")
-def admin(kafka: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": kafka})
-
-
 @pytest.fixture
 def topic(admin: AdminClient, request: pytest.FixtureRequest) -> str:
     """A topic named after the test."""

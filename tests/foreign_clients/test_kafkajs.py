@@ -2,10 +2,10 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from tests.processes import output_of
 
 ROOT = Path(__file__).parents[2]
 MODULES = ROOT / ".cache" / "kafkajs" / "node_modules"
@@ -25,16 +25,8 @@ pytestmark = [
 
 def run(program: str, *arguments: str) -> list[str]:
     """Run a program to its end, and return the lines it printed."""
-    done = subprocess.run(
-        ["node", str(PROGRAMS / program), *arguments],
-        env={**os.environ, "NODE_PATH": str(MODULES), "KAFKAJS_NO_PARTITIONER_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    env = {**os.environ, "NODE_PATH": str(MODULES), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+    return output_of(["node", str(PROGRAMS / program), *arguments], env=env).splitlines()
 
 
 def test_a_group_whose_offsets_were_reset_reads_again(kafka: str) -> None:

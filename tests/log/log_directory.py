@@ -59,3 +59,10 @@ def stored(log: Log, partition: PartitionId) -> list[tuple[int, bytes | None]]:
             last = read_header(batch).last_offset
         offset = last + 1
     return found
+
+
+def write(log: DiskLog, partition: PartitionId, value: bytes) -> tuple[int, bytes | None]:
+    """Append an event and wait for the acknowledgement."""
+    appended = append(log, partition, value)
+    assert appended.durable.wait(10)
+    return appended.offsets[0], value

@@ -38,25 +38,6 @@ async def publish(stem: AsyncConnectedStem, *values: str) -> None:
         await stem.publish("orders", value)
 
 
-def test_deliveries_ack_themselves_and_come_again_after_an_error(address: str) -> None:
-    async def work() -> list[tuple[str, int]]:
-        got = []
-        async with aio.connect(address) as stem:
-            await publish(stem, "1", "2")
-            async for delivery in stem.queue("orders", name="emails", follow=False):
-                got.append((delivery.event.text(), delivery.count))
-                if delivery.count == 1:
-                    with pytest.raises(ValueError, match="no"):
-                        async with delivery:
-                            raise ValueError("no")
-                else:
-                    async with delivery as event:
-                        assert event == delivery.event
-        return got
-
-    assert asyncio.run(work()) == [("1", 1), ("1", 2), ("2", 1), ("2", 2)]
-
-
 def test_a_poll_that_is_cancelled_loses_no_event(address: str) -> None:
     async def work() -> tuple[str, int]:
         async with (

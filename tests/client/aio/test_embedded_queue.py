@@ -10,26 +10,6 @@ from mainstem.core.errors import Closed, InvalidSetting, StaleDelivery
 PATIENCE_S = 30
 
 
-def test_deliveries_ack_themselves_and_nack_on_an_error() -> None:
-    async def work() -> list[tuple[str, int]]:
-        got = []
-        async with aio.open(":memory:") as stem:
-            for value in ("1", "2"):
-                await stem.publish("orders", value)
-            async for delivery in stem.queue("orders", name="emails", follow=False):
-                got.append((delivery.event.text(), delivery.count))
-                if delivery.count == 1:
-                    with pytest.raises(ValueError, match="no"):
-                        async with delivery:
-                            raise ValueError("no")
-                else:
-                    async with delivery:
-                        pass
-        return got
-
-    assert asyncio.run(work()) == [("1", 1), ("1", 2), ("2", 1), ("2", 2)]
-
-
 def test_who_waits_gets_what_is_published_and_what_is_given_back() -> None:
     async def work() -> list[int]:
         async with aio.open(":memory:") as stem:

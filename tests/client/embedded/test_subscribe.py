@@ -2,9 +2,9 @@
 
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
+from tests.client.start_positions import starts
 
 import mainstem
 from mainstem.broker.broker import Broker
@@ -38,20 +38,7 @@ def in_thread(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize(
-    ("start", "expected"),
-    [
-        ("earliest", [0, 1, 2, 3, 4]),
-        ("latest", []),
-        (3, [3, 4]),
-        (5, []),
-        (datetime.fromtimestamp(2, UTC), [2, 3, 4]),
-        (datetime.fromtimestamp(1.5, UTC), [2, 3, 4]),
-        (datetime.fromtimestamp(99, UTC), []),
-        ({0: 4}, [4]),
-        ({7: 4}, [0, 1, 2, 3, 4]),
-    ],
-)
+@pytest.mark.parametrize(("start", "expected"), starts(0))
 def test_reading_begins_where_it_is_told(
     stem: mainstem.EmbeddedStem, start: Start, expected: list[int]
 ) -> None:
@@ -417,30 +404,20 @@ def test_a_read_that_fails_neither_takes_other_events_along_nor_ends_its_partiti
     assert [event.value for event in after] == [b"1"]
 
 
-def test_closing_from_another_thread_ends_the_wait(stem: mainstem.EmbeddedStem) -> None:
+@pytest.mark.parametrize("closed", ["subscription", "stem"])
+def test_closing_from_another_thread_ends_the_wait(
+    stem: mainstem.EmbeddedStem, closed: str
+) -> None:
     stem.topics.create("n")
     events = stem.subscribe("n")
     seen: list[Event] = []
 
     thread = in_thread(lambda: seen.extend(events))
-    events.close()
+    (events if closed == "subscription" else stem).close()
     thread.join(30)
 
     assert not thread.is_alive()
     assert seen == []
-
-
-def test_closing_the_stem_ends_the_wait() -> None:
-    stem = mainstem.open(":memory:")
-    stem.topics.create("n")
-    events = stem.subscribe("n")
-    seen: list[Event] = []
-
-    thread = in_thread(lambda: seen.extend(events))
-    stem.close()
-    thread.join(30)
-
-    assert not thread.is_alive()
 
 
 def test_a_closed_subscription_says_so(memory: mainstem.EmbeddedStem) -> None:

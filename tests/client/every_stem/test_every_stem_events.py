@@ -4,10 +4,10 @@ Each test has topics and groups of its own, as all of them share one server.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import pytest
 from tests.client.every_stem.stems import PATIENCE_S, fill, in_thread, numbers, take
+from tests.client.start_positions import starts
 
 from mainstem.client.starts import Start
 from mainstem.client.stem import Stem
@@ -108,20 +108,7 @@ def test_an_iterable_that_fails_is_the_error_that_is_told(stem: Stem, name: str)
 # Reading without a group
 
 
-@pytest.mark.parametrize(
-    ("start", "expected"),
-    [
-        ("earliest", [0, 1, 2, 3, 4]),
-        ("latest", []),
-        (3, [3, 4]),
-        (5, []),
-        (datetime.fromtimestamp(3, UTC), [2, 3, 4]),
-        (datetime.fromtimestamp(2.5, UTC), [2, 3, 4]),
-        (datetime.fromtimestamp(99, UTC), []),
-        ({0: 4}, [4]),
-        ({7: 4}, [0, 1, 2, 3, 4]),
-    ],
-)
+@pytest.mark.parametrize(("start", "expected"), starts(1))
 def test_reading_begins_where_it_is_told(
     stem: Stem, name: str, start: Start, expected: list[int]
 ) -> None:

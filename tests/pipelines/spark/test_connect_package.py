@@ -1,6 +1,5 @@
 """What is sent to Spark Connect needs nothing of ours to be installed where it arrives."""
 
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -11,6 +10,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from tests.pipelines.sample_events import ignore
 from tests.pipelines.spark.shop_pipeline import clean_environment, python_without_us
+from tests.processes import output_of
 
 from mainstem import pipelines as p
 from mainstem.pipelines.errors import PipelineFailed, RunRefused
@@ -41,16 +41,7 @@ print(type(reader).__module__, reader.getDefaultReadLimit().max_rows)
 
 
 def ran(python: Path, directory: Path, script: str) -> str:
-    done = subprocess.run(
-        [str(python), "-c", script],
-        cwd=directory,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return output_of([str(python), "-c", script], cwd=directory, env=clean_environment()).strip()
 
 
 def test_a_source_is_planned_and_read_where_our_package_is_only_a_file(tmp_path: Path) -> None:
