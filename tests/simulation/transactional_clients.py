@@ -80,7 +80,7 @@ class Transactor:
         )
 
         def append(broker: Broker) -> Published:
-            published = broker.append_batch(*place, bytearray(batch), joins=self._newer)
+            published = broker.append_batch(*place, bytearray(batch), adds_partition=self._newer)
             assert isinstance(published, Published)
             return published
 

@@ -232,11 +232,11 @@ class Broker:
         batch: WritableBatch,
         held: HeldPublish | None = None,
         *,
-        joins: bool = False,
+        adds_partition: bool = False,
     ) -> Published | HeldPublish:
         """Append a producer's record batch, checked as the topic's settings demand; never blocks.
 
-        ``joins``: adds the partition to the batch's transaction, if it is not in it yet
+        ``adds_partition``: adds the partition to the batch's transaction, if it is not in it yet
         (KIP-890).
         """
         opened = self._open(topic)
@@ -247,13 +247,17 @@ class Broker:
             batch = converted(opened.topic, batch, self._now_ms())
         run = PartitionBatch(partition, batch, range(header.count))
         if header.producer_id >= 0:
-            return self._idempotent.append(topic, run, header, held, joins=joins)
+            return self._idempotent.append(topic, run, header, held, adds_partition=adds_partition)
         if opened.gate is None:
             return self._append(opened, (run,))
         return self._append_within_limit(opened, (run,), held)
 
     def append_batches(
-        self, topic: str, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool = False
+        self,
+        topic: str,
+        batches: Sequence[tuple[int, WritableBatch]],
+        *,
+        adds_partition: bool = False,
     ) -> list[AppendOutcome] | None:
         """Append record batches to partitions, each as ``append_batch`` would; one outcome each.
 
@@ -263,7 +267,7 @@ class Broker:
         opened = self._open(topic)
         if not opened.takes_all:
             return None
-        return self._appends.append(opened, batches, joins=joins)
+        return self._appends.append(opened, batches, adds_partition=adds_partition)
 
     def admit(
         self, topic: str, partition: int, count: int, held: HeldPublish | None = None

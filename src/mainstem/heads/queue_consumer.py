@@ -1,4 +1,4 @@
-"""Consumes a queue on behalf of a peer, limited by credit; for topics there is ``follower``.
+"""Consumes a queue on behalf of a peer, limited by credit; for topics there is ``topic_consumer``.
 
 How this works: the dispatcher calls the consumer when it is its turn; it takes deliveries and
 passes them to ``send``. It buffers no events: it pauses while the peer does not read. A connected

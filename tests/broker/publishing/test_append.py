@@ -346,7 +346,7 @@ def teller_at(files: SimFiles) -> tuple[DiskLog, Broker]:
 
 def alone(broker: Broker, number: int, batch: bytearray) -> int | str:
     try:
-        published = broker.append_batch("t", number, batch, joins=True)
+        published = broker.append_batch("t", number, batch, adds_partition=True)
     except MainstemError as error:
         return str(error)
     assert not isinstance(published, HeldPublish)
@@ -362,7 +362,7 @@ def test_arriving_together_and_one_by_one_are_the_same(
     (log, broker), (other_log, other) = teller_at(together), teller_at(one_by_one)
 
     for read in reads:
-        outcomes = broker.append_batches("t", [built(each) for each in read], joins=True)
+        outcomes = broker.append_batches("t", [built(each) for each in read], adds_partition=True)
         assert outcomes is not None
         found = [each.offset if isinstance(each, AppendedBatch) else str(each) for each in outcomes]
 

@@ -168,8 +168,8 @@ def test_under_the_newer_rules_writing_adds_the_partition() -> None:
     bank = Bank()
     teller = bank.begin()
 
-    teller.write(b"a", joins=True)
-    teller.write(b"b", partition=1, joins=True)
+    teller.write(b"a", adds_partition=True)
+    teller.write(b"b", partition=1, adds_partition=True)
 
     assert bank.transactions.describe("tx").partitions == (("t", 0), ("t", 1))
     ended = teller.end(committed=True, bumps_epoch=True)
@@ -182,7 +182,7 @@ def test_under_the_newer_rules_what_comes_late_cannot_get_into_the_next_transact
     bank = Bank()
     teller = bank.begin()
     before = teller.who
-    teller.write(b"a", joins=True)
+    teller.write(b"a", adds_partition=True)
     teller.end(committed=False, bumps_epoch=True)
     late = build(
         [Event(b"late")],
@@ -192,10 +192,10 @@ def test_under_the_newer_rules_what_comes_late_cannot_get_into_the_next_transact
         base_sequence=1,
         transactional=True,
     )
-    teller.write(b"b", joins=True)
+    teller.write(b"b", adds_partition=True)
 
     with pytest.raises(InvalidProducerEpoch):
-        bank.broker.append_batch("t", 0, late, joins=True)
+        bank.broker.append_batch("t", 0, late, adds_partition=True)
     teller.end(committed=True, bumps_epoch=True)
 
     assert bank.committed() == [b"b"]
@@ -214,10 +214,10 @@ def test_a_producer_cannot_write_outside_of_its_open_transaction() -> None:
 def test_batches_that_come_twice_are_written_once_in_transactions_too() -> None:
     bank = Bank()
     teller = bank.begin()
-    teller.write(b"a", joins=True)
+    teller.write(b"a", adds_partition=True)
     teller.sequences = [0, 0]
 
-    assert teller.write(b"a", joins=True) == 0
+    assert teller.write(b"a", adds_partition=True) == 0
     teller.end(committed=True)
     teller.sequences = [1, 0]
     teller.add(0).write(b"b")

@@ -203,7 +203,7 @@ def test_ending_twice_the_same_way_is_no_harm_under_the_newer_rules() -> None:
     bank = Bank()
     teller = bank.begin()
     before = teller.who
-    teller.write(b"a", joins=True)
+    teller.write(b"a", adds_partition=True)
     ended = teller.end(committed=True, bumps_epoch=True)
 
     again = bank.transactions.end("tx", before, committed=True, bumps_epoch=True)
@@ -213,7 +213,7 @@ def test_ending_twice_the_same_way_is_no_harm_under_the_newer_rules() -> None:
         bank.transactions.end("tx", before, committed=False, bumps_epoch=True)
     assert len(bank.markers()) == 1
 
-    teller.write(b"b", joins=True)
+    teller.write(b"b", adds_partition=True)
     with pytest.raises(ProducerFenced):
         bank.transactions.end("tx", before, committed=True, bumps_epoch=True)
 
@@ -237,7 +237,7 @@ def test_under_the_newer_rules_used_up_epochs_lead_to_another_id() -> None:
     bank.use_up_epochs()
     teller = bank.begin()
     before = teller.who
-    teller.write(b"a", joins=True)
+    teller.write(b"a", adds_partition=True)
 
     ended = teller.end(committed=True, bumps_epoch=True)
     again = bank.transactions.end("tx", before, committed=True, bumps_epoch=True)
@@ -246,7 +246,7 @@ def test_under_the_newer_rules_used_up_epochs_lead_to_another_id() -> None:
     assert ended.producer_id != before.producer_id
     assert ended.epoch == 0
     assert bank.markers() == [(before.producer_id, 2**15 - 1, True)]
-    teller.write(b"b", joins=True)
+    teller.write(b"b", adds_partition=True)
     teller.end(committed=True, bumps_epoch=True)
     assert bank.committed() == [b"a", b"b"]
 

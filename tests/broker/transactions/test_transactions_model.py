@@ -78,7 +78,7 @@ class World:
         if not self.newer[name]:
             teller.add(partition)
         values = [self.value() for _ in range(count)]
-        offset = teller.write(*values, partition=partition, joins=self.newer[name])
+        offset = teller.write(*values, partition=partition, adds_partition=self.newer[name])
         written = [Written(offset + at, value, name) for at, value in enumerate(values)]
         self.log[partition] += written
         self.open[name] += written
@@ -122,7 +122,7 @@ class World:
         for zombie in self.zombies:
             zombie.bank = self.bank
             for deed in (
-                lambda z=zombie: z.write(b"zombie", partition=partition, joins=True),
+                lambda z=zombie: z.write(b"zombie", partition=partition, adds_partition=True),
                 lambda z=zombie: z.add(partition),
                 lambda z=zombie: z.end(committed=True),
                 lambda z=zombie: z.end(committed=True, bumps_epoch=True),

@@ -78,7 +78,7 @@ class Teller:
         assert not moved.refused
         return self
 
-    def write(self, *values: bytes, partition: int = 0, joins: bool = False) -> int:
+    def write(self, *values: bytes, partition: int = 0, adds_partition: bool = False) -> int:
         """Write events in one batch; return the offset of the first."""
         batch = build(
             [Event(value) for value in values],
@@ -88,7 +88,9 @@ class Teller:
             base_sequence=self.sequences[partition],
             transactional=True,
         )
-        published = self.bank.broker.append_batch("t", partition, batch, joins=joins)
+        published = self.bank.broker.append_batch(
+            "t", partition, batch, adds_partition=adds_partition
+        )
         assert isinstance(published, Published)
         self.sequences[partition] += len(values)
         return published.position.offset

@@ -16,7 +16,7 @@ def write(stem: EmbeddedStem, value: bytes, *, sequence: int, who: ProducerIdAnd
         base_sequence=sequence,
         transactional=True,
     )
-    stem.node.broker.append_batch("orders", 0, batch, joins=True)
+    stem.node.broker.append_batch("orders", 0, batch, adds_partition=True)
 
 
 def test_aborted_events_are_never_shown_and_open_ones_only_once_committed() -> None:

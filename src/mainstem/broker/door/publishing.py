@@ -67,16 +67,20 @@ class Publishing(Protocol):
         batch: WritableBatch,
         held: HeldPublish | None = None,
         *,
-        joins: bool = False,
+        adds_partition: bool = False,
     ) -> Published | HeldPublish:
         """Append a producer's record batch, checked as the topic's settings demand; never blocks.
 
-        ``joins``: adds the partition to the batch's transaction, if it is not in it yet
+        ``adds_partition``: adds the partition to the batch's transaction, if it is not in it yet
         (KIP-890).
         """
 
     def append_batches(
-        self, topic: str, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool = False
+        self,
+        topic: str,
+        batches: Sequence[tuple[int, WritableBatch]],
+        *,
+        adds_partition: bool = False,
     ) -> list[AppendOutcome] | None:
         """Append record batches to partitions, each as ``append_batch`` would; one outcome each.
 

@@ -33,12 +33,16 @@ class BatchAppends:
         self._idempotent = idempotent
 
     def append(
-        self, opened: OpenTopic, batches: Sequence[tuple[int, WritableBatch]], *, joins: bool
+        self,
+        opened: OpenTopic,
+        batches: Sequence[tuple[int, WritableBatch]],
+        *,
+        adds_partition: bool,
     ) -> list[AppendOutcome]:
         """Append batches to partitions by number; return what became of each."""
         topic = opened.topic
         if len(batches) == 1:
-            return [self._append_one(topic, *batches[0], joins)]
+            return [self._append_one(topic, *batches[0], adds_partition)]
         outcomes: list[AppendOutcome] = []
         given: list[CheckedBatch] = []
         for number, batch in batches:
@@ -54,7 +58,7 @@ class BatchAppends:
         at = 0
         while at < len(given):
             try:
-                found = self._append_some(topic, given[at:] if at else given, joins)
+                found = self._append_some(topic, given[at:] if at else given, adds_partition)
             except MainstemError as error:
                 found = [error]
             for outcome in found:
@@ -63,14 +67,19 @@ class BatchAppends:
         return outcomes
 
     def _append_one(
-        self, topic: Topic, number: int, batch: WritableBatch, joins: bool
+        self, topic: Topic, number: int, batch: WritableBatch, adds_partition: bool
     ) -> AppendOutcome:
         """Append a batch that came alone: the shortest way there is."""
         try:
             header = _checked(topic, number, batch)
             if header.producer_id >= 0:
                 given = (CheckedBatch(number, batch, header),)
-                return _named(topic, self._idempotent.append_run(topic.name, given, joins=joins)[0])
+                return _named(
+                    topic,
+                    self._idempotent.append_run(topic.name, given, adds_partition=adds_partition)[
+                        0
+                    ],
+                )
             appended = self._log.append(((topic.partitions[number], batch),))
         except MainstemError as error:
             return _named(topic, error)
@@ -79,7 +88,7 @@ class BatchAppends:
         )
 
     def _append_some(
-        self, topic: Topic, given: Sequence[CheckedBatch], joins: bool
+        self, topic: Topic, given: Sequence[CheckedBatch], adds_partition: bool
     ) -> Sequence[AppendOutcome]:
         """Append the first batches; return what became of them, at least of one."""
         partitions = topic.partitions
@@ -89,7 +98,7 @@ class BatchAppends:
                 break
             plain.append((partitions[number], batch))
         if not plain:
-            return self._idempotent.append_run(topic.name, given, joins=joins)
+            return self._idempotent.append_run(topic.name, given, adds_partition=adds_partition)
         return appended_batches(given, self._log.append(plain, together=False))
 
 

@@ -64,19 +64,19 @@ class IdempotentAppends:
         header: BatchHeader,
         held: HeldPublish | None,
         *,
-        joins: bool,
+        adds_partition: bool,
     ) -> Published | HeldPublish:
         """Append a batch, unless it is there already; never waits.
 
-        ``joins``: a partition that its transaction has not touched yet is added by that. Raises
-        OutOfOrderSequence, InvalidProducerEpoch, UnknownProducer, InvalidTransactionState,
-        Overloaded; nothing was appended then.
+        ``adds_partition``: adds the partition to the batch's transaction, if it is not in it yet.
+        Raises OutOfOrderSequence, InvalidProducerEpoch, UnknownProducer, InvalidTransactionState
+        or Overloaded; then nothing was appended.
         """
         now_ms = self._now_ms()
         number = run.partition
         with self._state.lock:
             opened = self._open(topic)
-            decided = self._decide(opened.topic, number, header, joins)
+            decided = self._decide(opened.topic, number, header, adds_partition)
             if isinstance(decided, AppendedBatch):
                 return Published([run], [decided.offset], decided.durable)
             counts = {number: len(run.places)}
@@ -92,7 +92,7 @@ class IdempotentAppends:
         return Published([run], appended.offsets, appended.durable)
 
     def append_run(
-        self, topic: str, given: Sequence[CheckedBatch], *, joins: bool
+        self, topic: str, given: Sequence[CheckedBatch], *, adds_partition: bool
     ) -> list[AppendOutcome]:
         """Append batches to a topic without a backlog limit, as many as can be at once.
 
@@ -113,7 +113,7 @@ class IdempotentAppends:
                     if not follows(header, new[-1].header):
                         break
                 else:
-                    decided = self._decided(into, number, header, joins)
+                    decided = self._decided(into, number, header, adds_partition)
                     if not isinstance(decided, _Beside):
                         outcomes.append(decided)
                         continue
@@ -127,20 +127,20 @@ class IdempotentAppends:
             return _filled(outcomes, self._append_new(into, new, beside) if new else ())
 
     def _decided(
-        self, topic: Topic, number: int, header: BatchHeader, joins: bool
+        self, topic: Topic, number: int, header: BatchHeader, adds_partition: bool
     ) -> AppendOutcome | _Beside:
         try:
-            return self._decide(topic, number, header, joins)
+            return self._decide(topic, number, header, adds_partition)
         except MainstemError as error:
             return error
 
     def _decide(
-        self, topic: Topic, number: int, header: BatchHeader, joins: bool
+        self, topic: Topic, number: int, header: BatchHeader, adds_partition: bool
     ) -> AppendedBatch | _Beside:
         """Tell where a batch stands already, or what must be written down together with it."""
         if number >= len(topic.partitions):
             raise UnknownPartition(topic.name, number, len(topic.partitions))
-        touched = self._transactions.enter(topic, number, header, joins=joins)
+        touched = self._transactions.enter(topic, number, header, adds_partition=adds_partition)
         known = self._producers.at(topic, number).decide(header)
         if known is not None:
             start = self._state.log.bounds(topic.partitions[number]).start

@@ -216,11 +216,11 @@ class Transactions:
     # Batches; used under the lock
 
     def enter(
-        self, topic: Topic, number: int, header: BatchHeader, *, joins: bool
+        self, topic: Topic, number: int, header: BatchHeader, *, adds_partition: bool
     ) -> list[TransactionChange]:
         """Check a batch against its transaction; return the records to append with it.
 
-        ``joins``: adds the partition to the transaction, if it is not in it yet (KIP-890).
+        ``adds_partition``: adds the partition to the transaction, if it is not in it yet (KIP-890).
         """
         producer_id = header.producer_id
         transactional_id = self.fold.id_of(producer_id)
@@ -241,7 +241,7 @@ class Transactions:
             raise InvalidProducerEpoch(producer_id, header.producer_epoch, was.epoch)
         if is_open:
             return []
-        if not joins and at not in self.fold.partitions.get(transactional_id, ()):
+        if not adds_partition and at not in self.fold.partitions.get(transactional_id, ()):
             deed = f"written to partition {number} of topic {topic.name!r}, which was not added"
             raise NotInTransaction(transactional_id, was.phase, deed)
         added = AddedPartition(producer_id, self._state.log.bounds(at).end)

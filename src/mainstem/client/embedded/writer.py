@@ -107,7 +107,7 @@ class EmbeddedAppender:
         held: HeldPublish | None = None
         while True:
             answer = self._broker.append_batch(
-                self._topic, self._partition, batch, held, joins=True
+                self._topic, self._partition, batch, held, adds_partition=True
             )
             if not isinstance(answer, HeldPublish):
                 return answer

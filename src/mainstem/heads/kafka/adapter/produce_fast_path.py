@@ -59,9 +59,9 @@ class _Shape:
         "_key",
         "_max_bytes",
         "_prefix",
+        "adds_partition",
         "header",
         "is_answered",
-        "joins",
         "topic",
         "topic_id",
     )
@@ -69,7 +69,7 @@ class _Shape:
     def __init__(self, header: RequestHeader, request: ProduceRequest, max_bytes: int) -> None:
         self.header = header
         self.is_answered = request.acks != 0
-        self.joins = produce.joins(header)
+        self.adds_partition = produce.adds_partition(header)
         self._max_bytes = max_bytes
         self._key = _INT16.pack(header.api_key) + _INT16.pack(header.api_version)
         self.topic = request.topic_data[0].name
@@ -218,7 +218,9 @@ class ProduceFastPath:
         """Append to a topic that takes everything at once; None if there is no such topic."""
         try:
             topic = shape.topic or self._name(shape.topic_id)
-            outcomes = self._service.broker.append_batches(topic, batches, joins=shape.joins)
+            outcomes = self._service.broker.append_batches(
+                topic, batches, adds_partition=shape.adds_partition
+            )
         except UnknownTopic:
             return None
         if outcomes is None:
@@ -233,7 +235,9 @@ class ProduceFastPath:
         outcome: AppendOutcome
         try:
             topic = shape.topic or self._name(shape.topic_id)
-            published = broker.append_batch(topic, partition, records, joins=shape.joins)
+            published = broker.append_batch(
+                topic, partition, records, adds_partition=shape.adds_partition
+            )
             if isinstance(published, HeldPublish):
                 return published
             start = broker.bounds(topic, partition).start

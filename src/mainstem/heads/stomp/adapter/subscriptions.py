@@ -11,13 +11,13 @@ from mainstem.broker.door import Delivery, Door, Outcome, Settlement
 from mainstem.core.errors import MainstemError
 from mainstem.core.event import Event
 from mainstem.heads.conversation import Outbox
-from mainstem.heads.follower import Follower
 from mainstem.heads.queue_consumer import QueueConsumer, settlement
 from mainstem.heads.stomp.adapter.destinations import Destination, Kind
 from mainstem.heads.stomp.adapter.messages import carried
 from mainstem.heads.stomp.adapter.service import Service
 from mainstem.heads.stomp.codec import Version
 from mainstem.heads.stomp.session import AckMode, Session, Subscribe
+from mainstem.heads.topic_consumer import TopicConsumer
 
 
 class Messages:
@@ -100,7 +100,7 @@ class Subscription:
         self._messages = messages
         # Without acknowledgements only the client's reading speed limits it.
         limit = None if self.is_auto else credit
-        self.source: QueueConsumer | Follower
+        self.source: QueueConsumer | TopicConsumer
         if destination.queue:
             self.source = QueueConsumer(
                 messages.service.context,
@@ -115,7 +115,7 @@ class Subscription:
                 auto_ack=self.is_auto,
             )
         else:
-            self.source = Follower(
+            self.source = TopicConsumer(
                 messages.service.context,
                 door,
                 messages.outbox,
@@ -134,14 +134,14 @@ class Subscription:
 
     def upkeep(self) -> None:
         """Renew the locks of unsettled messages, or add new partitions of a topic."""
-        if isinstance(self.source, Follower):
+        if isinstance(self.source, TopicConsumer):
             self.source.look()
         elif self.unsettled:
             self.source.renew(self.unsettled.values())
 
     def settle_followed(self, settled: Sequence[Settlement]) -> None:
         """Resend nacked messages of a topic, unless retention has deleted them."""
-        assert isinstance(self.source, Follower)
+        assert isinstance(self.source, TopicConsumer)
         nacked = [each for each in settled if each.outcome is Outcome.NACK]
         found = [self.source.again(each.partition, each.offset) for each in nacked]
         events = [each for each in found if each is not None]
@@ -150,7 +150,7 @@ class Subscription:
 
     def close(self) -> None:
         """Send nothing more; the client may still settle its messages."""
-        if isinstance(self.source, Follower):
+        if isinstance(self.source, TopicConsumer):
             self._messages.service.counts.missed += self.source.missed
         self.source.close()
 

@@ -29,8 +29,8 @@ THROTTLE_MS = 200
 """Throttle time sent to producers of a topic that is full."""
 BY_ID = 13
 """Since this version topics are named by their ids."""
-_JOINS = 12
-"""Since this version a batch joins its partition to the transaction [KIP-890]."""
+_ADDS_PARTITION = 12
+"""Since this version a batch adds its partition to the transaction [KIP-890]."""
 
 
 @serves(PRODUCE, 3, 13)
@@ -39,7 +39,7 @@ def answer(
 ) -> None:
     """Append the batches; answered when all are as durable as the topic promises.
 
-    ``held``: that has been tried already with the only batch, which waits for room since.
+    ``held``: the earlier attempt with the only batch, which has waited for room since.
     """
     if request.acks not in (-1, 0, 1):
         reply(_refused(request, Code.INVALID_REQUIRED_ACKS))
@@ -50,9 +50,9 @@ def answer(
     _Production(asked, request, reply).run(request, held)
 
 
-def joins(header: RequestHeader) -> bool:
-    """Tell whether a batch joins its partition to the transaction."""
-    return header.api_version >= _JOINS
+def adds_partition(header: RequestHeader) -> bool:
+    """Tell whether a batch adds its partition to the transaction."""
+    return header.api_version >= _ADDS_PARTITION
 
 
 def count(counts: Counts, events: int, size: int) -> None:
@@ -133,7 +133,9 @@ class _Production:
         try:
             find_or_create(self._service, topic, create=True)
             broker = self._service.broker
-            outcomes = broker.append_batches(topic, given, joins=joins(self._header))
+            outcomes = broker.append_batches(
+                topic, given, adds_partition=adds_partition(self._header)
+            )
         except MainstemError:
             # Each partition is told, on its way.
             return False
@@ -169,7 +171,7 @@ class _Production:
     ) -> None:
         broker = self._service.broker
         published = broker.append_batch(
-            place.topic, place.number, batch, held, joins=joins(self._header)
+            place.topic, place.number, batch, held, adds_partition=adds_partition(self._header)
         )
         if isinstance(published, HeldPublish):
             self._hold(place, batch, published)

@@ -9,7 +9,7 @@ from mainstem.broker.broker import Broker
 from mainstem.core.errors import MainstemError, UnknownTopic
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.heads.follower import PORTION_EVENTS, Follower
+from mainstem.heads.topic_consumer import PORTION_EVENTS, TopicConsumer
 from mainstem.log.memory import MemoryLog
 
 TURNS = 50
@@ -27,8 +27,8 @@ class Peer:
         self.got: list[str] = []
         self.over: list[MainstemError] = []
 
-    def follow(self, *, credit: int | None = None, from_start: bool = False) -> Follower:
-        return Follower(
+    def follow(self, *, credit: int | None = None, from_start: bool = False) -> TopicConsumer:
+        return TopicConsumer(
             self.context,
             self.broker,
             self.outbox,
@@ -73,13 +73,13 @@ async def test_a_follower_may_begin_at_the_start() -> None:
 
 async def test_credit_is_all_that_a_follower_sends() -> None:
     peer = Peer()
-    follower = peer.follow(credit=2)
+    consumer = peer.follow(credit=2)
     peer.publish(*"abcde")
 
     first = await peer.rest()
-    follower.add_credit(2)
+    consumer.add_credit(2)
 
-    assert (first, await peer.rest(), follower.credit) == (["a", "b"], ["c", "d"], 0)
+    assert (first, await peer.rest(), consumer.credit) == (["a", "b"], ["c", "d"], 0)
 
 
 async def test_a_peer_that_does_not_read_gets_one_portion_and_the_rest_later() -> None:
@@ -98,41 +98,41 @@ async def test_a_peer_that_does_not_read_gets_one_portion_and_the_rest_later() -
 
 async def test_partitions_that_come_later_are_followed_from_their_start() -> None:
     peer = Peer(partitions=2)
-    follower = peer.follow()
+    consumer = peer.follow()
     peer.publish("a", partition=0)
     peer.publish("b", partition=1)
     assert sorted(await peer.rest()) == ["a", "b"]
 
     peer.broker.alter_topic("news", partitions=3)
     peer.publish("c", partition=2)
-    follower.look()
+    consumer.look()
 
     assert await peer.rest() == ["c"]
 
 
 async def test_what_retention_took_is_counted_and_the_rest_comes() -> None:
     peer = Peer()
-    follower = peer.follow(credit=1)
+    consumer = peer.follow(credit=1)
     peer.publish("a")
     await peer.rest()
     peer.publish("b", "c")
     peer.publish("d")
     peer.broker.trim("news", 0, 3)
 
-    follower.add_credit(5)
+    consumer.add_credit(5)
 
     assert await peer.rest() == ["d"]
-    assert follower.missed == 2
+    assert consumer.missed == 2
 
 
 async def test_a_topic_that_is_deleted_is_the_end() -> None:
     peer = Peer()
-    follower = peer.follow()
+    consumer = peer.follow()
     await peer.rest()
 
     peer.broker.delete_topic("news")
     await peer.rest()
-    follower.look()
+    consumer.look()
 
     (error,) = peer.over
     assert isinstance(error, UnknownTopic)
@@ -140,10 +140,10 @@ async def test_a_topic_that_is_deleted_is_the_end() -> None:
 
 async def test_a_follower_that_is_closed_sends_nothing_more() -> None:
     peer = Peer()
-    follower = peer.follow()
+    consumer = peer.follow()
     await peer.rest()
 
-    follower.close()
+    consumer.close()
     peer.publish("a")
 
     assert await peer.rest() == []

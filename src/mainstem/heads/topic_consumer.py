@@ -1,9 +1,9 @@
-"""Follows a topic on behalf of a peer: sends all its events as they arrive, limited by credit.
+"""Consumes a topic on behalf of a peer: sends all its events as they arrive, limited by credit.
 
 How this works: events are sent in portions, round robin over the partitions, and the event loop
-runs other work after each portion. When all events are sent, every partition is watched. A follower
-buffers no events: it stops while the peer does not read or has no credit left. Used in the thread
-of the event loop.
+runs other work after each portion. When all events are sent, every partition is watched. A topic
+consumer buffers no events: it stops while the peer does not read or has no credit left. Used in the
+thread of the event loop.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ PORTION_BYTES = 256 * 1024
 Call = Callable[[], None]
 
 
-class Follower:
-    """The events of all partitions of a topic, each once."""
+class TopicConsumer:
+    """Sends the events of all partitions of a topic, each once."""
 
     def __init__(
         self,
