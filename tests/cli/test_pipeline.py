@@ -26,12 +26,12 @@ def shop(own_directory: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "how? --stream, --batch --to ..., or --replay --into NAME"),
+        ([], "choose --stream, --batch --to ..., or --replay --into NAME"),
         (["--stream", "--to", "2026-11-15"], "are for --batch and --replay"),
         (["--stream", "--complete"], "are for --batch and --replay"),
-        (["--replay"], "needs --into NAME"),
-        (["--batch", "--from", "2026-11-15"], "needs a target of its own"),
-        (["--batch", "--into", "copy"], "needs a target of its own"),
+        (["--replay"], "add --into NAME"),
+        (["--batch", "--from", "2026-11-15"], "use --from and --into NAME together"),
+        (["--batch", "--into", "copy"], "use --from and --into NAME together"),
         (["--replay", "--into", "a/b"], "must be letters, digits and _"),
     ],
 )
@@ -48,7 +48,7 @@ def test_a_pipeline_needs_a_server(run: Run) -> None:
     code, _, err = run("pipeline", "run", "shop.py", "--stream")
 
     assert code == 6
-    assert "is not served; start one (mainstem serve)" in err
+    assert "start one (mainstem serve)" in err
 
 
 def test_a_server_that_does_not_answer_is_told_before_spark_starts(run: Run) -> None:
@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_loaded_is_told_at_once(run: Run) -> None:
 
 def test_nothing_ran_yet(run: Run) -> None:
     assert run("pipeline", "ls") == (0, b"", "")
-    assert "nothing ran here" in run("pipeline", "ls", terminal=True).err
+    assert "no pipeline has run here" in run("pipeline", "ls", terminal=True).err
     assert "no run of pipeline 'shop' is known" in run("pipeline", "show", "shop").err
 
 

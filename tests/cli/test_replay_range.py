@@ -54,8 +54,8 @@ def test_a_range_is_said_by_offsets() -> None:
         ("end", None, "is not a time"),
         ("yesterday", None, "is not a time"),
         ('{"orders": {', None, "Expecting property name"),
-        (None, "+1h", "is after what?"),
-        ('{"orders": {"0": 1}}', "+1h", "is after what?"),
+        (None, "+1h", "counts from --from"),
+        ('{"orders": {"0": 1}}', "+1h", "counts from --from"),
         ("0", "+1 moon", "is not a duration"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Followers of a topic: every event once, as far as credit and the peer allow."""
+"""Consumers of a topic: every event once, as far as credit and the peer allow."""
 
 import asyncio
 

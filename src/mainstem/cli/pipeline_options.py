@@ -14,5 +14,5 @@ state_option = click.option(
     default=DEFAULT_STATE,
     envvar="MAINSTEM_PIPELINES",
     show_default=True,
-    help="Directory of checkpoints and figures.",
+    help="Directory of checkpoints and statistics.",
 )

@@ -22,7 +22,7 @@ Edge = dict[str, str]
 
 
 def edges(begin: str | None, end: str | None) -> tuple[Edge, Edge]:
-    """Read both edges; the end may be said as a duration after the begin."""
+    """Parse both edges; the end may be a duration after the start."""
     starting = _edge("starting", begin)
     if end is not None and end.startswith("+"):
         return starting, {"endingTimestamp": _after(end, starting.get("startingTimestamp"))}
@@ -70,7 +70,7 @@ def _edge(side: str, text: str | None) -> Edge:
 
 def _after(text: str, begin_ms: str | None) -> str:
     if begin_ms is None:
-        raise click.BadParameter(f"{text!r} is after what? --from must be a time for it")
+        raise click.BadParameter(f"{text!r} counts from --from, which must be a time for that")
     try:
         return str(whole(str(int(begin_ms) + parse_ms(text[1:])), LATEST_MS))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""``mainstem pipeline``: run data pipelines on Spark, see how they stand, compare replays."""
+"""``mainstem pipeline``: run data pipelines on Spark, show their state, compare replays."""
 
 import json
 import os
@@ -67,30 +67,36 @@ pipeline.add_command(check)
     """,
 )
 @file_argument
-@click.option("--stream", "mode", flag_value="stream", help="Until stopped.")
-@click.option("--batch", "mode", flag_value="batch", help="From where it stands to --to, then end.")
-@click.option("--replay", "mode", flag_value="replay", help="From the first event, into copies.")
-@click.option("--from", "begin", metavar=EDGE, help="With --batch: only from here on.")
+@click.option("--stream", "mode", flag_value="stream", help="Run until stopped.")
+@click.option(
+    "--batch", "mode", flag_value="batch", help="Continue from the checkpoint up to --to."
+)
+@click.option(
+    "--replay", "mode", flag_value="replay", help="Run from the first event, into copies (--into)."
+)
+@click.option("--from", "begin", metavar=EDGE, help="With --batch: start here; needs --into.")
 @click.option(
     "--to", "end", metavar=f"end|{EDGE}", default="end", show_default=True, help=EDGE_HELP
 )
 @click.option("--into", metavar="NAME", help="Write copies of the tables under this name.")
-@click.option("--complete", is_flag=True, help="No more input will come: close open windows.")
+@click.option("--complete", is_flag=True, help="The input is complete: close open windows.")
 @click.option(
-    "--every", metavar="DURATION", default="0s", show_default=True, help="Between batches."
+    "--every",
+    metavar="DURATION",
+    default="0s",
+    show_default=True,
+    help="Least time between the starts of two batches.",
 )
 @click.option(
     "--only",
     metavar="TABLE",
     multiple=True,
-    help="Run only this table; as often as needed. What it reads must have run, or be named, too.",
+    help="Run only this table (repeatable). Tables that it reads must have run, or be given, too.",
 )
 @click.option("--max-rows", type=click.IntRange(1), help="Maximum events per batch and topic.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option("--remote", metavar="sc://HOST:PORT", help="A Spark Connect server instead.")
-@click.option(
-    "--conf", metavar="NAME=VALUE", multiple=True, help="A setting of Spark's; as often as needed."
-)
+@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--remote", metavar="sc://HOST:PORT", help="Spark Connect server; replaces --master.")
+@click.option("--conf", metavar="NAME=VALUE", multiple=True, help="Spark setting (repeatable).")
 @name_option
 @state_option
 @at_option
@@ -114,9 +120,9 @@ def run(
 ) -> None:
     """Run a pipeline file: as a stream, up to a point, over a range, or again from the start.
 
-    A stream, and a batch without --from, go on where the pipeline stands. Ctrl-C, SIGTERM and a
-    closed terminal let the current batch finish. On a terminal the progress is shown, in a pipe it
-    is JSON lines.
+    --stream, and --batch without --from, continue from the pipeline's checkpoint. Ctrl-C, SIGTERM
+    and a closed terminal let the current batch finish. Progress is printed as text on a terminal,
+    as JSON lines in a pipe.
     """
     from mainstem.pipelines.definitions.load import load  # noqa: PLC0415 - only what is used
     from mainstem.pipelines.session import end_session  # noqa: PLC0415
@@ -130,7 +136,7 @@ def run(
     check_edges(loaded, starting, ending)
     address = _address(at)
     _check_answers(address)
-    # Functions of modules beside the file are sent to Spark's workers by the names of these.
+    # Spark's workers import modules beside the pipeline file by name.
     beside = (str(loaded.file.parent), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, beside))
     spark = start_spark(remote or master, **settings)
@@ -168,15 +174,15 @@ def _run(spark: "SparkSession", loaded: "Pipeline", request: "Request") -> None:
         leave_closed_terminal()
         if stop.is_set():
             raise SystemExit(128 + number)
-        say("stopping after this batch; once more to stop at once")
+        say("stopping after this batch; repeat to stop at once")
         stop.set()
 
-    # Spark has set one of its own by now.
+    # Set now, as starting Spark has installed its own handler.
     before = {each: signal.signal(each, stopping) for each in stop_signals()}
     lost: list[OSError] = []
 
     def tell(report: "Report") -> None:
-        # Nobody reads any more what is told: the run stops in order.
+        # If stdout is closed, stop after the current batch.
         try:
             if not lost:
                 _tell(report)
@@ -198,16 +204,13 @@ def _check_mode(
     mode: str | None, begin: str | None, into: str | None, end: str, *, complete: bool
 ) -> None:
     if mode is None:
-        raise click.UsageError("how? --stream, --batch --to ..., or --replay --into NAME")
+        raise click.UsageError("choose --stream, --batch --to ..., or --replay --into NAME")
     if mode == "stream" and (begin or into or complete or end != "end"):
         raise click.UsageError("--from, --to, --into and --complete are for --batch and --replay")
     if mode == "replay" and (begin or not into):
-        raise click.UsageError("a replay begins at the first event, and needs --into NAME")
+        raise click.UsageError("--replay starts at the first event, so no --from; add --into NAME")
     if mode == "batch" and bool(begin) != bool(into):
-        raise click.UsageError(
-            "a range of its own (--from) needs a target of its own (--into NAME), and the other "
-            "way round"
-        )
+        raise click.UsageError("--batch: use --from and --into NAME together, or neither")
     if into and not into.isidentifier():
         raise click.BadParameter(f"{into!r} must be letters, digits and _", param_hint="--into")
 
@@ -230,8 +233,8 @@ def _address(at: str | None) -> str:
     if holder and holder.listens:
         return holder.listens
     raise Refused(
-        f"pipelines read from a server, and {target} is not served; start one (mainstem serve), "
-        "or name one with --at HOST:PORT"
+        f"pipelines read from a server, and none serves {target}; start one (mainstem serve), or "
+        "give its address with --at HOST:PORT"
     )
 
 
@@ -249,7 +252,7 @@ def _check_answers(address: str) -> None:
         administration.close()
 
 
-# What is told
+# Output
 
 
 def _tell(report: "Report") -> None:
@@ -281,12 +284,12 @@ def _summary(found: dict[str, TableStatus]) -> None:
     for name, status in found.items():
         if not status.exact:
             say(
-                f"table {name}: {status.late} events came later than the watermark "
-                f"({status.dropped_rows} rows dropped), so that another way to run would give "
-                "another table; equality is not claimed"
+                f"table {name}: {status.late} events were later than the watermark "
+                f"({status.dropped_rows} rows dropped), so a stream, a batch and a replay may "
+                "give different tables"
             )
         if status.bad:
-            say(f"table {name}: {status.bad} bad events, kept in the dead letters")
+            say(f"table {name}: {status.bad} bad events, written to the dead letters")
     if chosen(None) == "table":
         print_rows([_row(name, each) for name, each in found.items()], None)
 
@@ -315,7 +318,7 @@ def list_pipelines(state: Path, form: Format | None) -> None:
         for name, table, status in found
     ]
     _tell_damaged(found)
-    print_rows(rows, form, empty="nothing ran here; mainstem pipeline run FILE --stream")
+    print_rows(rows, form, empty="no pipeline has run here; mainstem pipeline run FILE --stream")
 
 
 @pipeline.command(epilog="mainstem pipeline show shop")
@@ -420,4 +423,4 @@ def swap(*, file: Path, into: str, name: str | None, state: Path, yes: bool) -> 
     loaded = load(file, name)
     confirm(f"replace the {len(loaded.tables)} tables of {loaded.name} by {into}", yes=yes)
     exchange(loaded, into, state)
-    say(f"{loaded.name} goes on where {into} stands; what was there is kept as before-{into}")
+    say(f"{loaded.name} continues from {into}; the replaced tables are kept as before-{into}")

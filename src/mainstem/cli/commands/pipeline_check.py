@@ -1,4 +1,4 @@
-"""``mainstem pipeline check``: what is wrong with a pipeline file, before anything runs."""
+"""``mainstem pipeline check``: checks a pipeline file without running it."""
 
 from pathlib import Path
 
@@ -38,8 +38,8 @@ def check(
 ) -> None:
     """Check a pipeline file: names, sources, sinks, and with Spark the plan of each table.
 
-    No topic is read, and no server is needed. A definition that does not suit its checkpoint any
-    more gets a warning. Exit code 1 if something is wrong.
+    This reads no topic and needs no server. It warns of definitions that no longer match their
+    checkpoints. Exit code 1 on errors.
     """
     from mainstem.core.errors import MainstemError  # noqa: PLC0415 - only what is used
     from mainstem.pipelines.definitions.load import load  # noqa: PLC0415
