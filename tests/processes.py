@@ -28,11 +28,13 @@ def _parts(file: Path) -> list[bytes]:
     return file.read_bytes().split(b"\0")
 
 
-def wait_until(true: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Wait for a condition."""
+def wait_until(
+    true: Callable[[], object], what: str | Callable[[], str], patience_s: float = PATIENCE_S
+) -> None:
+    """Wait for a condition; if it does not come, say what is wrong by then."""
     until = time.monotonic() + patience_s
     while not true():
-        assert time.monotonic() < until, what
+        assert time.monotonic() < until, what if isinstance(what, str) else what()
         time.sleep(0.05)
 
 
@@ -82,6 +84,10 @@ class OnTerminal:
                     # So Linux tells that nobody has the terminal open any more.
                     break
         os.close(self._terminal)
+
+    def told(self) -> str:
+        """Return what was shown so far."""
+        return self.shown.decode(errors="replace")
 
     def close(self) -> None:
         """Close the terminal, as a window that is closed does."""

@@ -55,20 +55,20 @@ def test_a_terminal_shows_that_spark_starts_and_how_long_a_batch_takes(tmp_path:
         it = OnTerminal(COMMAND, tmp_path, os.environ | {"MAINSTEM_AT": address})
         try:
             wait_until((tmp_path / "writing").exists, "no batch begins")
-            shown = it.shown.decode()
+            shown = it.told()
             assert "mainstem: starting Spark\r\n" in shown, shown
             assert "mainstem: planning\r\n" in shown, shown
-            wait_until(lambda: b" s so far, 0 of 1 tasks done" in it.shown, it.shown.decode())
+            wait_until(lambda: b" s so far, 0 of 1 tasks done" in it.shown, it.told)
             assert b"mainstem: table numbers: this batch, " in it.shown
             (tmp_path / "go").touch()
 
-            assert it.wait() == 0, it.shown.decode()
+            assert it.wait() == 0, it.told()
         except BaseException:
             os.kill(it.pid, signal.SIGKILL)
             raise
         finally:
             it.close()
-        assert "1 events in" in it.shown.decode()
+        assert "1 events in" in it.told()
 
 
 def test_a_check_says_what_is_wrong_without_a_stack_trace(tmp_path: Path) -> None:

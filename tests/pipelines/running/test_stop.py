@@ -65,7 +65,7 @@ class World:
             )
 
     def wait_for_batch(self) -> None:
-        wait_until((self._directory / "writing").exists, self.told())
+        wait_until((self._directory / "writing").exists, self.told)
 
     def let_batch_go(self) -> None:
         (self._directory / "go").touch()
@@ -90,7 +90,7 @@ def test_signals_to_the_group_let_the_batch_finish_and_leave_nobody(tmp_path: Pa
             with world.start() as process:
                 world.wait_for_batch()
                 os.killpg(process.pid, number)
-                wait_until(lambda: "stopping after this batch" in world.told(), world.told())
+                wait_until(lambda: "stopping after this batch" in world.told(), world.told)
                 world.let_batch_go()
 
                 assert process.wait(PATIENCE_S) == 0, world.told()
@@ -127,7 +127,7 @@ def test_a_run_that_is_killed_leaves_neither_java_nor_python_behind(tmp_path: Pa
         wait_until_none_is_left(world.mark)
         with world.start() as process:
             world.let_batch_go()
-            wait_until(world.is_whole, world.told())
+            wait_until(world.is_whole, world.told)
             os.killpg(process.pid, signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 0, world.told()
         wait_until_none_is_left(world.mark)
