@@ -5,6 +5,7 @@ from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
 
 import mainstem
+from mainstem.heads.amqp091.adapter.dead_letter_router import DeadLetterRouter
 from mainstem.heads.amqp091.adapter.queues import DeclaredQueues
 from mainstem.heads.amqp091.adapter.replies import Replies
 from mainstem.heads.amqp091.adapter.topology import Topology
@@ -53,6 +54,7 @@ class Service:
         self.definitions = context.broker.definitions.open("amqp")
         self.topology = Topology(self.definitions, token_bytes)
         self.queues = DeclaredQueues(self)
+        context.broker.queues.route_dead_letters(DeadLetterRouter(self))
         self._ids = 0
 
     def new_connection_id(self) -> str:

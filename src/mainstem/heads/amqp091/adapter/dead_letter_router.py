@@ -1,0 +1,65 @@
+"""Sends dead letters of queues through their exchanges, in the append that settles them.
+
+Called by the broker with its queues locked: it looks at the topology and calls nothing.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mainstem.broker.door import Cause, DeadEvent, RoutedEvent
+from mainstem.core.event import Event
+from mainstem.heads.amqp091.adapter.dead_lettering import Reason, dead_letter, without_cycles
+from mainstem.heads.amqp091.adapter.messages import content_of, headers_of
+from mainstem.heads.amqp091.codec import route_of
+from mainstem.heads.amqp091.fields import read_short_string
+from mainstem.heads.amqp091.properties import decode_properties, encode_properties
+
+if TYPE_CHECKING:
+    from mainstem.heads.amqp091.adapter.service import Service
+
+_REASONS = {
+    Cause.REJECTED: Reason.REJECTED,
+    Cause.DELIVERIES: Reason.DELIVERY_LIMIT,
+    Cause.EXPIRED: Reason.EXPIRED,
+    Cause.LENGTH: Reason.MAXLEN,
+}
+
+
+class DeadLetterRouter:
+    """Finds the queues of dead letters."""
+
+    def __init__(self, service: "Service") -> None:
+        self._service = service
+
+    def __call__(self, route: str, dead: DeadEvent) -> Sequence[RoutedEvent]:
+        """Return the events that a dead one becomes: one for each queue that it is routed to."""
+        service = self._service
+        queue = service.queues.at(dead.topic, dead.queue)
+        if queue is None:
+            return ()
+        content, raw = content_of(dead.event, queue.name)
+        exchange, at = read_short_string(content, 0, len(content))
+        key, _ = read_short_string(content, at, len(content))
+        reason, vhost = _REASONS[dead.cause], queue.record.vhost
+        letter = dead_letter(
+            queue.record, exchange, key, decode_properties(raw), reason, service.context.now_ms()
+        )
+        if letter is None:
+            return ()
+        headers = letter.properties.headers or {}
+        names = service.topology.route_dead_letter(
+            vhost, letter.exchange, letter.routing_keys, headers
+        )
+        properties = encode_properties(letter.properties)
+        told = headers_of(route_of(letter.exchange, letter.routing_keys[0]), properties)
+        level = letter.properties.priority or 0
+        found = [service.queues.get(vhost, name) for name in without_cycles(names, letter, reason)]
+        return [
+            RoutedEvent(
+                each.place[0],
+                min(level, each.most_priority),
+                Event(dead.event.value, dead.event.key, told),
+            )
+            for each in found
+            if each is not None
+        ]
