@@ -37,7 +37,7 @@ from mainstem.broker.queues.replay import QueueFold
 from mainstem.broker.queues.settlement import Settler
 from mainstem.broker.state import State
 from mainstem.broker.transactions.transactions import Transactions
-from mainstem.core.errors import StorageFull, UnknownQueue
+from mainstem.core.errors import MainstemError, StorageFull, UnknownQueue
 from mainstem.log.port import Durable, PartitionId
 
 _Place = tuple[str, str]
@@ -172,8 +172,10 @@ class QueueRegistry:
         if self.settler.bury_spent(live) or is_changed:
             self.settler.calls += live.take_waiting()
         if live.settings.is_limited:
-            live.watch_growth(partial(self._grew, live.key))
-            self.settler.enforce_limits(live)
+            # The topic may be gone, or the log closed: whoever asks for events is told.
+            with suppress(MainstemError):
+                live.watch_growth(partial(self._grew, live.key))
+                self.settler.enforce_limits(live)
 
     def _grew(self, key: QueueKey) -> None:
         """Take note, in any thread, that a queue with limits has got more."""

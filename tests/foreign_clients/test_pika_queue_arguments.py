@@ -1,0 +1,296 @@
+"""pika, unmodified: queues by their arguments: limits, dead letters, expiry, one consumer."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import NamedTuple
+
+import pika  # type: ignore[import-untyped]
+import pytest
+from pika.adapters.blocking_connection import (  # type: ignore[import-untyped]
+    BlockingChannel,
+    BlockingConnection,
+)
+from pika.exceptions import ChannelClosedByBroker, NackError  # type: ignore[import-untyped]
+from tests.in_process_server import server
+from tests.loop_thread import PATIENCE_S
+
+from mainstem.node.config import Config
+from mainstem.node.server import Running
+
+CONFIG = Config().listening(amqp="127.0.0.1:0")
+_names = count(1)
+
+
+class Message(NamedTuple):
+    """A message as pika hands it out."""
+
+    tag: int
+    redelivered: bool
+    headers: dict[str, object]
+    body: bytes
+
+    @property
+    def deaths(self) -> list[tuple[object, object, object]]:
+        """Where it has been, and why."""
+        found = self.headers.get("x-death", [])
+        assert isinstance(found, list)
+        return [(each["queue"], each["reason"], each["count"]) for each in found]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with server(tmp_path_factory.mktemp("data"), config=CONFIG) as found:
+        yield found
+
+
+@pytest.fixture
+def connection(running: Running) -> Iterator[BlockingConnection]:
+    host, port = running.addresses["amqp"].pair
+    found = BlockingConnection(pika.ConnectionParameters(host, port))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def channel(connection: BlockingConnection) -> BlockingChannel:
+    found = connection.channel()
+    found.confirm_delivery()
+    return found
+
+
+def declared(channel: BlockingChannel, **arguments: object) -> str:
+    """Declare a queue; names of arguments begin with x- and have dashes."""
+    name = f"queue-{next(_names)}"
+    given = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+    channel.queue_declare(name, durable=True, arguments=given)
+    return name
+
+
+def publish(channel: BlockingChannel, queue: str, body: bytes, **properties: object) -> None:
+    given = pika.BasicProperties(delivery_mode=2, **properties)
+    channel.basic_publish("", queue, body, given)
+
+
+def consumed(channel: BlockingChannel, queue: str) -> Message:
+    """Wait for the next message; it is not acknowledged."""
+    for method, properties, body in channel.consume(queue, inactivity_timeout=PATIENCE_S):
+        assert method is not None, "nothing came"
+        found = Message(
+            method.delivery_tag, method.redelivered, dict(properties.headers or {}), body
+        )
+        break
+    channel.cancel()
+    return found
+
+
+def waiting(channel: BlockingChannel, queue: str) -> int:
+    found = channel.queue_declare(queue, durable=True, passive=True).method.message_count
+    assert isinstance(found, int)
+    return found
+
+
+def test_what_expires_goes_to_the_dead_letter_exchange_though_nobody_consumes(
+    channel: BlockingChannel,
+) -> None:
+    channel.exchange_declare("dlx", "fanout", durable=True)
+    dead = declared(channel)
+    channel.queue_bind(dead, "dlx")
+    queue = declared(channel, message_ttl=50, dead_letter_exchange="dlx")
+
+    publish(channel, queue, b"late", headers={"colour": "red"})
+    letter = consumed(channel, dead)
+    channel.basic_ack(letter.tag)
+
+    assert letter.body == b"late"
+    assert letter.headers["colour"] == "red"
+    assert letter.deaths == [(queue, "expired", 1)]
+    assert letter.headers["x-first-death-reason"] == "expired"
+    assert waiting(channel, queue) == 0
+
+
+def test_a_message_has_a_time_to_live_of_its_own(channel: BlockingChannel) -> None:
+    dead = declared(channel)
+    queue = declared(channel, dead_letter_exchange="", dead_letter_routing_key=dead)
+
+    publish(channel, queue, b"late", expiration="20")
+    letter = consumed(channel, dead)
+    channel.basic_ack(letter.tag)
+
+    assert letter.deaths == [(queue, "expired", 1)]
+    deaths = letter.headers["x-death"]
+    assert isinstance(deaths, list)
+    assert deaths[0]["original-expiration"] == "20"
+
+
+def test_what_is_rejected_is_tried_again_through_a_queue_that_waits(
+    channel: BlockingChannel,
+) -> None:
+    name = f"work-{next(_names)}"
+    channel.queue_declare(
+        name,
+        arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{name}.retry"},
+    )
+    channel.queue_declare(
+        f"{name}.retry",
+        arguments={
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": name,
+            "x-message-ttl": 20,
+        },
+    )
+    publish(channel, name, b"again")
+    rounds = []
+    for _ in range(3):
+        message = consumed(channel, name)
+        rounds.append(message.deaths)
+        channel.basic_reject(message.tag, requeue=False)
+
+    assert rounds == [
+        [],
+        [(f"{name}.retry", "expired", 1), (name, "rejected", 1)],
+        [(f"{name}.retry", "expired", 2), (name, "rejected", 2)],
+    ]
+
+
+def test_a_message_that_goes_round_by_itself_is_dropped(channel: BlockingChannel) -> None:
+    name = f"circle-{next(_names)}"
+    channel.queue_declare(
+        name,
+        durable=True,
+        arguments={
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": name,
+            "x-message-ttl": 0,
+        },
+    )
+
+    publish(channel, name, b"round")
+
+    assert waiting(channel, name) == 0
+    channel.queue_delete(name)
+
+
+def test_a_full_queue_drops_its_oldest_messages(channel: BlockingChannel) -> None:
+    dead = declared(channel)
+    queue = declared(channel, max_length=2, dead_letter_exchange="", dead_letter_routing_key=dead)
+    for number in range(4):
+        publish(channel, queue, b"%d" % number)
+
+    assert waiting(channel, queue) == 2
+    letters = [consumed(channel, dead) for _ in range(2)]
+    assert sorted(each.body for each in letters) == [b"0", b"1"]
+    assert {each.deaths[0][1] for each in letters} == {"maxlen"}
+    assert [channel.basic_get(queue, auto_ack=True)[2] for _ in range(2)] == [b"2", b"3"]
+
+
+def test_or_it_refuses_messages(channel: BlockingChannel) -> None:
+    queue = declared(channel, max_length=1, overflow="reject-publish")
+    publish(channel, queue, b"first")
+
+    with pytest.raises(NackError):
+        publish(channel, queue, b"second")
+
+    assert channel.basic_get(queue, auto_ack=True)[2] == b"first"
+    publish(channel, queue, b"third")
+    assert channel.basic_get(queue, auto_ack=True)[2] == b"third"
+
+
+def test_what_comes_too_often_is_a_dead_letter(channel: BlockingChannel) -> None:
+    dead = declared(channel)
+    queue = declared(
+        channel,
+        queue_type="quorum",
+        delivery_limit=2,
+        dead_letter_exchange="",
+        dead_letter_routing_key=dead,
+    )
+    publish(channel, queue, b"poison")
+    seen = []
+    for _ in range(3):
+        message = consumed(channel, queue)
+        seen.append(message.redelivered)
+        channel.basic_nack(message.tag, requeue=True)
+    letter = consumed(channel, dead)
+    channel.basic_ack(letter.tag)
+
+    assert seen == [False, True, True]
+    assert letter.deaths == [(queue, "delivery_limit", 1)]
+
+
+def test_priorities_come_first(channel: BlockingChannel) -> None:
+    queue = declared(channel, max_priority=9)
+    for priority in (1, 5, 20, 0, 3):
+        publish(channel, queue, b"%d" % priority, priority=priority)
+
+    found = [channel.basic_get(queue, auto_ack=True)[2] for _ in range(5)]
+
+    assert found == [b"20", b"5", b"3", b"1", b"0"]
+
+
+def test_of_a_single_active_consumer_the_next_takes_over(
+    connection: BlockingConnection, channel: BlockingChannel
+) -> None:
+    queue = declared(channel, single_active_consumer=True)
+    told: list[tuple[str, bytes]] = []
+    second = connection.channel()
+    for name, each in (("first", channel), ("second", second)):
+        each.basic_qos(prefetch_count=1)
+        each.basic_consume(
+            queue,
+            lambda on, method, _, body, name=name: told.append((name, body)),
+        )
+    for number in range(2):
+        publish(channel, queue, b"%d" % number)
+    while not told:
+        connection.process_data_events(time_limit=1)
+
+    assert told == [("first", b"0")]
+    channel.close()
+    while len(told) < 3:
+        connection.process_data_events(time_limit=1)
+        if len(told) == 2:
+            second.basic_ack(0, multiple=True)
+    # pika cancels the consumer before it closes the channel, which gives back what is not settled.
+    assert told == [("first", b"0"), ("second", b"1"), ("second", b"0")]
+
+
+def test_a_queue_that_nobody_uses_expires(
+    connection: BlockingConnection, channel: BlockingChannel
+) -> None:
+    queue = declared(channel, expires=100)
+
+    def is_gone() -> bool:
+        other = connection.channel()
+        try:
+            # This counts as use, so that it has to be asked for in longer and longer steps.
+            other.basic_publish("", queue, b"", mandatory=True)
+            other.queue_bind(queue, "amq.direct", "key")
+        except ChannelClosedByBroker as error:
+            return bool(error.reply_code == 404)
+        other.close()
+        return False
+
+    while not is_gone():
+        connection.process_data_events(time_limit=0.05)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"x-queue-type": "stream"},
+        {"x-invented": 1},
+        {"x-message-ttl": -1},
+        {"x-max-length": "many"},
+        {"x-overflow": "reject-publish-dlx", "x-max-length": 1},
+    ],
+)
+def test_what_is_not_understood_is_refused(
+    connection: BlockingConnection, arguments: dict[str, object]
+) -> None:
+    other = connection.channel()
+
+    with pytest.raises(ChannelClosedByBroker) as refused:
+        other.queue_declare(f"refused-{next(_names)}", durable=True, arguments=arguments)
+
+    assert refused.value.reply_code == 406
+    assert connection.is_open
