@@ -18,7 +18,8 @@ from mainstem.core.errors import MainstemError, StorageFull
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
-from mainstem.log.disk import DiskLog, Options
+from mainstem.log.disk import DiskLog
+from mainstem.log.options import Options
 from mainstem.log.port import PartitionId
 
 OPTIONS = Options(

@@ -9,7 +9,8 @@ from tests.faults.simulated_disk import Image, SimFiles
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
-from mainstem.log.disk import DiskLog, Options
+from mainstem.log.disk import DiskLog
+from mainstem.log.options import Options
 from mainstem.log.port import PartitionId
 from mainstem.log.segment import Segment
 

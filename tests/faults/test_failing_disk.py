@@ -16,9 +16,10 @@ from mainstem.core.errors import DamagedLog, MainstemError, StorageFailed
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
-from mainstem.log.disk import DiskLog, Options
+from mainstem.log.disk import DiskLog
 from mainstem.log.file_cache import FileCache
 from mainstem.log.files import Buffer, OpenFile, RealFiles
+from mainstem.log.options import Options
 from mainstem.log.port import PartitionId
 
 FSYNC = TopicSettings()

@@ -21,7 +21,8 @@ from pathlib import Path
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.core.records import build
-from mainstem.log.disk import DiskLog, Options
+from mainstem.log.disk import DiskLog
+from mainstem.log.options import Options
 from mainstem.log.port import PartitionId
 
 path, count = Path(sys.argv[1]), int(sys.argv[2])

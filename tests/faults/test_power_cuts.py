@@ -40,7 +40,8 @@ from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.core.records import build, events
-from mainstem.log.disk import DiskLog, Options
+from mainstem.log.disk import DiskLog
+from mainstem.log.options import Options
 from mainstem.log.port import PartitionId
 
 path, durability, life = Path(sys.argv[1]), Durability(sys.argv[2]), int(sys.argv[3])

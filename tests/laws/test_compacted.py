@@ -11,8 +11,9 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log import offset_map
-from mainstem.log.disk import DiskLog, Options
+from mainstem.log.disk import DiskLog
 from mainstem.log.memory import MemoryLog
+from mainstem.log.options import Options
 
 TOMBSTONE_MS = 1_000
 SETTINGS = TopicSettings(compact=True, segment_bytes=1_024, tombstone_ms=TOMBSTONE_MS)

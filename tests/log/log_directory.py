@@ -7,7 +7,8 @@ from mainstem.core.batch import batches, read_header
 from mainstem.core.event import Event
 from mainstem.core.records import build, events
 from mainstem.core.topic_settings import Durability, TopicSettings
-from mainstem.log.disk import DiskLog, Options
+from mainstem.log.disk import DiskLog
+from mainstem.log.options import Options
 from mainstem.log.port import Appended, Log, PartitionId
 
 ORDERS = PartitionId("0123456789abcdef" * 2, 0)

@@ -13,7 +13,8 @@ from tests.faults.simulated_disk import SimFiles
 from mainstem.core.errors import MainstemError, StorageFailed
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log import group_commit
-from mainstem.log.disk import DiskLog, Options
+from mainstem.log.disk import DiskLog
+from mainstem.log.options import Options
 from mainstem.log.port import Durable, PartitionId
 from mainstem.node.loop_committer import AT_ONCE_S, LoopCommitter
 

@@ -78,15 +78,10 @@ class BlockingStem(Closing, Generic[S, Q]):
         from ``start`` on, and stores no cursors.
         Without ``follow``, the iterator ends at the tail as of the start.
         """
-        options = SubscriptionOptions(
-            topics=topics,
-            group=group,
-            start=start,
-            follow=follow,
-            commit=commit,
-            partitions=None if partitions is None else tuple(partitions),
+        chosen = None if partitions is None else tuple(partitions)
+        return self.open_subscription(
+            SubscriptionOptions(topics, group, start, follow, commit, chosen)
         )
-        return self.open_subscription(options)
 
     def queue(
         self,
@@ -109,15 +104,7 @@ class BlockingStem(Closing, Generic[S, Q]):
         Without ``follow``, the iterator ends when no event is available. Over the network a queue
         is a share group of that name, and every delivery counts, even a released one.
         """
-        options = QueueOptions(
-            topic=topic,
-            name=name,
-            start=start,
-            max_deliveries=max_deliveries,
-            lock_s=lock_s,
-            order=order,
-            follow=follow,
-        )
+        options = QueueOptions(topic, name, start, max_deliveries, lock_s, order, follow)
         return self.open_queue(options)
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> LogWriter:

@@ -6,7 +6,7 @@ from mainstem.client.info import Order
 from mainstem.client.starts import Start
 
 
-class QueueOptions(msgspec.Struct, frozen=True, kw_only=True):
+class QueueOptions(msgspec.Struct, frozen=True):
     """The options of ``queue``; None leaves a setting unchanged."""
 
     topic: str

@@ -8,7 +8,7 @@ from mainstem.client.starts import Start, check_start
 from mainstem.core.errors import InvalidSetting
 
 
-class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
+class SubscriptionOptions(msgspec.Struct, frozen=True):
     """The options of ``subscribe``."""
 
     topics: tuple[str, ...]

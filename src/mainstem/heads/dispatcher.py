@@ -101,12 +101,10 @@ class Consumer:
         partitions: frozenset[int] | None,
     ) -> None:
         self._queue = queue
-        self.take = take
-        self.gone = gone
+        self.take, self.gone = take, gone
         self.credit = credit
         """Events that may still be delivered; None is no limit."""
-        self.priority = priority
-        self.session = session
+        self.priority, self.session = priority, session
         self.partitions = partitions
         """The partitions that it takes from; None is all."""
         self.is_paused = self.is_closed = False

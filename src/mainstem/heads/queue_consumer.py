@@ -53,12 +53,9 @@ class QueueConsumer:
         self.queue = queue
         self.owner = owner
         self._queues = door.queues
-        self._outbox = outbox
-        self._send = send
-        self._gone = gone
-        self._auto_ack = auto_ack
-        self._locked = locked
-        self._door = door
+        self._door, self._outbox = door, outbox
+        self._send, self._gone = send, gone
+        self._auto_ack, self._locked = auto_ack, locked
         self._settlements = context.settlements
         self._waits_for_room = self._has_taken = False
         self._consumer = context.dispatcher.consume(

@@ -40,12 +40,9 @@ class TopicConsumer:
         from_start: bool = False,
     ) -> None:
         """``credit``: events that may be sent; None is no limit. ``gone``: called if it fails."""
-        self._context = context
-        self._door = door
-        self._outbox = outbox
+        self._context, self._door, self._outbox = context, door, outbox
         self._topic = topic
-        self._send = send
-        self._gone = gone
+        self._send, self._gone = send, gone
         self.credit = credit
         self.missed = 0
         """Offsets that retention deleted before they could be sent."""

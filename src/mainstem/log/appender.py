@@ -17,6 +17,7 @@ from mainstem.log.disk_partition import DiskPartition
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.group_commit import Committer, Group
 from mainstem.log.memory import MemoryPartition
+from mainstem.log.options import Options
 from mainstem.log.partition_map import Partition, PartitionMap
 from mainstem.log.port import Appended, Durable, PartitionId, WritableBatch
 from mainstem.log.segment import Segment
@@ -34,20 +35,15 @@ class Appender:
         committer: Committer,
         checkpoints: Checkpoints,
         now_ms: Callable[[], int],
-        *,
-        large_batch_bytes: int,
-        max_memory_bytes: int,
-        commits_itself: bool,
+        options: Options,
     ) -> None:
-        self._lock = lock
-        self._partitions = partitions
-        self._committer = committer
-        self._checkpoints = checkpoints
+        self._lock, self._partitions = lock, partitions
+        self._committer, self._checkpoints = committer, checkpoints
         self._now_ms = now_ms
-        self._large_batch_bytes = large_batch_bytes
-        self._max_memory_bytes = max_memory_bytes
+        self._large_batch_bytes = options.large_batch_bytes
+        self._max_memory_bytes = options.max_memory_bytes
         self._memory_bytes = 0
-        self._commits_itself = commits_itself
+        self._commits_itself = not options.background
         """True without background threads, when nobody else commits."""
 
     def append(

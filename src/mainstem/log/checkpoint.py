@@ -16,6 +16,7 @@ from mainstem.log.deleted_files import DeletedFiles
 from mainstem.log.disk_partition import PARTITIONS, DiskPartition, PartitionRecord
 from mainstem.log.files import Files
 from mainstem.log.group_commit import Committer
+from mainstem.log.options import Options
 from mainstem.log.partition_map import PartitionMap
 from mainstem.log.port import PartitionId
 from mainstem.log.segment import Segment
@@ -34,21 +35,12 @@ class Checkpoints:
         committer: Committer,
         partitions: PartitionMap,
         deleted_files: DeletedFiles,
-        *,
-        max_wal_bytes: int,
-        max_bytes: int,
-        max_batches: int,
-        sync_all_from: int,
+        options: Options,
     ) -> None:
-        self._files = files
-        self._lock = lock
-        self._committer = committer
-        self._partitions = partitions
+        self._files, self._lock = files, lock
+        self._committer, self._partitions = committer, partitions
         self._deleted_files = deleted_files
-        self._max_wal_bytes = max_wal_bytes
-        self._max_bytes = max_bytes
-        self._max_batches = max_batches
-        self._sync_all_from = sync_all_from
+        self._options = options
         self.in_progress = threading.RLock()
         """Held while recovery points are made durable; compaction holds it, too."""
         self._dirty: dict[PartitionId, DiskPartition] = {}
@@ -78,9 +70,9 @@ class Checkpoints:
         """Whether enough has gathered for a checkpoint."""
         return (
             self._overdue
-            or self._committer.wal.used >= self._max_wal_bytes
-            or self._bytes >= self._max_bytes
-            or self._batches >= self._max_batches
+            or self._committer.wal.used >= self._options.checkpoint_wal_bytes
+            or self._bytes >= self._options.checkpoint_bytes
+            or self._batches >= self._options.checkpoint_batches
         )
 
     def make(self) -> None:
@@ -121,7 +113,7 @@ class Checkpoints:
 
     def _save(self, dirty: dict[PartitionId, DiskPartition]) -> None:
         """Make the recovery points of changed partitions durable."""
-        if len(dirty) >= self._sync_all_from:
+        if len(dirty) >= self._options.sync_all_from:
             self._save_with_one_sync(list(dirty.values()))
             return
         names: dict[DiskPartition, int] = {}

@@ -141,11 +141,9 @@ class Compactor:
         checkpoints: Checkpoints,
         segment_changes: SegmentChanges,
     ) -> None:
-        self._files = files
-        self._lock = lock
+        self._files, self._lock = files, lock
         self._partitions = partitions
-        self._checkpoints = checkpoints
-        self._segment_changes = segment_changes
+        self._checkpoints, self._segment_changes = checkpoints, segment_changes
 
     def compact(self, partition: DiskPartition, now_ms: int) -> None:
         """Compact a partition if enough of it is dirty."""

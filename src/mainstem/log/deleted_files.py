@@ -23,8 +23,7 @@ class DeletedFiles:
     def __init__(
         self, files: Files, lock: threading.Lock, committer: Committer, file_cache: FileCache
     ) -> None:
-        self._files = files
-        self._lock = lock
+        self._files, self._lock = files, lock
         self._committer = committer
         self._file_cache = file_cache
         self._paths: list[str] = []

@@ -27,6 +27,7 @@ from mainstem.log.file_cache import FileCache
 from mainstem.log.files import FAULTS, Files, RealFiles, refusal
 from mainstem.log.group_commit import Committer
 from mainstem.log.memory import MemoryPartition
+from mainstem.log.options import Options
 from mainstem.log.partition_map import PartitionMap
 from mainstem.log.port import Appended, Bounds, PartitionId, Slice, TimedOffset, WritableBatch
 from mainstem.log.recovery import Recovered, Report, recover
@@ -34,31 +35,6 @@ from mainstem.log.segment import EMPTY, Segment
 from mainstem.log.tail_watches import Wake, already_woken, call_all
 from mainstem.log.upkeep import Upkeep
 from mainstem.log.wal import Kind
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How the log on disk works; the defaults suit one machine with an SSD."""
-
-    max_open_files: int = 4096
-    """Segments kept open at most; others are reopened when needed."""
-    large_batch_bytes: int = 256 * 1024
-    """A batch of this size is not written to the write-ahead log; its segment is synced instead."""
-    wal_step_bytes: int = 1024 * 1024
-    """Space that the write-ahead log allocates at a time."""
-    checkpoint_wal_bytes: int = 32 * 1024 * 1024
-    """A checkpoint is made when the write-ahead log reaches this size,"""
-    checkpoint_bytes: int = 512 * 1024 * 1024
-    """or when this much was appended,"""
-    checkpoint_batches: int = 200_000
-    """or so many batches, since recovery has to read them all."""
-    sync_all_from: int = 32
-    """With so many changed partitions, a checkpoint calls syncfs instead of syncing each file."""
-    upkeep_ms: int = 1000
-    """Interval of retention, compaction and checkpoints."""
-    max_memory_bytes: int = 1024 * 1024 * 1024
-    """Limit for all topics with durability ``memory`` together."""
-    background: bool = True
-    """Whether threads commit and run upkeep; if not, the caller does both."""
 
 
 class DiskLog:
@@ -81,10 +57,7 @@ class DiskLog:
             self.committer,
             self._partitions,
             deleted_files,
-            max_wal_bytes=options.checkpoint_wal_bytes,
-            max_bytes=options.checkpoint_bytes,
-            max_batches=options.checkpoint_batches,
-            sync_all_from=options.sync_all_from,
+            options,
         )
         self.upkeep = Upkeep(
             files,
@@ -101,9 +74,7 @@ class DiskLog:
             self.committer,
             self._checkpoints,
             now_ms,
-            large_batch_bytes=options.large_batch_bytes,
-            max_memory_bytes=options.max_memory_bytes,
-            commits_itself=not options.background,
+            options,
         )
         if options.background:
             self.committer.start()

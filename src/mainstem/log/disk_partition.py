@@ -46,11 +46,8 @@ class DiskPartition:
         topic: str,
         settings: TopicSettings,
     ) -> None:
-        self._files = files
-        self._file_cache = file_cache
-        self.id = partition
-        self.topic = topic
-        self.settings = settings
+        self._files, self._file_cache = files, file_cache
+        self.id, self.topic, self.settings = partition, topic, settings
         self.directory = f"{PARTITIONS}/{partition.topic_id}-{partition.number}"
         self.start = self.tail = self.end = 0
         self.key = bytes.fromhex(partition.topic_id) + partition.number.to_bytes(4, "big")

@@ -144,12 +144,10 @@ class _Recovery:
         report: Report,
         sync_all_from: int,
     ) -> None:
-        self._files = files
-        self._sync_all_from = sync_all_from
-        self._file_cache = file_cache
+        self._files, self._file_cache = files, file_cache
         self._now_ms = now_ms
-        self._partitions = partitions
-        self._report = report
+        self._partitions, self._report = partitions, report
+        self._sync_all_from = sync_all_from
         self._touched: dict[PartitionId, None] = {}
         self._gone: defaultdict[bytes, set[tuple[int, int]]] = defaultdict(set)
         """Removed segments (base offset, generation) by partition key."""

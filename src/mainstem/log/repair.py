@@ -12,10 +12,11 @@ import msgspec
 from mainstem.core.errors import DamagedLog
 from mainstem.core.topic_settings import TopicSettings
 from mainstem.log import manifest, wal
-from mainstem.log.disk import DiskLog, Options
+from mainstem.log.disk import DiskLog
 from mainstem.log.disk_partition import PARTITIONS, DiskPartition
 from mainstem.log.file_cache import FileCache
 from mainstem.log.files import Files
+from mainstem.log.options import Options
 from mainstem.log.port import PartitionId
 from mainstem.log.segment import Segment
 from mainstem.log.tail_recovery import QUARANTINE, segment_names

@@ -29,10 +29,8 @@ class SegmentChanges:
         checkpoints: Checkpoints,
         deleted_files: DeletedFiles,
     ) -> None:
-        self._files = files
-        self._lock = lock
-        self._committer = committer
-        self._checkpoints = checkpoints
+        self._files, self._lock = files, lock
+        self._committer, self._checkpoints = committer, checkpoints
         self._deleted_files = deleted_files
 
     def cut_start(self, partition: DiskPartition, start: int) -> None:

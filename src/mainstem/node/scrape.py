@@ -58,8 +58,7 @@ class Scrape:
         *,
         max_partitions: int = MAX_PARTITIONS,
     ) -> None:
-        self._not_ready = not_ready
-        self._version = version
+        self._not_ready, self._version = not_ready, version
         self._max_partitions = max_partitions
         self._times: dict[_Moment, int | None] = {}
         """Timestamps of the events at the groups' cursors, cached while a cursor stays there."""

@@ -42,10 +42,8 @@ class RemoteConsumer:
         limits: Mapping[Place, int] | None,
         commits: bool,
     ) -> None:
-        self._cluster = cluster
-        self._group = group
-        self._begin = begin
-        self._limits = limits
+        self._cluster, self._group = cluster, group
+        self._begin, self._limits = begin, limits
         self._commits = commits
         self._progress: dict[Place, Progress] = {}
         self._former: dict[Place, Progress] = {}

@@ -29,8 +29,9 @@ from mainstem.core.errors import (
 from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.core.topic_settings import Durability, TopicSettings
-from mainstem.log.disk import DiskLog, Options
+from mainstem.log.disk import DiskLog
 from mainstem.log.files import Files
+from mainstem.log.options import Options
 from mainstem.log.port import Appended, PartitionId, WritableBatch
 from mainstem.log.recovery import Recovered
 

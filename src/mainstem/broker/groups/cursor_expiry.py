@@ -32,10 +32,8 @@ class CursorExpiry:
         is_pending: Callable[[str, PartitionId], bool],
     ) -> None:
         """``is_pending``: whether an ongoing transaction holds an offset for a group's cursor."""
-        self._state = state
-        self._retention_ms = retention_ms
-        self._now_ms = now_ms
-        self._monotonic_ms = monotonic_ms
+        self._state, self._retention_ms = state, retention_ms
+        self._now_ms, self._monotonic_ms = now_ms, monotonic_ms
         self._is_pending = is_pending
         self._last_live_ms: dict[str, int] = {}
         self._unchecked: list[str] = []

@@ -58,9 +58,7 @@ class Feed:
         self._events = _NOTHING
         self._seen = offset
         """The tail at the last read that found nothing; ``watch`` waits for more than that."""
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
+        self.topic, self.partition, self.offset = topic, partition, offset
         """The offset of the next event; all visible events before it were taken."""
 
     def take(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> list[Event]:

@@ -44,10 +44,8 @@ class TopicChanges:
     ) -> None:
         self._state = state
         self._consumers = consumers
-        self._producers = producers
-        self._transactions = transactions
-        self._now_ms = now_ms
-        self._new_id = new_id
+        self._producers, self._transactions = producers, transactions
+        self._now_ms, self._new_id = now_ms, new_id
         self.changed: Callable[[str], None] = lambda _: None
         """Called with the id of an altered or durably deleted topic, without the lock."""
 

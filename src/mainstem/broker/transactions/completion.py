@@ -70,8 +70,7 @@ class Completion:
         now_ms: Callable[[], int],
         limits: TransactionLimits,
     ) -> None:
-        self._state = state
-        self._log = state.log
+        self._state, self._log = state, state.log
         self._producers = producers
         self._now_ms = now_ms
         self._limits = limits

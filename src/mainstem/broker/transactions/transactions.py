@@ -93,10 +93,8 @@ class Transactions:
         limits: TransactionLimits = DEFAULTS,
     ) -> None:
         self._state = state
-        self._producers = producers
-        self._groups = groups
-        self._now_ms = now_ms
-        self._limits = limits
+        self._producers, self._groups = producers, groups
+        self._now_ms, self._limits = now_ms, limits
         self.completion = Completion(state, producers, now_ms, limits)
         self.fold = self.completion.fold
         self._view = self.completion.view

@@ -71,15 +71,8 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
 
         Over the network it connects at the first event, and raises errors of the server there.
         """
-        options = SubscriptionOptions(
-            topics=topics,
-            group=group,
-            start=start,
-            follow=follow,
-            commit=commit,
-            partitions=None if partitions is None else tuple(partitions),
-        )
-        return self._subscription(options)
+        chosen = None if partitions is None else tuple(partitions)
+        return self._subscription(SubscriptionOptions(topics, group, start, follow, commit, chosen))
 
     def queue(
         self,
@@ -96,15 +89,7 @@ class LoopStem(AsyncClosing, Generic[B, S, Q]):
 
         Over the network it connects at the first delivery, or at ``async with``.
         """
-        options = QueueOptions(
-            topic=topic,
-            name=name,
-            start=start,
-            max_deliveries=max_deliveries,
-            lock_s=lock_s,
-            order=order,
-            follow=follow,
-        )
+        options = QueueOptions(topic, name, start, max_deliveries, lock_s, order, follow)
         return self._queue(options)
 
     def writer(self, topic: str, *, name: str, partition: int | None = None) -> ThreadedWriter:

@@ -57,11 +57,9 @@ class ConnectedQueue(Closing):
         ready: Callable[[], int | None],
         reaper: Reaper,
     ) -> None:
-        self._cluster = cluster
-        self._reaper = reaper
+        self._cluster, self._reaper = cluster, reaper
         self._topic, self._name = topic, name
-        self._lock_s = lock_s
-        self._follow = follow
+        self._lock_s, self._follow = lock_s, follow
         self._unsettled = unsettled
         """Returns the server's number of unsettled events; None if it does not know."""
         self._ready = ready

@@ -49,8 +49,7 @@ class Feed:
         options.check()
         self._broker = broker
         self._options = options
-        self._now_ms = now_ms
-        self._signal = signal
+        self._now_ms, self._signal = now_ms, signal
         self._lock = threading.Lock()
         self._closed = False
         self._readers: dict[tuple[str, int], PartitionReader] = {}

@@ -37,8 +37,7 @@ class Bulk:
         pending_bytes: int,
     ) -> None:
         self._broker = broker
-        self._topic = topic
-        self._partition = partition
+        self._topic, self._partition = topic, partition
         self._partitions = len(broker.topic(topic).partitions)
         settings = broker.topic(topic).settings
         # A batch over the topic's limit would be split into a large and a small one.

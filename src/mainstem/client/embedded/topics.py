@@ -16,8 +16,7 @@ class EmbeddedTopics:
     def __init__(
         self, broker: Door, defaults: TopicSettings, check_open: Callable[[], None]
     ) -> None:
-        self._broker = broker
-        self._defaults = defaults
+        self._broker, self._defaults = broker, defaults
         self._check_open = check_open
 
     def create(self, name: str, *, exist_ok: bool = False, **settings: object) -> TopicInfo:

@@ -43,8 +43,7 @@ class Server:
         traffic: Traffic,
         samples: Callable[[], Iterable[tuple[Metric, Sample]]],
     ) -> None:
-        self.traffic = traffic
-        self.address = acceptor.address
+        self.traffic, self.address = traffic, acceptor.address
         self.samples = samples
         """Returns the head's own metrics; from any thread."""
         self._acceptor = acceptor

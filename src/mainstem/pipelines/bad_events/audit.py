@@ -47,9 +47,8 @@ class Audit:
         dead_topic: str,
         state_dir: StateDirectory,
     ) -> None:
-        self._spark = spark
+        self._spark, self._address = spark, address
         self._table = table
-        self._address = address
         self._dead_letters = DeadLetterWriter(address, dead_topic, table.name, f"{mark}.dead")
         self._state_dir = state_dir
 

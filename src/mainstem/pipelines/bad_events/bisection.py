@@ -145,8 +145,7 @@ class FailingEventSearch:
         file: Path,
         stop: threading.Event,
     ) -> None:
-        self._planner = planner
-        self._table = table
+        self._planner, self._table = planner, table
         self._state_dir = state_dir
         self._file = file
         self._stop = stop

@@ -68,10 +68,8 @@ class Planner:
         format_of: Callable[[type[DataSource]], str] = lambda source: source.name(),
     ) -> None:
         """``format_of`` returns the format name under which a stream reads a data source."""
-        self._spark = spark
-        self._pipeline = pipeline
-        self._address = address
-        self._into = into
+        self._spark, self._pipeline = spark, pipeline
+        self._address, self._into = address, into
         self._bounds = bounds
         self._format_of = format_of
         # SQL views are named like sources, which several tables may share.

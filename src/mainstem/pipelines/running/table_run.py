@@ -99,10 +99,8 @@ class TableRun:
         directory: Path,
     ) -> None:
         self.table = table
-        self._spark = spark
-        self._pipeline = pipeline
-        self._request = request
-        self._planner = planner
+        self._spark, self._pipeline = spark, pipeline
+        self._request, self._planner = request, planner
         self._state_dir = StateDirectory(directory / table.name)
         self._package = directory.resolve() / PACKAGE
         self._query: StreamingQuery | None = None

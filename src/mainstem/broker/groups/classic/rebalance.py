@@ -70,8 +70,7 @@ class Rebalances:
         self.sessions = MemberSessions(alarm)
         self._journal = journal
         self._generations = journal.generations
-        self._occupy = occupy
-        self._vacate = vacate
+        self._occupy, self._vacate = occupy, vacate
         self._new_id = new_id
         self._limits = limits
 

@@ -88,10 +88,8 @@ class Assignments:
         monotonic_ms: Callable[[], int],
         limits: GroupLimits,
     ) -> None:
-        self._state = state
-        self._configs = configs
-        self._now_ms = now_ms
-        self.monotonic_ms = monotonic_ms
+        self._state, self._configs = state, configs
+        self._now_ms, self.monotonic_ms = now_ms, monotonic_ms
         self.limits = limits
         self.fold = ConsumerGroupFold()
         self.subscribed_topics = SubscribedTopics(state.topics)

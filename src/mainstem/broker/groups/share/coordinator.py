@@ -96,10 +96,8 @@ class ShareGroups:
         limits: GroupLimits = DEFAULTS,
     ) -> None:
         self._state = state
-        self._queues = queues
-        self._configs = configs
-        self._now_ms = now_ms
-        self._monotonic_ms = monotonic_ms
+        self._queues, self._configs = queues, configs
+        self._now_ms, self._monotonic_ms = now_ms, monotonic_ms
         self._limits = limits
         self._lock = threading.Lock()
         """Taken before the lock of the queues."""

@@ -126,10 +126,8 @@ class FetchSessions:
         monotonic_ms: Callable[[], int],
         new_id: Callable[[], int],
     ) -> None:
-        self._max_sessions = max_sessions
-        self._max_partitions = max_partitions
-        self._monotonic_ms = monotonic_ms
-        self._new_id = new_id
+        self._max_sessions, self._max_partitions = max_sessions, max_partitions
+        self._monotonic_ms, self._new_id = monotonic_ms, new_id
         self._sessions: dict[int, FetchSession] = {}
         """Those that were used last, last."""
         self._partitions = 0

@@ -81,8 +81,7 @@ class ShareSessions:
         self._queues = queues
         self._topic_name = topic_name
         self._is_stopping = is_stopping
-        self._max_sessions = max_sessions
-        self._max_partitions = max_partitions
+        self._max_sessions, self._max_partitions = max_sessions, max_partitions
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._partitions = 0
 

@@ -26,8 +26,7 @@ class Declarations:
         max_temporary: int,
         not_before: Callable[[Durable], None],
     ) -> None:
-        self._context = context
-        self._door = door
+        self._context, self._door = context, door
         self._session_id = session_id
         self._max_temporary = max_temporary
         self._not_before = not_before

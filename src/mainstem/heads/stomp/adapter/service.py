@@ -13,8 +13,7 @@ class Service:
     def __init__(
         self, context: HeadContext, settings: StompSettings, clock_ms: Callable[[], int]
     ) -> None:
-        self.context = context
-        self.settings = settings
+        self.context, self.settings = context, settings
         self.clock_ms = clock_ms
         """The monotonic clock."""
         self.counts = Counts()

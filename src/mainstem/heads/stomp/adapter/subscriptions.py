@@ -24,10 +24,8 @@ class Messages:
     """The MESSAGE frames of one client."""
 
     def __init__(self, service: Service, outbox: Outbox, session: Session, session_id: str) -> None:
-        self.service = service
-        self.outbox = outbox
-        self.session_id = session_id
-        self._session = session
+        self.service, self.outbox = service, outbox
+        self._session, self.session_id = session, session_id
         self._last = 0
         self._unsettled: dict[int, Subscription] = {}
 

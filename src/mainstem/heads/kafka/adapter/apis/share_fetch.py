@@ -106,12 +106,9 @@ class _ShareFetch:
         acked: Acked,
         reply: Reply,
     ) -> None:
-        self._asked = asked
-        self._service = asked.service
-        self._request = request
-        self._session = session
-        self._acked = acked
-        self._reply = reply
+        self._asked, self._service = asked, asked.service
+        self._request, self._reply = request, reply
+        self._session, self._acked = session, acked
         # One batch at least, or nobody could go on; only who wants 0 bytes gets nothing.
         most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
         self._max_bytes = max(1, most) if most else 0

@@ -1,0 +1,28 @@
+"""How the log on disk works."""
+
+import msgspec
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How the log on disk works; the defaults suit one machine with an SSD."""
+
+    max_open_files: int = 4096
+    """Segments kept open at most; others are reopened when needed."""
+    large_batch_bytes: int = 256 * 1024
+    """A batch of this size is not written to the write-ahead log; its segment is synced instead."""
+    wal_step_bytes: int = 1024 * 1024
+    """Space that the write-ahead log allocates at a time."""
+    checkpoint_wal_bytes: int = 32 * 1024 * 1024
+    """A checkpoint is made when the write-ahead log reaches this size,"""
+    checkpoint_bytes: int = 512 * 1024 * 1024
+    """or when this much was appended,"""
+    checkpoint_batches: int = 200_000
+    """or so many batches, since recovery has to read them all."""
+    sync_all_from: int = 32
+    """With so many changed partitions, a checkpoint calls syncfs instead of syncing each file."""
+    upkeep_ms: int = 1000
+    """Interval of retention, compaction and checkpoints."""
+    max_memory_bytes: int = 1024 * 1024 * 1024
+    """Limit for all topics with durability ``memory`` together."""
+    background: bool = True
+    """Whether threads commit and run upkeep; if not, the caller does both."""
