@@ -11,9 +11,12 @@ from typing import Any
 
 import h11
 from hypothesis import strategies as st
+from tests.heads.amqp091.raw_peers import frames_in
+from tests.heads.amqp091.talking import HANDSHAKE, publish_frames
+from tests.heads.amqp091.values import drawn
 from tests.heads.kafka.raw_peers import fetching, production, request
 from tests.heads.started import TOPIC
-from tests.heads.stomp.frames import frames_in
+from tests.heads.stomp.frames import frames_in as stomp_frames_in
 from tests.kafka_protocol.frames import request_frame, response_frame
 from tests.kafka_protocol.values import EVERY_API, values
 
@@ -22,6 +25,11 @@ from mainstem.core.event import Event
 from mainstem.core.records import build
 from mainstem.heads import HEADS
 from mainstem.heads.admin.session import MAX_HEAD_BYTES, HttpAnswer, HttpSession
+from mainstem.heads.amqp091 import methods
+from mainstem.heads.amqp091.codec import FRAME_OVERHEAD, HEAD, METHOD, PROTOCOL_HEADER, method_frame
+from mainstem.heads.amqp091.errors import ReplyCode
+from mainstem.heads.amqp091.methods import METHODS, Bare, Method
+from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.head import Head, HeadSettings, RunningHead
 from mainstem.heads.kafka.settings import KafkaSettings
 from mainstem.heads.statsd.codec import Metric, parse_packet
@@ -202,7 +210,7 @@ _SUBSCRIBE = _frame("SUBSCRIBE", destination=_QUEUE, id="1", ack="client")
 
 
 def _stomp_frames(heard: bytes) -> list[Frame]:
-    found = frames_in(FrameScanner(StompSettings()), [heard])
+    found = stomp_frames_in(FrameScanner(StompSettings()), [heard])
     assert found.rest == b""
     return found.frames
 
@@ -262,6 +270,96 @@ _STOMP = Spoken(
     wait=_CONNECT + _frame("SUBSCRIBE", destination=_QUEUE, id="1", receipt="waits"),
     wait_begins=b"receipt-id:waits",
     unread=_CONNECT + _SEND * 3000,
+)
+
+
+# AMQP 0-9-1
+
+
+def _on_channel(*asked: Method | Bare) -> bytes:
+    return b"".join(method_frame(1, each) for each in (methods.ChannelOpen(), *asked))
+
+
+def _publish(routing_key: str, body: bytes, *, mandatory: bool = False) -> bytes:
+    frames = publish_frames(1, routing_key, body)
+    frames[0] = method_frame(1, methods.BasicPublish(routing_key=routing_key, mandatory=mandatory))
+    return b"".join(frames)
+
+
+def _declare(queue: str) -> Method:
+    """Declare a queue on the topic that is there."""
+    return methods.QueueDeclare(queue=queue, durable=True, arguments={"x-mainstem-topic": TOPIC})
+
+
+_AMQP_ASK = _on_channel(_declare("asked"), methods.ConfirmSelect()) + _publish("asked", b"value")
+_CONSUME = _on_channel(
+    methods.QueueDeclare(queue=TOPIC, durable=True),
+    methods.BasicConsume(queue=TOPIC, consumer_tag="waits"),
+)
+
+
+def _amqp_answers(heard: bytes) -> object:
+    """Tell confirms apart: how many come in a frame, and between which answers, is free."""
+    answers = frames_in(heard)
+    confirmed: set[int] = set()
+    for _, answer in answers:
+        if isinstance(answer, methods.BasicAck):
+            last = answer.delivery_tag
+            assert last not in confirmed
+            confirmed |= set(range(1 if answer.multiple else last, last + 1))
+    return [each for each in answers if not isinstance(each[1], methods.BasicAck)], confirmed
+
+
+def _amqp_told(heard: bytes, _: RunningHead) -> object:
+    for _channel, answer in frames_in(heard):
+        if isinstance(answer, methods.ChannelClose | methods.ConnectionClose):
+            return ReplyCode(answer.reply_code)
+        if isinstance(answer, methods.BasicAck):
+            return answer
+    return None
+
+
+def _amqp_there_and_back(message: tuple[int, Method | Bare]) -> object:
+    (found,) = frames_in(method_frame(*message))
+    return found
+
+
+_AMQP = Spoken(
+    settings=AmqpSettings(),
+    stream=HANDSHAKE
+    + _on_channel(
+        _declare("streamed"),
+        methods.ExchangeDeclare(exchange="e", type="topic"),
+        methods.QueueBind(queue="streamed", exchange="e", routing_key="a.#"),
+        methods.ConfirmSelect(),
+    )
+    + _publish("streamed", b"one")
+    + _publish("streamed", b"")
+    + _publish("nowhere", b"three", mandatory=True)
+    + b"".join(publish_frames(1, "streamed", b"in two parts", part_bytes=6))
+    + method_frame(1, methods.BasicGet(queue="streamed"))
+    + method_frame(1, methods.BasicNack(1, False, True))
+    + method_frame(0, methods.ConnectionClose(200)),
+    answers=_amqp_answers,
+    ask=HANDSHAKE + _AMQP_ASK,
+    told=_amqp_told,
+    done=methods.BasicAck(1),
+    denied=ReplyCode.ACCESS_REFUSED,
+    unauthenticated=ReplyCode.ACCESS_REFUSED,
+    publishes=True,
+    messages=st.tuples(
+        st.integers(0, 2**16 - 1),
+        st.sampled_from(list(METHODS.values())).flatmap(drawn) | st.sampled_from(Bare),
+    ),
+    there_and_back=_amqp_there_and_back,
+    take=lambda _: HANDSHAKE + _CONSUME,
+    # As RabbitMQ does, the head lets clients off the bytes around the payload.
+    limit=AmqpSettings().frame_max + FRAME_OVERHEAD,
+    claims=lambda size: PROTOCOL_HEADER + HEAD.pack(METHOD, 0, size - FRAME_OVERHEAD),
+    login=HANDSHAKE.replace(b"secret", b"wrong!") + _AMQP_ASK,
+    wait=HANDSHAKE + _CONSUME,
+    wait_begins=method_frame(1, methods.BasicConsumeOk("waits")),
+    unread=HANDSHAKE + _on_channel() + _publish("nowhere", bytes(1000), mandatory=True) * 300,
 )
 
 
@@ -374,6 +472,7 @@ _ADMIN = Spoken(
 SPOKEN: dict[str, Spoken] = {
     "kafka": _KAFKA,
     "stomp": _STOMP,
+    "amqp": _AMQP,
     "statsd": _STATSD,
     "admin": _ADMIN,
 }

@@ -14,11 +14,20 @@ from pamqp import decode as pamqp_decode
 from pamqp import encode as pamqp_encode
 from pamqp import frame as pamqp_frame
 from pamqp.base import Frame as PamqpMethod
+from tests.heads.amqp091.values import (
+    SECONDS,
+    SHORT,
+    TABLES,
+    THEIR_KINDS,
+    THEIR_TABLES,
+    drawn,
+    layout,
+)
 
 from mainstem.heads.amqp091 import codec, fields, methods
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.fields import Binary, Timestamp, Value, read_table, table
-from mainstem.heads.amqp091.methods import METHODS, Bare, Ids, Method, decode_method, encode_method
+from mainstem.heads.amqp091.methods import METHODS, Bare, Ids, decode_method, encode_method
 from mainstem.heads.amqp091.properties import (
     NO_PROPERTIES,
     Properties,
@@ -26,45 +35,6 @@ from mainstem.heads.amqp091.properties import (
     encode_properties,
 )
 
-SHORT = st.text(st.characters(codec="utf-8"), max_size=32)
-"""At most 128 bytes: pamqp cuts longer names off."""
-SECONDS = st.integers(0, 2**32 - 1)
-"""Those that pamqp does not take for milliseconds."""
-THEIR_SCALARS: st.SearchStrategy[Value] = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**63), 2**63 - 1),
-    st.floats(allow_nan=False, width=32),
-    st.text(st.characters(codec="utf-8"), max_size=40),
-    st.builds(Binary, st.binary(max_size=40)),
-    st.builds(Timestamp, SECONDS),
-    st.decimals(-1000, 1000, places=3),
-)
-
-
-def tables(scalars: st.SearchStrategy[Value]) -> st.SearchStrategy[dict[str, Value]]:
-    values: st.SearchStrategy[Value] = st.recursive(
-        scalars,
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(SHORT, inner, max_size=4),
-        max_leaves=8,
-    )
-    return st.dictionaries(SHORT, values, max_size=4)
-
-
-TABLES = tables(THEIR_SCALARS | st.floats(allow_nan=False) | st.just(b"\xff\xfe is not UTF-8"))
-THEIR_TABLES = tables(THEIR_SCALARS)
-"""pamqp reads doubles, and bytes that are not UTF-8, but does not write them."""
-KINDS: dict[str, st.SearchStrategy[object]] = {
-    "octet": st.integers(0, 255),
-    "short": st.integers(0, 2**16 - 1),
-    "long": st.integers(0, 2**32 - 1),
-    "longlong": st.integers(0, 2**63 - 1),
-    "bit": st.booleans(),
-    "shortstr": SHORT,
-    "longstr": st.binary(max_size=60),
-    "table": TABLES,
-}
-THEIR_KINDS = {**KINDS, "longstr": SHORT.map(str.encode), "table": THEIR_TABLES}
 PROPERTIES = st.builds(
     Properties,
     headers=st.none() | THEIR_TABLES,
@@ -91,16 +61,6 @@ def as_pamqp(value: object) -> object:
         case list():
             return [as_pamqp(each) for each in value]
     return value
-
-
-def layout(method: type[Method]) -> tuple[tuple[str, str], ...]:
-    return methods._LAYOUTS[method]
-
-
-def drawn(
-    method: type[Method], kinds: dict[str, st.SearchStrategy[object]] = KINDS
-) -> st.SearchStrategy[Method]:
-    return st.builds(method, *(kinds[kind] for _, kind in layout(method)))
 
 
 every_method = pytest.mark.parametrize("ids", METHODS, ids=[m.__name__ for m in METHODS.values()])
