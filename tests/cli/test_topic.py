@@ -41,6 +41,7 @@ def test_a_topic_is_created_with_its_settings(run: Run) -> None:
         "hold_ms": 5000,
         "retention_ms": 604_800_000,
         "retention_bytes": None,
+        "delete_acked": False,
         "compact": True,
         "tombstone_ms": 3_600_000,
         "compact_share": 0.2,

@@ -31,6 +31,7 @@ from mainstem.broker.publishing.conversion import converted
 from mainstem.broker.publishing.idempotent import IdempotentAppends
 from mainstem.broker.publishing.outcome import AppendOutcome
 from mainstem.broker.publishing.overload import NO_COUNTERS, HeldPublish
+from mainstem.broker.queues.acked_events import AckedEvents
 from mainstem.broker.queues.queues import Queues, QueueSettlements
 from mainstem.broker.reading.feed import Feed
 from mainstem.broker.reading.timestamps import time_at
@@ -128,6 +129,9 @@ class Broker:
         )
         self.definitions = Definitions(self._state, now_ms)
         self.duties = Duties()
+        self._acked_events = AckedEvents(
+            self._state, self.queues.registry, self.trim, now_ms, self._monotonic_ms
+        )
         self._topic_changes.changed = self.queues.topic_changed
         self._atomic = AtomicPublish(self._state, self.queues, self._open, now_ms)
         self.share = ShareGroups(
@@ -435,6 +439,7 @@ class Broker:
         self.queues.tick()
         self.share.tick()
         self._cursor_expiry.tick()
+        self._acked_events.tick()
         self._catch_up()
 
     def when_due_earlier(self, call: Callback) -> None:
@@ -452,6 +457,7 @@ class Broker:
                 (self.transactions.next_deadline(), self._now_ms),
                 (self.share.next_deadline(), self._monotonic_ms),
                 (self._cursor_expiry.next_deadline(), self._monotonic_ms),
+                (self._acked_events.next_deadline(), self._monotonic_ms),
             )
             if due_ms is not None
         ]

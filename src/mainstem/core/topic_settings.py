@@ -89,6 +89,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Segments whose newest event is older than this are deleted; none keeps them."""
     retention_bytes: int | None = None
     """Oldest segments are deleted while a partition is larger than this; none keeps them."""
+    delete_acked: bool = False
+    """Delete what every queue has settled and every live group has read; else it is kept."""
     compact: bool = False
     """Keep only the latest event of each key."""
     expire: bool = True

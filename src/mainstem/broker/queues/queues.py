@@ -95,6 +95,8 @@ class Queues:
             state, transactions, create_topic, now_ms, monotonic_ms, crashed=crashed
         )
         self._settler = self._registry.settler
+        self.registry = self._registry
+        """For what looks after queues as a whole."""
         self.fold = self._registry.fold
         self._leases = first_lease
         self.tick = self._registry.tick
@@ -201,6 +203,8 @@ class Queues:
             durable = self._settler.write(changes)
             for number, tail in tails.items():
                 live.skip(number, tail)
+            if live.topic.settings.delete_acked:
+                self._settler.note_settled(live.key.topic_id)
             self._settler.calls += live.take_waiting()
         return count, durable
 

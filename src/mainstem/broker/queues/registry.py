@@ -128,6 +128,17 @@ class QueueRegistry:
             self._used[key] = live
             self.settler.calls += live.alter(settings)
 
+    def settled_to(self, at: PartitionId, tail: int) -> int:
+        """Return the first offset of a partition that a queue has not settled; takes the lock."""
+        with self.lock:
+            starts = []
+            for key in self.fold.on_topic(at.topic_id):
+                live = self._live.get(key)
+                window = None if live is None else live.windows.get(at.number)
+                stored = self.fold.window(key, at.number)
+                starts.append(stored.start if window is None else window.start)
+            return min(starts, default=tail)
+
     def is_limited(self, key: QueueKey) -> bool:
         """Tell whether events of a queue may be dead without having been delivered."""
         settings = self.settings(key)

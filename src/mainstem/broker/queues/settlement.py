@@ -107,6 +107,8 @@ class Settler:
         """Whom to tell what, without the lock."""
         self.given_back: list[QueueKey] = []
         """Queues with limits of which more may wait now."""
+        self.settled_topics: set[str] = set()
+        """Topics to be trimmed, of which something was settled."""
 
     def held(self, live: LiveQueue, owner: str, each: Settlement) -> Window:
         """Return the window of a delivery; StaleDelivery unless it is out with this owner."""
@@ -260,11 +262,20 @@ class Settler:
             window.apply(changes, plan.reasons[number])
             window.written()
         self._tell_gate(live, plan.changes)
+        if live.topic.settings.delete_acked:
+            self.note_settled(live.key.topic_id)
         live.dead += len(letters.batches)
         if frees:
             self.calls += live.take_waiting()
             if live.settings.is_limited:
                 self.given_back.append(live.key)
+
+    def note_settled(self, topic_id: str) -> None:
+        """Take note of a topic that is to be trimmed."""
+        if not self.settled_topics:
+            # From now on there is something to trim.
+            self._state.alarm()
+        self.settled_topics.add(topic_id)
 
     def _renew(self, live: LiveQueue, plan: Plan) -> None:
         if plan.renewed:

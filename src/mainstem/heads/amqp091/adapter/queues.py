@@ -232,6 +232,7 @@ class DeclaredQueues:
             partitions=record.priorities,
             durability=durability,
             segment_bytes=_SEGMENT_BYTES,
+            delete_acked=True,
             max_batch_bytes=self._service.settings.max_message_bytes + _OVERHEAD_BYTES,
         )
 
