@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainstem.broker.fold import Fold
 from mainstem.broker.groups.cursors import Cursor
 from mainstem.log.port import PartitionId
 
@@ -141,7 +142,7 @@ Move = tuple[str, PartitionId]
 """A cursor to be moved: group and partition."""
 
 
-class TransactionFold:
+class TransactionFold(Fold):
     """All transactional ids, with the partitions, groups and cursors of their transactions."""
 
     def __init__(self) -> None:
@@ -159,13 +160,6 @@ class TransactionFold:
         self._ids: dict[int, str] = {}
         self._unstable: dict[Move, int] = {}
         """The number of ongoing transactions that move each cursor."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TransactionFold):
-            return NotImplemented
-        return self.__dict__ == other.__dict__
-
-    __hash__ = None  # type: ignore[assignment]
 
     def id_of(self, producer_id: int) -> str | None:
         """Return the transactional id of a producer, also of one whose epochs were used up."""

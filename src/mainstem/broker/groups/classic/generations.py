@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainstem.broker.fold import Fold
+
 
 class GenerationKey(msgspec.Struct, frozen=True, array_like=True, tag="generation"):
     """The record's key: the group's name."""
@@ -30,18 +32,11 @@ class GenerationChange(NamedTuple):
     value: Generation | None
 
 
-class Generations:
+class Generations(Fold):
     """The latest generation of each group."""
 
     def __init__(self) -> None:
         self._latest: dict[str, Generation] = {}
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Generations):
-            return NotImplemented
-        return self._latest == other._latest
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._latest)

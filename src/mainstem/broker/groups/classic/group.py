@@ -22,11 +22,10 @@ from enum import StrEnum
 import msgspec
 
 from mainstem.broker.groups.memory import texts_bytes
+from mainstem.broker.groups.static_members import known_member
 from mainstem.core.errors import (
-    FencedInstance,
     InconsistentProtocol,
     MainstemError,
-    UnknownMember,
 )
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable
@@ -234,16 +233,7 @@ class ClassicGroup:
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """Return a member; raises UnknownMember, or FencedInstance if another took its place."""
-        if instance_id is not None:
-            holder = self.static.get(instance_id)
-            if holder is not None and holder != member_id:
-                raise FencedInstance(self.name, instance_id)
-            if holder is None:
-                raise UnknownMember(self.name, member_id)
-        member = self.members.get(member_id)
-        if member is None:
-            raise UnknownMember(self.name, member_id)
-        return member
+        return known_member(self, member_id, instance_id)
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
         """Add a member."""

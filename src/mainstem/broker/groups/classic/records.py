@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainstem.broker.fold import Fold
 from mainstem.broker.groups.classic.group import ClassicGroup, ClassicMember, Join, Protocols
 
 NOT_YET = 0
@@ -68,18 +69,11 @@ class WrittenGroup(msgspec.Struct):
     members: dict[str, WrittenMember] = {}
 
 
-class ClassicGroupFold:
+class ClassicGroupFold(Fold):
     """The latest stable generation of each group that has members."""
 
     def __init__(self) -> None:
         self.groups: dict[str, WrittenGroup] = {}
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ClassicGroupFold):
-            return NotImplemented
-        return self.groups == other.groups
-
-    __hash__ = None  # type: ignore[assignment]
 
     def set(
         self, name: str, agreement: Agreement, members: Mapping[str, WrittenMember]

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from mainstem.broker.groups.classic.group import ClassicMember, Join, Joined, Sync, Synced
 from mainstem.broker.groups.consumer.assignment import Assignments, Timer
 from mainstem.broker.groups.consumer.draft import ConsumerGroupDraft
-from mainstem.broker.groups.consumer.heartbeat import known
 from mainstem.broker.groups.consumer.records import (
     ClassicSide,
     ConsumerGroup,
@@ -28,6 +27,7 @@ from mainstem.broker.groups.consumer.records import (
     Profile,
     Stage,
 )
+from mainstem.broker.groups.static_members import known_member
 from mainstem.broker.state import State
 from mainstem.broker.topics.catalog import TopicPartition
 from mainstem.core.errors import (
@@ -152,7 +152,7 @@ class ClassicMembers:
         if not member_id and instance_id is not None:
             # An administrator may name a static member by its instance id alone.
             member_id = group.static.get(instance_id, "")
-        self._assignments.remove(group, known(group, member_id, instance_id).id)
+        self._assignments.remove(group, known_member(group, member_id, instance_id).id)
 
     def to_consumer_members(
         self, members: Iterable[ClassicMember], generation: int, protocol: str | None
@@ -236,7 +236,7 @@ class ClassicMembers:
             member_id = join.member_id or self._id(join)
             return group.members.get(member_id) or ConsumerMember(member_id, Profile(0))
         if join.member_id:
-            known(group, join.member_id, join.instance_id)
+            known_member(group, join.member_id, join.instance_id)
         old = group.members[holder]
         draft.remove(holder)
         current = replace(old.current, epoch=0, previous_epoch=0)
@@ -246,7 +246,7 @@ class ClassicMembers:
         self, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> tuple[ConsumerGroup, ConsumerMember, ClassicSide]:
         group = self._assignments.fold.groups[name]
-        member = known(group, member_id, instance_id)
+        member = known_member(group, member_id, instance_id)
         if member.profile.classic is None:
             raise UnknownMember(name, member_id)
         if generation != member.current.epoch:

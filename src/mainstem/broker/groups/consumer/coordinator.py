@@ -26,7 +26,6 @@ from mainstem.broker.groups.consumer.heartbeat import (
     Heartbeat,
     HeartbeatResponse,
     check,
-    known,
     sender,
     updated,
 )
@@ -37,6 +36,7 @@ from mainstem.broker.groups.consumer.records import (
     Stage,
 )
 from mainstem.broker.groups.limits import GroupLimits
+from mainstem.broker.groups.static_members import known_member
 from mainstem.broker.journal import Written
 from mainstem.broker.state import State
 from mainstem.core.errors import (
@@ -114,7 +114,7 @@ class ConsumerGroups:
         """Remove a member; ``for_a_while``: keep a static member's place until its session ends."""
         with self._state.lock:
             group = self.fold.groups.get(name)
-            member = None if group is None else known(group, member_id, instance_id)
+            member = None if group is None else known_member(group, member_id, instance_id)
             if group is None or member is None:
                 raise UnknownMember(name, member_id)
             if not for_a_while:

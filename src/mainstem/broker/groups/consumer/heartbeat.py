@@ -15,11 +15,10 @@ from mainstem.broker.groups.consumer.records import (
     Partitions,
     Profile,
 )
+from mainstem.broker.groups.static_members import known_member
 from mainstem.core.errors import (
-    FencedInstance,
     FencedMemberEpoch,
     InvalidSetting,
-    UnknownMember,
     UnreleasedInstance,
     UnsupportedAssignor,
 )
@@ -88,7 +87,7 @@ def sender(draft: ConsumerGroupDraft, beat: Heartbeat, new_id: Callable[[], str]
     """Return the member that sent a heartbeat as it was before, or a new one."""
     group = draft.group
     if not beat.is_join:
-        member = known(group, beat.member_id, beat.instance_id)
+        member = known_member(group, beat.member_id, beat.instance_id)
         _check_epoch(group, member, beat)
         return member
     holder = group.static.get(beat.instance_id) if beat.instance_id is not None else None
@@ -107,20 +106,6 @@ def sender(draft: ConsumerGroupDraft, beat: Heartbeat, new_id: Callable[[], str]
         # The member lost its state and starts again with no partitions.
         return replace(was, current=Current())
     return was
-
-
-def known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """Return a member; raises UnknownMember, or FencedInstance if another took its place."""
-    if instance_id is not None:
-        holder = group.static.get(instance_id)
-        if holder is not None and holder != member_id:
-            raise FencedInstance(group.name, instance_id)
-        if holder is None:
-            raise UnknownMember(group.name, member_id)
-    member = group.members.get(member_id)
-    if member is None:
-        raise UnknownMember(group.name, member_id)
-    return member
 
 
 def _check_epoch(group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> None:

@@ -1,0 +1,39 @@
+"""Members by their member id and their instance id [KIP-345], in groups of either protocol."""
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+from mainstem.core.errors import FencedInstance, UnknownMember
+
+M = TypeVar("M")
+M_co = TypeVar("M_co", covariant=True)
+
+
+class GroupWithMembers(Protocol[M_co]):
+    """A group of either protocol."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def members(self) -> Mapping[str, M_co]:
+        """Its members by member id."""
+
+    @property
+    def static(self) -> Mapping[str, str]:
+        """The member ids of its static members by instance id."""
+
+
+def known_member(group: GroupWithMembers[M], member_id: str, instance_id: str | None) -> M:
+    """Return a member; raises UnknownMember, or FencedInstance if another took its place."""
+    if instance_id is not None:
+        holder = group.static.get(instance_id)
+        if holder is not None and holder != member_id:
+            raise FencedInstance(group.name, instance_id)
+        if holder is None:
+            raise UnknownMember(group.name, member_id)
+    member = group.members.get(member_id)
+    if member is None:
+        raise UnknownMember(group.name, member_id)
+    return member
