@@ -260,11 +260,17 @@ def test_seeking_goes_back_and_forth_but_not_out_of_the_partition() -> None:
         broker.seek("billing", {("orders", 0): 6})
 
 
-def test_the_answer_waits_for_the_disk_but_nobody_else_does() -> None:
+def late_broker() -> tuple[LateLog, Broker]:
+    """Return a broker with a topic ``orders``, whose log is late from now on."""
     log = LateLog()
     broker = new_broker(log)
     broker.create_topic("orders")
     log.late = True
+    return log, broker
+
+
+def test_the_answer_waits_for_the_disk_but_nobody_else_does() -> None:
+    log, broker = late_broker()
 
     published = broker.publish("orders", [Event(b"a")])
     committed = broker.commit("billing", {("orders", 0): 1})
@@ -284,10 +290,7 @@ def test_the_answer_waits_for_the_disk_but_nobody_else_does() -> None:
 
 
 def test_a_disk_that_fails_is_told_to_whoever_waits() -> None:
-    log = LateLog()
-    broker = new_broker(log)
-    broker.create_topic("orders")
-    log.late = True
+    log, broker = late_broker()
     published = broker.publish("orders", [Event(b"a")])
 
     log.settle(StorageFailed("the disk is gone"))

@@ -36,13 +36,19 @@ def moved_behind_a_link(path: Path, elsewhere: Path) -> Path:
     return path
 
 
+def without_lock(data: Path, tmp_path: Path) -> Path:
+    """Remove the lock; return a file of somebody else's that a test may put in its place."""
+    (data / "lock").unlink()
+    diary = tmp_path / "diary"
+    diary.write_text("dear diary")
+    return diary
+
+
 @COMMANDS
 def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_stays_whole(
     run: Run, data: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    diary = tmp_path / "diary"
-    diary.write_text("dear diary")
-    (data / "lock").unlink()
+    diary = without_lock(data, tmp_path)
     (data / "lock").symlink_to(diary)
 
     code, out, err = run(*command)
@@ -109,9 +115,7 @@ def test_a_segment_that_is_a_link_is_refused_by_name(
 def test_a_lock_that_is_no_lock_of_ours_stays_as_it_is(
     run: Run, data: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    diary = tmp_path / "diary"
-    diary.write_text("dear diary")
-    (data / "lock").unlink()
+    diary = without_lock(data, tmp_path)
     # A link of the other kind, which looks like a file.
     (data / "lock").hardlink_to(diary)
 

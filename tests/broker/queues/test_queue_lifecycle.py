@@ -8,6 +8,7 @@ from tests.broker.transactions.transactional_producers import Bank
 from mainstem.broker.publishing.batching import Published
 from mainstem.broker.publishing.overload import HeldPublish
 from mainstem.broker.queues.records import (
+    Delivery,
     Order,
     Outcome,
     QueueSettings,
@@ -149,13 +150,18 @@ def test_events_of_a_transaction_are_delivered_when_it_has_committed() -> None:
     assert window.next == window.tail
 
 
-def test_what_retention_deletes_before_it_is_settled_is_counted_as_missed() -> None:
+def trimmed_desk() -> tuple[Desk, Delivery]:
+    """Return a queue of ten events, of which retention has deleted five; the first is out."""
     desk = Desk()
     desk.publish(*(b"%d" % number for number in range(10)))
     held, given_back = desk.acquire(2)
     desk.settle(Outcome.RELEASE, given_back)
-
     desk.broker.trim("orders", 0, 5)
+    return desk, held
+
+
+def test_what_retention_deletes_before_it_is_settled_is_counted_as_missed() -> None:
+    desk, held = trimmed_desk()
 
     assert desk.values(1) == [b"5"]
     assert desk.queues.show("orders", "emails").windows[0].missed == 4
@@ -165,12 +171,7 @@ def test_what_retention_deletes_before_it_is_settled_is_counted_as_missed() -> N
 
 
 def test_what_retention_deleted_is_shown_as_missed_before_anybody_asks_for_more() -> None:
-    desk = Desk()
-    desk.publish(*(b"%d" % number for number in range(10)))
-    _, given_back = desk.acquire(2)
-    desk.settle(Outcome.RELEASE, given_back)
-
-    desk.broker.trim("orders", 0, 5)
+    desk, _ = trimmed_desk()
 
     for state in (desk.queues.show("orders", "emails"), *desk.queues.every()):
         (window,) = state.windows

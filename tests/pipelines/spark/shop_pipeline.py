@@ -19,6 +19,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pyspark
+import pytest
 from pyspark.sql import SparkSession
 from tests.in_process_server import serving
 from tests.pipelines.sample_events import ignore
@@ -30,6 +31,12 @@ from mainstem.pipelines.running.table_run import Request
 from mainstem.pipelines.spark.spark_home import home_without_zip
 
 PATIENCE_S = 120
+MARKS = [
+    pytest.mark.peers,
+    pytest.mark.timeout(1500),
+    pytest.mark.usefixtures("own_scratch"),
+]
+"""Of tests that run the pipeline where Spark runs."""
 EIGHT_MS = 1_794_729_600_000
 SPARK_HOME = Path(pyspark.__file__).parent
 SPARK_CLASS = SPARK_HOME / "bin" / "spark-class"

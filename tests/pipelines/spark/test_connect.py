@@ -2,29 +2,16 @@
 
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
-from tests.pipelines.spark.shop_pipeline import (
-    python_without_us,
-    run_elsewhere,
-    shop_served,
-    started,
-    tables,
-    tables_of_local,
-    write_files,
-)
+from tests.pipelines.spark import shop_pipeline
 
-pytestmark = [
-    pytest.mark.peers,
-    pytest.mark.timeout(1500),
-    pytest.mark.usefixtures("own_scratch"),
-]
+pytestmark = shop_pipeline.MARKS
 
 
 def test_spark_connect_gives_the_tables_of_local(spark: SparkSession, tmp_path: Path) -> None:
-    expected = tables_of_local(spark)
-    write_files(tmp_path)
-    python = python_without_us(tmp_path)
+    expected = shop_pipeline.tables_of_local(spark)
+    shop_pipeline.write_files(tmp_path)
+    python = shop_pipeline.python_without_us(tmp_path)
     settings = {
         "spark.master": "local[2]",
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -32,7 +19,7 @@ def test_spark_connect_gives_the_tables_of_local(spark: SparkSession, tmp_path: 
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
     }
-    server = started(
+    server = shop_pipeline.started(
         tmp_path,
         "org.apache.spark.deploy.SparkSubmit",
         "--class",
@@ -43,7 +30,7 @@ def test_spark_connect_gives_the_tables_of_local(spark: SparkSession, tmp_path: 
         PYSPARK_PYTHON=str(python),
         SPARK_DAEMON_MEMORY="1g",
     )
-    with server as port, shop_served() as address:
-        run_elsewhere(tmp_path, address, "--remote", f"sc://127.0.0.1:{port}")
+    with server as port, shop_pipeline.shop_served() as address:
+        shop_pipeline.run_elsewhere(tmp_path, address, "--remote", f"sc://127.0.0.1:{port}")
 
-        assert tables(tmp_path, address) == expected
+        assert shop_pipeline.tables(tmp_path, address) == expected

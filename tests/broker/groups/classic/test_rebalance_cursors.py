@@ -2,7 +2,7 @@
 
 import pytest
 from tests.broker.brokers import NOW_MS, Clock, LateLog, new_broker
-from tests.broker.groups.classic.consumers import SESSION_MS, Room
+from tests.broker.groups.classic.consumers import SESSION_MS, Asked, Room
 
 from mainstem.broker.groups.classic.coordinator import ClassicGroups, Membership
 from mainstem.broker.groups.classic.group import Joined, Phase
@@ -332,11 +332,16 @@ def test_members_wait_for_more_no_longer_than_the_slowest_may_take() -> None:
     assert first.is_answered
 
 
-def test_a_member_that_is_told_to_join_again_has_its_session_to_do_so() -> None:
+def room_with_newcomer() -> tuple[Room, Joined, Asked[Joined]]:
+    """Return a group of two that have joined and not synced: the leader, and what was asked."""
     room = room_with_topic()
     (first,) = room.stable(1)
     asked = room.join()
-    first = room.join(first.member_id).answer
+    return room, room.join(first.member_id).answer, asked
+
+
+def test_a_member_that_is_told_to_join_again_has_its_session_to_do_so() -> None:
+    room, first, asked = room_with_newcomer()
     waiting = room.sync(asked.answer)
     room.join()
 
@@ -348,10 +353,7 @@ def test_a_member_that_is_told_to_join_again_has_its_session_to_do_so() -> None:
 
 
 def test_whoever_leaves_gets_its_answers_first() -> None:
-    room = room_with_topic()
-    (first,) = room.stable(1)
-    asked = room.join()
-    first = room.join(first.member_id).answer
+    room, first, asked = room_with_newcomer()
     syncing = room.sync(asked.answer)
 
     room.leave(asked.answer)

@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.broker.groups.consumer.members import REBALANCE_MS, SESSION_MS, Hall
+from tests.broker.groups.consumer.members import REBALANCE_MS, SESSION_MS, Hall, Member
 
 from mainstem.broker.groups.classic.coordinator import Membership
 from mainstem.broker.groups.consumer.description import ConsumerPhase
@@ -30,6 +30,15 @@ from mainstem.core.errors import (
     UnsupportedAssignor,
 )
 from mainstem.core.topic_settings import TopicSettings
+
+
+def hall_with_newcomer() -> tuple[Hall, Member, Member]:
+    """Return a group in which the first member owns both partitions, and a second has joined."""
+    hall = Hall(t=2)
+    (first,) = hall.joined("a")
+    second = hall.member("b")
+    second.join()
+    return hall, first, second
 
 
 def test_the_first_member_is_given_everything_at_once() -> None:
@@ -95,10 +104,7 @@ def test_somebody_who_never_gives_up_is_taken_out() -> None:
 
 
 def test_somebody_who_gives_up_in_time_stays() -> None:
-    hall = Hall(t=2)
-    (first,) = hall.joined("a")
-    second = hall.member("b")
-    second.join()
+    hall, first, second = hall_with_newcomer()
     first.beat()
 
     hall.settle(first, second)
@@ -156,10 +162,7 @@ def test_who_leaves_gives_up_everything_at_once() -> None:
 
 
 def test_an_answer_that_was_lost_can_be_asked_for_again() -> None:
-    hall = Hall(t=2)
-    (first,) = hall.joined("a")
-    second = hall.member("b")
-    second.join()
+    _, first, _ = hall_with_newcomer()
     first.beat()
     epoch = first.epoch
 
@@ -468,10 +471,7 @@ def test_after_a_restart_members_go_on_as_if_nothing_had_happened() -> None:
 
 
 def test_after_a_restart_silent_and_slow_members_are_taken_out() -> None:
-    hall = Hall(t=2)
-    (first,) = hall.joined("a")
-    second = hall.member("b")
-    second.join()
+    hall, first, _ = hall_with_newcomer()
     first.say()
 
     hall.restart()

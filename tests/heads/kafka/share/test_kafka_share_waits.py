@@ -84,6 +84,14 @@ class Crowd:
             await asyncio.sleep(0)
 
 
+async def waiting_crowd(members: int) -> tuple[Crowd, list[Later]]:
+    """Return members, of which so many wait for events."""
+    crowd = Crowd()
+    waits = [crowd.fetch(member) for member in range(members)]
+    await crowd.settle_down()
+    return crowd, waits
+
+
 def answered(waits: list[Later]) -> list[int]:
     return [member for member, wait in enumerate(waits) if wait.answer is not None]
 
@@ -96,9 +104,7 @@ def response(wait: Later) -> ShareFetchResponse:
 
 
 async def test_one_event_wakes_one_member_and_the_others_wait_on() -> None:
-    crowd = Crowd()
-    waits = [crowd.fetch(member) for member in range(MEMBERS)]
-    await crowd.settle_down()
+    crowd, waits = await waiting_crowd(MEMBERS)
     before = crowd.log.watches
 
     publish(crowd.broker, "t", b"1")
@@ -136,9 +142,7 @@ async def test_who_asks_does_not_overtake_those_who_wait() -> None:
 
 @pytest.mark.parametrize("what", ["topic", "queue"])
 async def test_who_waits_is_told_when_there_is_nothing_to_wait_for_any_more(what: str) -> None:
-    crowd = Crowd()
-    waits = [crowd.fetch(member) for member in range(3)]
-    await crowd.settle_down()
+    crowd, waits = await waiting_crowd(3)
 
     if what == "topic":
         crowd.broker.delete_topic("t")
@@ -156,9 +160,7 @@ async def test_who_waits_is_told_when_there_is_nothing_to_wait_for_any_more(what
 
 @pytest.mark.parametrize("how", ["peer", "server"])
 async def test_nothing_is_handed_out_to_who_waits_no_longer(how: str) -> None:
-    crowd = Crowd()
-    waits = [crowd.fetch(member) for member in range(3)]
-    await crowd.settle_down()
+    crowd, waits = await waiting_crowd(3)
 
     if how == "peer":
         for peer in crowd.peers:
