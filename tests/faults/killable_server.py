@@ -75,11 +75,14 @@ _NOT_ALONE = "import ctypes, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL)"
 class Mortal:
     """The server: a directory and an address that stay, and one life after the other."""
 
-    def __init__(self, path: Path, *, flaw: str = "", crash: str = "") -> None:
+    def __init__(self, path: Path, *, flaw: str = "", crash: str = "", amqp: bool = False) -> None:
         self._path = path
         self._flaw = flaw
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
+        self.amqp = ("127.0.0.1", free_port())
+        """Where AMQP clients connect, if that was asked for."""
+        self._more = ["--amqp", "{}:{}".format(*self.amqp)] if amqp else []
         self.lives = 0
         self.start(crash)
 
@@ -101,7 +104,7 @@ class Mortal:
         code = f"{_NOT_ALONE}\n{self._flaw}\n{crash}\nfrom mainstem.cli import main\nmain()"
         command = ["serve", str(self._path), "--kafka", self.address, "--admin", ":0"]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code, *command],
+            [sys.executable, "-c", code, *command, *self._more],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
