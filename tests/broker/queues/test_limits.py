@@ -7,8 +7,15 @@ from tests.broker.brokers import read_all
 from tests.broker.queues.queue_consumers import Desk
 
 from mainstem.broker.door import Cause, DeadEvent, RoutedEvent
+from mainstem.broker.queues import registry
 from mainstem.broker.queues.limits import MAX_AT_ONCE
 from mainstem.core.event import Event
+
+
+@pytest.fixture(autouse=True)
+def looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let queues be looked at as soon as they have got more."""
+    monkeypatch.setattr(registry, "LOOK_MS", 0)
 
 
 def dead(desk: Desk) -> list[bytes | None]:
@@ -168,3 +175,17 @@ def test_what_a_router_drops_is_settled_and_gone() -> None:
 
     assert desk.queues.show("orders", "emails").windows[0].unsettled == 0
     assert dead(desk) == []
+
+
+def test_a_queue_is_not_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "LOOK_MS", 50)
+    desk = Desk(max_length=1)
+    desk.publish(b"1", b"2")
+    ticked(desk, 50)
+    assert dead(desk) == [b"1"]
+
+    desk.publish(b"3")
+    assert ticked(desk) == 50
+    assert dead(desk) == [b"1"]
+    ticked(desk, 50)
+    assert dead(desk) == [b"1", b"2"]

@@ -53,7 +53,7 @@ class WaitingLimits:
                     events -= 1
                     excess_bytes -= len(event.value or b"")
                 else:
-                    expires_ms = self._expires_ms(event)
+                    expires_ms = expiry_ms(self.settings, event)
                     if expires_ms is None or expires_ms > now_ms:
                         window.head_ms = expires_ms
                         break
@@ -92,12 +92,13 @@ class WaitingLimits:
             self._counted_to[number] = ahead.offset
         return self._bytes - limit
 
-    def _expires_ms(self, event: Event) -> int | None:
-        """Return when an event is dead, None if never."""
-        ttl_ms = self.settings.ttl_ms
-        if name := self.settings.ttl_header:
-            for header, value in event.headers:
-                if header == name and value is not None and value.isdigit():
-                    own_ms = int(value[:_MAX_DIGITS])
-                    ttl_ms = own_ms if ttl_ms is None else min(ttl_ms, own_ms)
-        return None if ttl_ms is None else event.timestamp_ms + ttl_ms
+
+def expiry_ms(settings: QueueSettings, event: Event) -> int | None:
+    """Return when an event is dead, on the time of day; None if never."""
+    ttl_ms = settings.ttl_ms
+    if name := settings.ttl_header:
+        for header, value in event.headers:
+            if header == name and value is not None and value.isdigit():
+                own_ms = int(value[:_MAX_DIGITS])
+                ttl_ms = own_ms if ttl_ms is None else min(ttl_ms, own_ms)
+    return None if ttl_ms is None else event.timestamp_ms + ttl_ms

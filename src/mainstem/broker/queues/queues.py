@@ -11,15 +11,16 @@ ends the process of the broker, as it is worked on there, must not come for ever
 whatever may have been out then is ``noted`` before it is handed out again.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from mainstem.broker.callbacks import Callback
 from mainstem.broker.queues.dead_letters import CreateTopic, DeadLetterRouter
-from mainstem.broker.queues.delivery_state import Back
+from mainstem.broker.queues.delivery_state import Back, Window
 from mainstem.broker.queues.description import QueueState, described
+from mainstem.broker.queues.limits import expiry_ms
 from mainstem.broker.queues.live_queue import LiveQueue, Unsettled
 from mainstem.broker.queues.records import (
     AcquiredBatches,
@@ -46,7 +47,7 @@ from mainstem.core.errors import (
     UnknownQueue,
     UnknownTopic,
 )
-from mainstem.core.event import Position
+from mainstem.core.event import Event, Position
 from mainstem.core.names import check_topic
 from mainstem.log.port import Durable
 
@@ -229,6 +230,7 @@ class Queues:
         with self._registry.turn():
             live = self._registry.opened(topic, name)
             self._registry.expire(live)
+            self._registry.enforce_limits(live)
             return described(live)
 
     def every(self, name: str | None = None) -> list[QueueState]:
@@ -251,6 +253,7 @@ class Queues:
         with self._registry.turn():
             live = self._registry.opened(topic, name)
             self._registry.expire(live)
+            self._registry.enforce_limits(live)
             return live.peek(limit, after)
 
     # Deliveries
@@ -283,7 +286,7 @@ class Queues:
             deliveries: list[Delivery] = []
             until_ms = self._monotonic_ms() + live.settings.lock_ms if locked else None
             try:
-                for window, event in live.choose(max_events, max_bytes):
+                for window, event in self._unexpired(live, max_events, max_bytes):
                     self._leases += 1
                     entry = window.give(event.offset, owner, self._leases, until_ms)
                     live.redelivered += entry.deliveries > 1
@@ -299,6 +302,30 @@ class Queues:
             if noted and live.settings.max_deliveries is not None:
                 self._settler.note(live, {each.event.partition for each in deliveries})
             return deliveries
+
+    def _unexpired(
+        self, live: LiveQueue, max_events: int, max_bytes: int
+    ) -> Iterator[tuple[Window, Event]]:
+        """Return events that may be given out now; those that have expired become dead letters."""
+        if not live.settings.is_limited:
+            yield from live.choose(max_events, max_bytes)
+            return
+        self._registry.look_soon(live)
+        if live.settings.has_length:
+            self._registry.enforce_limits(live)
+        now_ms = self._now_ms()
+        while max_events > 0 and max_bytes > 0:
+            plan = Plan()
+            for window, event in live.choose(max_events, max_bytes):
+                expires_ms = expiry_ms(live.settings, event)
+                if expires_ms is not None and expires_ms <= now_ms:
+                    plan.expire(event)
+                    continue
+                max_events -= 1
+                max_bytes -= len(event.value or b"")
+                yield window, event
+            if not plan.changes or not self._settler.carry_out_or_put_back(live, plan):
+                return
 
     def acquire_batches(
         self,
@@ -322,6 +349,7 @@ class Queues:
         with self._registry.turn():
             live = self._registry.opened(topic, name)
             self._registry.expire(live)
+            self._registry.enforce_limits(live)
             self._leases += 1
             until_ms = self._monotonic_ms() + live.settings.lock_ms
             lent: list[AcquiredBatches] = []

@@ -64,6 +64,11 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
         limits = (self.ttl_ms, self.max_length, self.max_bytes)
         return bool(self.ttl_header) or limits != (None, None, None)
 
+    @property
+    def has_length(self) -> bool:
+        """Whether it is limited how much may wait."""
+        return (self.max_length, self.max_bytes) != (None, None)
+
     def check(self) -> None:
         """Refuse values that mean nothing."""
         for name, value, least, most in (

@@ -42,6 +42,8 @@ from mainstem.log.port import Durable, PartitionId
 
 _Place = tuple[str, str]
 """A queue's key, as something that can be ordered."""
+LOOK_MS = 50
+"""How often a queue with limits is looked at, at most."""
 Overlay = Callable[[str, QueueSettings], QueueSettings]
 
 
@@ -88,6 +90,9 @@ class QueueRegistry:
         self._put_right()
         self._grown = {key for key in self.fold if self.is_limited(key)}
         """Queues with limits that may have got more since they were looked at."""
+        self._looks = Deadlines[_Place]()
+        """When to look at them; on the monotonic clock."""
+        self._looked_ms: dict[QueueKey, int] = {}
         self._unsure = dict.fromkeys(self.fold) if crashed else {}
         """Queues of which events may have been out when the process before this one ended."""
 
@@ -182,11 +187,21 @@ class QueueRegistry:
         is_changed = live.expire(self._monotonic_ms(), self._now_ms())
         if self.settler.bury_spent(live) or is_changed:
             self.settler.calls += live.take_waiting()
-        if live.settings.is_limited:
-            # The topic may be gone, or the log closed: whoever asks for events is told.
-            with suppress(MainstemError):
-                live.watch_growth(partial(self._grew, live.key))
-                self.settler.enforce_limits(live)
+
+    def enforce_limits(self, live: LiveQueue) -> None:
+        """Take out what has expired or is too much, and look again when that may have changed."""
+        if not live.settings.is_limited:
+            return
+        self._looked_ms[live.key] = self._monotonic_ms()
+        # The topic may be gone, or the log closed: whoever asks for events is told.
+        with suppress(MainstemError):
+            live.watch_growth(partial(self._grew, live.key))
+            self.settler.enforce_limits(live)
+
+    def look_soon(self, live: LiveQueue) -> None:
+        """Look in a while whether what waits now will expire, or is too much; under the lock."""
+        if live.key not in self._grown and (live.key.name, live.key.topic_id) not in self._looks:
+            self._grew(live.key)
 
     def _grew(self, key: QueueKey) -> None:
         """Take note, in any thread, that a queue with limits has got more."""
@@ -201,41 +216,57 @@ class QueueRegistry:
         Bounded: what is left is still due, so that others get their turn in between.
         """
         with self.turn():
-            due = dict(islice(self._spent.items(), MAX_AT_ONCE)) | self._take_grown()
+            due = dict(islice(self._spent.items(), MAX_AT_ONCE))
+            self._note_grown()
+            looks = {QueueKey(*place) for place in self._looks.due(self._monotonic_ms())}
+            due |= {key: live for key in looks if (live := self._opened_by(key)) is not None}
             for deadlines, now in ((self._locks, self._monotonic_ms), (self._delays, self._now_ms)):
                 for name, topic_id in deadlines.due(now()):
                     key = QueueKey(name, topic_id)
                     if (live := self._live.get(key)) is not None:
                         due[key] = live
+                        if deadlines is self._delays:
+                            looks.add(key)
             for key, live in due.items():
                 self._used[key] = live
                 self.expire(live)
+                if key in looks:
+                    self.enforce_limits(live)
 
     def next_wait_ms(self) -> int | None:
         """Return how long ``tick`` may wait at most to be called again; None if for ever."""
         with self.lock:
             self._set_deadlines()
-            if self._grown:
-                return 0
+            self._note_grown()
             waits = [
                 due_ms - now()
                 for due_ms, now in (
                     (self._locks.next(), self._monotonic_ms),
                     (self._delays.next(), self._now_ms),
+                    (self._looks.next(), self._monotonic_ms),
                 )
                 if due_ms is not None
             ]
         return max(0, min(waits)) if waits else None
 
-    def _take_grown(self) -> dict[QueueKey, LiveQueue]:
-        """Return queues with limits that have got more, opened if they are not."""
-        found: dict[QueueKey, LiveQueue] = {}
-        for _ in range(min(len(self._grown), MAX_AT_ONCE)):
+    def _note_grown(self) -> None:
+        """Note when to look at queues with limits that have got more: not again at once."""
+        now_ms = self._monotonic_ms()
+        while self._grown:
             key = self._grown.pop()
-            topic = self._state.topics.by_id(key.topic_id)
-            if topic is not None and self.fold.get(key) is not None:
-                found[key] = self.opened(topic.name, key.name)
-        return found
+            looked_ms = self._looked_ms.get(key)
+            due_ms = now_ms if looked_ms is None else max(now_ms, looked_ms + LOOK_MS)
+            place = (key.name, key.topic_id)
+            if place not in self._looks:
+                self._looks.set(place, due_ms)
+
+    def _opened_by(self, key: QueueKey) -> LiveQueue | None:
+        """Return a queue by its key, None if it is gone."""
+        topic = self._state.topics.by_id(key.topic_id)
+        if topic is None or self.fold.get(key) is None:
+            self._looked_ms.pop(key, None)
+            return None
+        return self.opened(topic.name, key.name)
 
     def _set_deadlines(self) -> None:
         """Note when time will bring something to the queues that were used."""
@@ -246,8 +277,9 @@ class QueueRegistry:
             if self._live.get(key) is not live:
                 # It was deleted; one of the same name and topic would be another object.
                 if key not in self._live:
-                    self._locks.clear(place)
-                    self._delays.clear(place)
+                    for deadlines in (self._locks, self._delays, self._looks):
+                        deadlines.clear(place)
+                    self._looked_ms.pop(key, None)
                     self._spent.pop(key, None)
                 continue
             lock_ms, delay_ms, is_spent = live.deadlines()

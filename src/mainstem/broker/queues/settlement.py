@@ -30,6 +30,7 @@ from mainstem.core.errors import (
     StaleDelivery,
     UnknownPartition,
 )
+from mainstem.core.event import Event
 from mainstem.log.durable import AT_ONCE
 from mainstem.log.port import Durable, PartitionId, WritableBatch
 
@@ -60,6 +61,10 @@ class Plan:
         """Plan to settle an event as a dead letter."""
         self.set(partition, offset, None)
         self.dead.setdefault(partition, {})[offset] = Death(cause, reason)
+
+    def expire(self, event: Event) -> None:
+        """Plan to settle an event that nobody has as a dead letter: its time is over."""
+        self.bury(event.partition, event.offset, Cause.EXPIRED, _CAUSES[Cause.EXPIRED])
 
     def add(self, other: "Plan") -> None:
         """Take in a plan for other partitions."""
@@ -186,13 +191,17 @@ class Settler:
         plan = Plan()
         for number, offset, cause in live.over_limits(self._now_ms()):
             plan.bury(number, offset, cause, _CAUSES[cause])
-        if not plan.changes:
-            return False
+        return bool(plan.changes) and self.carry_out_or_put_back(live, plan)
+
+    def carry_out_or_put_back(self, live: LiveQueue, plan: Plan) -> bool:
+        """Make dead letters of what nobody has; return whether that could be done.
+
+        As with events delivered too often: they wait otherwise, and it is tried again.
+        """
         try:
             # What a power cut brings back is over the limits still.
             self.carry_out_all([(live, plan)], lazy=True)
         except MainstemError:
-            # As with those delivered too often: they wait, and it is tried again.
             for number, changes in plan.changes.items():
                 for offset in changes:
                     live.windows[number].put_back(offset)
