@@ -58,6 +58,11 @@ class FeedSubscription(Generic[F]):
         if feed is not None and not feed.closed:
             self._reaper.note(feed)
 
+    def _closes_at_end(self) -> bool:
+        """Tell whether it closes itself now that its feed has ended."""
+        self._ended = self._ended or not self.feed.closed
+        return not self._by_hand
+
     def _check_open(self) -> None:
         if self.feed.closed and not self._ended:
             raise Closed("the subscription has been closed; subscribe again")

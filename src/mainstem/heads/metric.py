@@ -15,3 +15,18 @@ class Metric(msgspec.Struct, frozen=True):
     kind: Literal["counter", "gauge", "histogram"]
     sentence: str
     labels: tuple[str, ...] = ()
+
+
+def counter(name: str, sentence: str, *labels: str) -> Metric:
+    """Declare a count that only grows."""
+    return Metric(name, "counter", sentence, labels)
+
+
+def gauge(name: str, sentence: str, *labels: str) -> Metric:
+    """Declare a value that goes up and down."""
+    return Metric(name, "gauge", sentence, labels)
+
+
+def histogram(name: str, sentence: str, *labels: str) -> Metric:
+    """Declare a distribution of values."""
+    return Metric(name, "histogram", sentence, labels)

@@ -40,10 +40,10 @@ from mainstem.kafka_protocol.messages.producers import (
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
 )
+from mainstem.kafka_protocol.messages.quorum import DESCRIBE_QUORUM
 from mainstem.kafka_protocol.messages.replicas import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_REPLICA_LOG_DIRS,
-    DESCRIBE_QUORUM,
     ELECT_LEADERS,
     LIST_PARTITION_REASSIGNMENTS,
 )

@@ -5,134 +5,115 @@ Kafka are made for; those that begin with ``process_`` have the usual ones.
 """
 
 from mainstem.heads import HEADS
-from mainstem.heads.metric import Metric
+from mainstem.heads.metric import Metric, counter, gauge, histogram
 
-BUILD = Metric("mainstem_build_info", "gauge", "Always 1; the labels say what runs.", ("version",))
-READY = Metric("mainstem_ready", "gauge", "1 while the server can be used, as /readyz says.")
-STOPPED = Metric(
-    "mainstem_log_stopped", "gauge", "1 once the disk has failed and nothing more is acknowledged."
+BUILD = gauge("mainstem_build_info", "Always 1; the labels say what runs.", "version")
+READY = gauge("mainstem_ready", "1 while the server can be used, as /readyz says.")
+STOPPED = gauge(
+    "mainstem_log_stopped", "1 once the disk has failed and nothing more is acknowledged."
 )
-FULL = Metric(
-    "mainstem_log_full", "gauge", "1 while the disk has no space left and events are refused."
-)
+FULL = gauge("mainstem_log_full", "1 while the disk has no space left and events are refused.")
 
-CONNECTIONS = Metric("mainstem_connections", "gauge", "Connections open now.", ("head",))
-ACCEPTED = Metric("mainstem_connections_accepted_total", "counter", "Connections begun.", ("head",))
-REFUSED = Metric(
-    "mainstem_connections_refused_total",
-    "counter",
-    "Connections closed at once, over the limit.",
-    ("head",),
+CONNECTIONS = gauge("mainstem_connections", "Connections open now.", "head")
+ACCEPTED = counter("mainstem_connections_accepted_total", "Connections begun.", "head")
+REFUSED = counter(
+    "mainstem_connections_refused_total", "Connections closed at once, over the limit.", "head"
 )
-CUT_OFF = Metric(
+CUT_OFF = counter(
     "mainstem_connections_cut_off_total",
-    "counter",
     "Connections that we ended: the peer broke the protocol, or could not be served.",
-    ("head",),
+    "head",
 )
-RECEIVED = Metric("mainstem_received_bytes_total", "counter", "Bytes read from peers.", ("head",))
-SENT = Metric("mainstem_sent_bytes_total", "counter", "Bytes sent to peers.", ("head",))
+RECEIVED = counter("mainstem_received_bytes_total", "Bytes read from peers.", "head")
+SENT = counter("mainstem_sent_bytes_total", "Bytes sent to peers.", "head")
 
-SYNC_SECONDS = Metric(
+SYNC_SECONDS = histogram(
     "mainstem_log_fsync_seconds",
-    "histogram",
     "How long the disk took for each group commit; the count is the number of commits.",
 )
-GROUP_SIZES = Metric(
-    "mainstem_log_commit_appends", "histogram", "How many appends shared a group commit."
-)
+GROUP_SIZES = histogram("mainstem_log_commit_appends", "How many appends shared a group commit.")
 
-TOPIC_BYTES = Metric("mainstem_topic_size_bytes", "gauge", "Bytes that a topic holds.", ("topic",))
-DROPPED = Metric(
+TOPIC_BYTES = gauge("mainstem_topic_size_bytes", "Bytes that a topic holds.", "topic")
+DROPPED = counter(
     "mainstem_topic_dropped_events_total",
-    "counter",
     "Events that overload=drop-oldest deleted before a group had read them.",
-    ("topic",),
+    "topic",
 )
-TURNED_AWAY = Metric(
-    "mainstem_topic_refused_events_total",
-    "counter",
-    "Events refused because of max_backlog.",
-    ("topic",),
+TURNED_AWAY = counter(
+    "mainstem_topic_refused_events_total", "Events refused because of max_backlog.", "topic"
 )
-HELD = Metric(
+HELD = counter(
     "mainstem_topic_held_requests_total",
-    "counter",
     "Times that a producer was held because of max_backlog.",
-    ("topic",),
+    "topic",
 )
-HELD_SECONDS = Metric(
-    "mainstem_topic_held_seconds_total", "counter", "How long producers were held.", ("topic",)
+HELD_SECONDS = counter(
+    "mainstem_topic_held_seconds_total", "How long producers were held.", "topic"
 )
-PARTITIONS = Metric("kafka_topic_partitions", "gauge", "Partitions of a topic.", ("topic",))
-TAIL = Metric(
+PARTITIONS = gauge("kafka_topic_partitions", "Partitions of a topic.", "topic")
+TAIL = gauge(
     "kafka_topic_partition_current_offset",
-    "gauge",
     "The offset that the next event readers see will have.",
-    ("topic", "partition"),
+    "topic",
+    "partition",
 )
-START = Metric(
-    "kafka_topic_partition_oldest_offset",
-    "gauge",
-    "The first offset that is kept.",
-    ("topic", "partition"),
+START = gauge(
+    "kafka_topic_partition_oldest_offset", "The first offset that is kept.", "topic", "partition"
 )
 
-MEMBERS = Metric(
-    "kafka_consumergroup_members", "gauge", "Live members of a group.", ("consumergroup",)
-)
-CURSOR = Metric(
+MEMBERS = gauge("kafka_consumergroup_members", "Live members of a group.", "consumergroup")
+CURSOR = gauge(
     "kafka_consumergroup_current_offset",
-    "gauge",
     "The next offset that a group will read.",
-    ("consumergroup", "topic", "partition"),
+    "consumergroup",
+    "topic",
+    "partition",
 )
-LAG = Metric(
+LAG = gauge(
     "kafka_consumergroup_lag",
-    "gauge",
     "Events that a group has not read.",
-    ("consumergroup", "topic", "partition"),
+    "consumergroup",
+    "topic",
+    "partition",
 )
-LAG_SECONDS = Metric(
+LAG_SECONDS = gauge(
     "mainstem_consumergroup_lag_seconds",
-    "gauge",
     "Time since the timestamp of the oldest event that a group has not read; 0 if there is none.",
-    ("consumergroup",),
+    "consumergroup",
 )
-QUEUE_BACKLOG = Metric(
+QUEUE_BACKLOG = gauge(
     "mainstem_queue_backlog",
-    "gauge",
     "Events of a topic that a queue or share group has not settled, those that are out included.",
-    ("topic", "queue"),
+    "topic",
+    "queue",
 )
-QUEUE_OUT = Metric(
+QUEUE_OUT = gauge(
     "mainstem_queue_out",
-    "gauge",
     "Events that are out with consumers of a queue or share group.",
-    ("topic", "queue"),
+    "topic",
+    "queue",
 )
-QUEUE_AGAIN = Metric(
+QUEUE_AGAIN = counter(
     "mainstem_queue_redelivered_total",
-    "counter",
     "Deliveries of events that had been delivered before.",
-    ("topic", "queue"),
+    "topic",
+    "queue",
 )
-QUEUE_DEAD = Metric(
-    "mainstem_queue_dead_total", "counter", "Events that became dead letters.", ("topic", "queue")
+QUEUE_DEAD = counter(
+    "mainstem_queue_dead_total", "Events that became dead letters.", "topic", "queue"
 )
-LEFT_OUT = Metric(
+LEFT_OUT = gauge(
     "mainstem_metrics_left_out",
-    "gauge",
     "Topics, groups and queues that are not in these metrics, because there are too many.",
-    ("kind",),
+    "kind",
 )
 
-CPU = Metric("process_cpu_seconds_total", "counter", "Processor time used.")
-RESIDENT = Metric("process_resident_memory_bytes", "gauge", "Memory held.")
-VIRTUAL = Metric("process_virtual_memory_bytes", "gauge", "Address space taken.")
-OPEN_FILES = Metric("process_open_fds", "gauge", "File descriptors open.")
-MAX_FILES = Metric("process_max_fds", "gauge", "File descriptors that may be open.")
-STARTED = Metric("process_start_time_seconds", "gauge", "When the process started, since 1970.")
+CPU = counter("process_cpu_seconds_total", "Processor time used.")
+RESIDENT = gauge("process_resident_memory_bytes", "Memory held.")
+VIRTUAL = gauge("process_virtual_memory_bytes", "Address space taken.")
+OPEN_FILES = gauge("process_open_fds", "File descriptors open.")
+MAX_FILES = gauge("process_max_fds", "File descriptors that may be open.")
+STARTED = gauge("process_start_time_seconds", "When the process started, since 1970.")
 
 METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric)) + tuple(
     each for head in HEADS for each in head.metrics

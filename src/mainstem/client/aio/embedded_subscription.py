@@ -84,8 +84,7 @@ class AsyncEmbeddedSubscription(FeedSubscription[Feed], AsyncClosing):
             if taken:
                 return taken
             if self.feed.ended:
-                self._ended = self._ended or not self.feed.closed
-                if not self._by_hand:
+                if self._closes_at_end():
                     await self.close()
                 return None
             left = None if until is None else until - time.monotonic()

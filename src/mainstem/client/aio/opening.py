@@ -5,10 +5,10 @@ import os
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from mainstem.client.aio.embedded_stem import AsyncEmbeddedStem
+from mainstem.client.contexts import AsyncExits
 from mainstem.client.embedded.stem import open_stem
 from mainstem.client.stem import AsyncContext
 
@@ -49,7 +49,7 @@ class _Opened(AsyncContext, Protocol):
 S = TypeVar("S", bound=_Opened)
 
 
-class Opening(Generic[S]):
+class Opening(AsyncExits, Generic[S]):
     """A stem that is about to be opened."""
 
     def __init__(self, make: Callable[[], S]) -> None:
@@ -65,15 +65,10 @@ class Opening(Generic[S]):
         self._stem = await self
         return self._stem
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _leave(self, error: BaseException | None) -> None:
         """Close it."""
         if self._stem is not None:
-            await self._stem.__aexit__(kind, error, trace)
+            await self._stem.__aexit__(type(error) if error else None, error, None)
 
     async def _open(self) -> S:
         # A thread of its own, so that a stem opened for a cancelled task can still be closed.

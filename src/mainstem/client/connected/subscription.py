@@ -65,8 +65,7 @@ class ConnectedSubscription(BlockingSubscription[ConnectedFeed]):
             if events:
                 return events
             if self.feed.ended:
-                self._ended = self._ended or not self.feed.closed
-                if not self._by_hand:
+                if self._closes_at_end():
                     self.close_now(finished=True)
                 return []
             if timeout is not None and time.monotonic() >= until:

@@ -78,8 +78,7 @@ class EmbeddedSubscription(BlockingSubscription[Feed]):
             if taken:
                 return taken
             if self.feed.ended:
-                self._ended = self._ended or not self.feed.closed
-                if not self._by_hand:
+                if self._closes_at_end():
                     self.close_now(finished=True)
                 return None
             left = None if until is None else until - time.monotonic()

@@ -3,34 +3,28 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mainstem.heads.metric import Metric, Sample
+from mainstem.heads.metric import Metric, Sample, counter
 
 if TYPE_CHECKING:
     from mainstem.heads.kafka.counts import Counts
 
-REQUESTS = Metric(
-    "mainstem_kafka_requests_total", "counter", "Requests of Kafka clients.", ("api",)
-)
-ERRORS = Metric(
+REQUESTS = counter("mainstem_kafka_requests_total", "Requests of Kafka clients.", "api")
+ERRORS = counter(
     "mainstem_kafka_errors_total",
-    "counter",
     "Error codes in answers to Kafka clients, each partition for itself.",
-    ("api", "code"),
+    "api",
+    "code",
 )
-PRODUCED_BATCHES = Metric(
+PRODUCED_BATCHES = counter(
     "mainstem_kafka_produced_batches_total",
-    "counter",
     "Record batches accepted from Kafka clients, repeats of idempotent producers included.",
 )
-PRODUCED_EVENTS = Metric(
-    "mainstem_kafka_produced_events_total", "counter", "Events in those batches."
+PRODUCED_EVENTS = counter("mainstem_kafka_produced_events_total", "Events in those batches.")
+PRODUCED_BYTES = counter(
+    "mainstem_kafka_produced_bytes_total", "Bytes of those batches, as they came."
 )
-PRODUCED_BYTES = Metric(
-    "mainstem_kafka_produced_bytes_total", "counter", "Bytes of those batches, as they came."
-)
-FETCHED_BYTES = Metric(
+FETCHED_BYTES = counter(
     "mainstem_kafka_fetched_bytes_total",
-    "counter",
     "Bytes of record batches sent to Kafka clients; they are not opened, so events are unknown.",
 )
 

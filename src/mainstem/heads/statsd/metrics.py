@@ -1,32 +1,26 @@
 """The metrics of the StatsD head."""
 
-from mainstem.heads.metric import Metric
+from mainstem.heads.metric import counter, gauge
 
-PACKETS = Metric("mainstem_statsd_packets_total", "counter", "UDP packets received.")
-SAMPLES = Metric("mainstem_statsd_samples_total", "counter", "Values in them, bad lines left out.")
-BAD_LINES = Metric(
-    "mainstem_statsd_bad_lines_total",
-    "counter",
-    "Lines that are not a metric, by reason.",
-    ("reason",),
+PACKETS = counter("mainstem_statsd_packets_total", "UDP packets received.")
+SAMPLES = counter("mainstem_statsd_samples_total", "Values in them, bad lines left out.")
+BAD_LINES = counter(
+    "mainstem_statsd_bad_lines_total", "Lines that are not a metric, by reason.", "reason"
 )
-KERNEL_DROPS = Metric(
+KERNEL_DROPS = counter(
     "mainstem_statsd_kernel_drops_total",
-    "counter",
     "UDP packets that the kernel dropped because we were too slow; a larger "
     "statsd.receive_buffer_bytes helps against bursts.",
 )
-LOST = Metric(
+LOST = counter(
     "mainstem_statsd_lost_events_total",
-    "counter",
     "Samples and aggregates that could not be appended: the disk or the topic is full.",
-    ("topic",),
+    "topic",
 )
-LEFT_OUT = Metric(
+LEFT_OUT = counter(
     "mainstem_statsd_left_out_total",
-    "counter",
     "Values that were not aggregated, because of statsd.max_series.",
 )
-SERIES = Metric("mainstem_statsd_series", "gauge", "Series in the current interval.")
+SERIES = gauge("mainstem_statsd_series", "Series in the current interval.")
 
 METRICS = (PACKETS, SAMPLES, BAD_LINES, KERNEL_DROPS, LOST, LEFT_OUT, SERIES)

@@ -3,22 +3,20 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from mainstem.heads.metric import Metric, Sample
+from mainstem.heads.metric import Metric, Sample, counter, gauge
 
-FRAMES = Metric("mainstem_stomp_frames_total", "counter", "Frames of STOMP clients.", ("command",))
-MESSAGES = Metric("mainstem_stomp_messages_total", "counter", "MESSAGE frames sent to clients.")
-ERRORS = Metric(
+FRAMES = counter("mainstem_stomp_frames_total", "Frames of STOMP clients.", "command")
+MESSAGES = counter("mainstem_stomp_messages_total", "MESSAGE frames sent to clients.")
+ERRORS = counter(
     "mainstem_stomp_errors_total",
-    "counter",
     "ERROR frames sent to clients, each of which ends its connection.",
-    ("message",),
+    "message",
 )
-MISSED = Metric(
+MISSED = counter(
     "mainstem_stomp_missed_events_total",
-    "counter",
     "Offsets that retention deleted before they were sent to subscriptions of /topic.",
 )
-SUBSCRIPTIONS = Metric("mainstem_stomp_subscriptions", "gauge", "Subscriptions open now.")
+SUBSCRIPTIONS = gauge("mainstem_stomp_subscriptions", "Subscriptions open now.")
 
 METRICS = (FRAMES, MESSAGES, ERRORS, MISSED, SUBSCRIPTIONS)
 

@@ -1,30 +1,19 @@
-"""Where partitions are led and stored: elections, reassignments, directories, the quorum."""
+"""Where partitions are led and stored: elections, reassignments, directories."""
 
 from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
-from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, Since, Wire
+from mainstem.kafka_protocol.fields import IGNORABLE, Since, Wire
 from mainstem.kafka_protocol.messages.partitions import (
     ByName,
     ByTopic,
     ByTopicName,
     ExplainedResult,
-    PartitionIndex,
     PartitionIndexes,
     PartitionResult,
 )
 from mainstem.kafka_protocol.messages.responses import ExplainedError, Throttled
-from mainstem.kafka_protocol.wire import (
-    Array,
-    Bool,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    String,
-    UInt16,
-    Uuid,
-)
+from mainstem.kafka_protocol.wire import Array, Bool, Int8, Int16, Int32, String
 
 ReplicaDirTopic = ByName[Int32]
 
@@ -171,69 +160,4 @@ LIST_PARTITION_REASSIGNMENTS = Api(
     first=0,
     last=0,
     flexible_since=0,
-)
-
-
-QuorumPartitionNumber = PartitionIndex
-QuorumTopicName = ByTopicName[QuorumPartitionNumber]
-
-
-class DescribeQuorumRequest(Wire, frozen=True):
-    """Ask who keeps the cluster's metadata."""
-
-    topics: Array[QuorumTopicName] = ()
-
-
-class Voter(Wire, frozen=True):
-    """Who keeps the metadata, and how far it has got."""
-
-    replica_id: Int32 = 0
-    replica_directory_id: Annotated[Uuid, Since(2), IGNORABLE] = NO_ID
-    log_end_offset: Int64 = 0
-    last_fetch_timestamp: Annotated[Int64, Since(1), IGNORABLE] = -1
-    last_caught_up_timestamp: Annotated[Int64, Since(1), IGNORABLE] = -1
-
-
-class QuorumPartition(Wire, frozen=True):
-    """Who leads, who votes and who looks on."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
-    error_message: Annotated[String | None, Since(2), IGNORABLE] = None
-    leader_id: Int32 = 0
-    leader_epoch: Int32 = 0
-    high_watermark: Int64 = 0
-    current_voters: Array[Voter] = ()
-    observers: Array[Voter] = ()
-
-
-QuorumTopic = ByTopicName[QuorumPartition]
-
-
-class QuorumListener(Wire, frozen=True):
-    """Where a node listens."""
-
-    name: String = ""
-    host: String = ""
-    port: UInt16 = 0
-
-
-class QuorumNode(Wire, frozen=True):
-    """A node that keeps the metadata."""
-
-    node_id: Int32 = 0
-    listeners: Array[QuorumListener] = ()
-
-
-class DescribeQuorumResponse(Wire, frozen=True):
-    """Who keeps the cluster's metadata."""
-
-    error_code: Int16 = 0
-    error_message: Annotated[String | None, Since(2), IGNORABLE] = None
-    topics: Array[QuorumTopic] = ()
-    nodes: Annotated[Array[QuorumNode], Since(2), IGNORABLE] = ()
-
-
-DESCRIBE_QUORUM = Api(
-    55, DescribeQuorumRequest, DescribeQuorumResponse, first=0, last=2, flexible_since=0
 )

@@ -4,28 +4,11 @@ from mainstem.auth import ResourceKind
 from mainstem.core import errors
 from mainstem.core.errors import Failure, MainstemError
 from mainstem.kafka_protocol.error_codes import Code
+from mainstem.kafka_protocol.messages import membership, share_groups, transactions
 from mainstem.kafka_protocol.messages.commits import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from mainstem.kafka_protocol.messages.consumer_groups import CONSUMER_GROUP_HEARTBEAT
 from mainstem.kafka_protocol.messages.groups import DELETE_GROUPS
-from mainstem.kafka_protocol.messages.membership import (
-    HEARTBEAT,
-    JOIN_GROUP,
-    LEAVE_GROUP,
-    SYNC_GROUP,
-)
 from mainstem.kafka_protocol.messages.produce import PRODUCE
-from mainstem.kafka_protocol.messages.share_groups import (
-    ALTER_SHARE_GROUP_OFFSETS,
-    DELETE_SHARE_GROUP_OFFSETS,
-    SHARE_GROUP_HEARTBEAT,
-)
-from mainstem.kafka_protocol.messages.transactions import (
-    ADD_OFFSETS_TO_TXN,
-    ADD_PARTITIONS_TO_TXN,
-    END_TXN,
-    INIT_PRODUCER_ID,
-    TXN_OFFSET_COMMIT,
-)
 from mainstem.kafka_protocol.server_codec import RequestHeader
 
 FAILURES: dict[Failure, Code] = {
@@ -103,21 +86,21 @@ _LATER: dict[Code, tuple[Code, dict[int, int]]] = {
     Code.PRODUCER_FENCED: (
         Code.INVALID_PRODUCER_EPOCH,
         {
-            INIT_PRODUCER_ID.key: 4,
-            ADD_PARTITIONS_TO_TXN.key: 2,
-            ADD_OFFSETS_TO_TXN.key: 2,
-            END_TXN.key: 2,
+            transactions.INIT_PRODUCER_ID.key: 4,
+            transactions.ADD_PARTITIONS_TO_TXN.key: 2,
+            transactions.ADD_OFFSETS_TO_TXN.key: 2,
+            transactions.END_TXN.key: 2,
         },
     ),
     Code.TRANSACTION_ABORTABLE: (
         Code.INVALID_TXN_STATE,
         {
             PRODUCE.key: 11,
-            INIT_PRODUCER_ID.key: 5,
-            ADD_PARTITIONS_TO_TXN.key: 5,
-            ADD_OFFSETS_TO_TXN.key: 4,
-            END_TXN.key: 4,
-            TXN_OFFSET_COMMIT.key: 4,
+            transactions.INIT_PRODUCER_ID.key: 5,
+            transactions.ADD_PARTITIONS_TO_TXN.key: 5,
+            transactions.ADD_OFFSETS_TO_TXN.key: 4,
+            transactions.END_TXN.key: 4,
+            transactions.TXN_OFFSET_COMMIT.key: 4,
         },
     ),
 }
@@ -127,20 +110,20 @@ _COORDINATED = frozenset(
     api.key
     for api in (
         OFFSET_COMMIT,
-        JOIN_GROUP,
-        HEARTBEAT,
-        LEAVE_GROUP,
-        SYNC_GROUP,
-        ADD_PARTITIONS_TO_TXN,
-        ADD_OFFSETS_TO_TXN,
-        END_TXN,
-        TXN_OFFSET_COMMIT,
+        membership.JOIN_GROUP,
+        membership.HEARTBEAT,
+        membership.LEAVE_GROUP,
+        membership.SYNC_GROUP,
+        transactions.ADD_PARTITIONS_TO_TXN,
+        transactions.ADD_OFFSETS_TO_TXN,
+        transactions.END_TXN,
+        transactions.TXN_OFFSET_COMMIT,
         DELETE_GROUPS,
         OFFSET_DELETE,
         CONSUMER_GROUP_HEARTBEAT,
-        SHARE_GROUP_HEARTBEAT,
-        ALTER_SHARE_GROUP_OFFSETS,
-        DELETE_SHARE_GROUP_OFFSETS,
+        share_groups.SHARE_GROUP_HEARTBEAT,
+        share_groups.ALTER_SHARE_GROUP_OFFSETS,
+        share_groups.DELETE_SHARE_GROUP_OFFSETS,
     )
 )
 """Requests about groups and transactions. Their clients treat KAFKA_STORAGE_ERROR as fatal but
@@ -152,7 +135,7 @@ def code_in(header: RequestHeader, error: MainstemError) -> Code:
     code = code_of(error)
     if code is Code.KAFKA_STORAGE_ERROR and header.api_key in _COORDINATED:
         return Code.COORDINATOR_NOT_AVAILABLE
-    if code is Code.KAFKA_STORAGE_ERROR and header.api_key == INIT_PRODUCER_ID.key:
+    if code is Code.KAFKA_STORAGE_ERROR and header.api_key == transactions.INIT_PRODUCER_ID.key:
         # Producers without transactions have no coordinator to look for.
         return Code.COORDINATOR_LOAD_IN_PROGRESS
     earlier, since = _LATER.get(code, (code, {}))

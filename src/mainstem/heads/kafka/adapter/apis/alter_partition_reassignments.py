@@ -1,6 +1,9 @@
 """AlterPartitionReassignments, versions 0 to 1: partitions stay on the only broker."""
 
+from functools import partial
+
 from mainstem.auth import CLUSTER, Action
+from mainstem.heads.kafka.adapter.each_partition import each_partition
 from mainstem.heads.kafka.adapter.missing_partition import missing_partition
 from mainstem.heads.kafka.adapter.registry import requires, serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -14,12 +17,7 @@ def answer(
     asked: Asked, request: messages.AlterPartitionReassignmentsRequest, reply: Reply
 ) -> None:
     """Accept assignments that change nothing, refuse all others."""
-    responses = [
-        messages.ReassignedTopic(
-            each.name, [_reassigned(asked.service, each.name, p) for p in each.partitions]
-        )
-        for each in request.topics
-    ]
+    responses = each_partition(request.topics, partial(_reassigned, asked.service))
     reply(
         messages.AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,

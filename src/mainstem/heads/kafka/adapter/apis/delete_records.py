@@ -1,6 +1,9 @@
 """DeleteRecords, versions 0 to 2: delete everything before an offset."""
 
+from functools import partial
+
 from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.each_partition import each_partition
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
@@ -13,13 +16,7 @@ _TO_THE_TAIL = -1
 @serves(messages.DELETE_RECORDS, 0, 2)
 def answer(asked: Asked, request: messages.DeleteRecordsRequest, reply: Reply) -> None:
     """Delete what is before offsets."""
-    topics = tuple(
-        messages.DeletedRecordsTopic(
-            topic.name,
-            tuple(_deleted(asked.service, topic.name, each) for each in topic.partitions),
-        )
-        for topic in request.topics
-    )
+    topics = each_partition(request.topics, partial(_deleted, asked.service))
     reply(messages.DeleteRecordsResponse(topics=topics))
 
 

@@ -5,7 +5,7 @@ from mainstem.broker.door import TOPIC_JOURNAL
 from mainstem.heads.kafka.adapter.registry import requires, serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply, Service
 from mainstem.kafka_protocol.error_codes import Code
-from mainstem.kafka_protocol.messages import replicas as messages
+from mainstem.kafka_protocol.messages import quorum as messages
 
 _METADATA = "__cluster_metadata"
 """What Kafka calls the log of its metadata; ours is the journal of topics."""

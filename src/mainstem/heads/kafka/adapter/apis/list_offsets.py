@@ -5,6 +5,7 @@ from functools import cache
 
 from mainstem.broker.door import Door, TimedOffset
 from mainstem.core.errors import MainstemError
+from mainstem.heads.kafka.adapter.each_partition import each_partition
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.leader_epochs import compare
 from mainstem.heads.kafka.adapter.registry import serves
@@ -40,13 +41,7 @@ def answer(asked: Asked, request: messages.ListOffsetsRequest, reply: Reply) -> 
             return messages.ListedOffset(each.partition_index, Code.UNSUPPORTED_VERSION)
         return _listed(broker, topic, each, committed, search)
 
-    topics = tuple(
-        messages.ListedOffsetsTopic(
-            topic.name, tuple(listed(topic.name, each) for each in topic.partitions)
-        )
-        for topic in request.topics
-    )
-    reply(messages.ListOffsetsResponse(topics=topics))
+    reply(messages.ListOffsetsResponse(topics=each_partition(request.topics, listed)))
 
 
 def _listed(

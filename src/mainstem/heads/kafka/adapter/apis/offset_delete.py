@@ -4,6 +4,7 @@ from mainstem.broker.door import GroupDescription, Phase
 from mainstem.core.errors import GroupIsLive, MainstemError
 from mainstem.heads.conversation import ProtocolError
 from mainstem.heads.kafka.adapter.committed_offsets import Place, group_error_code
+from mainstem.heads.kafka.adapter.each_partition import each_partition
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply
@@ -48,18 +49,12 @@ def answer(asked: Asked, request: messages.OffsetDeleteRequest, reply: Reply) ->
         )
         return
     refused |= {place: code_in(asked.header, error) for place, error in result.refused.items()}
-    topics = tuple(
-        messages.DeletedOffsetsTopic(
-            topic.name,
-            tuple(
-                messages.DeletedOffset(
-                    each.partition_index, refused.get((topic.name, each.partition_index), Code.NONE)
-                )
-                for each in topic.partitions
-            ),
-        )
-        for topic in request.topics
-    )
+
+    def deleted(topic: str, each: messages.OffsetDeletePartition) -> messages.DeletedOffset:
+        number = each.partition_index
+        return messages.DeletedOffset(number, refused.get((topic, number), Code.NONE))
+
+    topics = each_partition(request.topics, deleted)
 
     def settled(error: MainstemError | None) -> None:
         body = messages.OffsetDeleteResponse(topics=topics)

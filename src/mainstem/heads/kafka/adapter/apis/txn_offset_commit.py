@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from mainstem.broker.door import Membership, ProducerIdAndEpoch
 from mainstem.core.errors import MainstemError
 from mainstem.heads.kafka.adapter.committed_offsets import Place, requested_cursors
+from mainstem.heads.kafka.adapter.each_partition import each_partition
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
@@ -47,18 +48,8 @@ def answer(asked: Asked, request: messages.TxnOffsetCommitRequest, reply: Reply)
 def _committed(
     topics: Iterable[messages.TxnCommitTopic], refused: dict[Place, Code], code: Code
 ) -> messages.TxnOffsetCommitResponse:
-    return messages.TxnOffsetCommitResponse(
-        topics=tuple(
-            messages.TxnCommittedTopic(
-                topic.name,
-                tuple(
-                    messages.TxnCommittedPartition(
-                        each.partition_index,
-                        refused.get((topic.name, each.partition_index), code),
-                    )
-                    for each in topic.partitions
-                ),
-            )
-            for topic in topics
-        )
-    )
+    def result(topic: str, each: messages.TxnCommitPartition) -> messages.TxnCommittedPartition:
+        number = each.partition_index
+        return messages.TxnCommittedPartition(number, refused.get((topic, number), code))
+
+    return messages.TxnOffsetCommitResponse(topics=each_partition(topics, result))
