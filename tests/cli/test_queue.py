@@ -172,12 +172,14 @@ def test_a_redrive_to_nowhere_or_at_no_rate_is_refused(run: Run) -> None:
     assert json.loads(run("dead", "ls").out)["letters"] == 1
 
 
-def test_an_interrupted_redrive_loses_nothing(
-    directory: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def all_rejected(directory: Path) -> None:
     with mainstem.open(directory) as stem:
         reject_all(stem)
 
+
+@pytest.mark.usefixtures("all_rejected")
+def test_an_interrupted_redrive_loses_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     publish = mainstem.EmbeddedStem.publish
     published: list[object] = []
 
@@ -221,11 +223,10 @@ def test_letters_are_looked_at_in_pieces(
     assert asked == [3, 100, 100, 100]
 
 
+@pytest.mark.usefixtures("all_rejected")
 def test_a_redrive_that_finds_the_disk_full_says_where_and_what_was_done(
-    directory: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with mainstem.open(directory) as stem:
-        reject_all(stem)
     publish = mainstem.EmbeddedStem.publish
 
     def full(self: mainstem.EmbeddedStem, topic: str, value: bytes, **rest: object) -> object:

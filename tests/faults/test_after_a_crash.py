@@ -41,7 +41,8 @@ def log(files: SimFiles) -> DiskLog:
     return opened_log
 
 
-def test_events_in_a_segment_that_was_empty_at_the_checkpoint_survive(files: SimFiles) -> None:
+def rolled_log(files: SimFiles) -> DiskLog:
+    """Return a log with one event, whose next segment was made before a checkpoint."""
     now = 0
     log = opened(files, lambda: now)
     log.ensure(D, "retained", RETAINED)
@@ -49,6 +50,11 @@ def test_events_in_a_segment_that_was_empty_at_the_checkpoint_survive(files: Sim
     now = 5_000
     log.upkeep.tick()
     log.upkeep.checkpoint()
+    return log
+
+
+def test_events_in_a_segment_that_was_empty_at_the_checkpoint_survive(files: SimFiles) -> None:
+    log = rolled_log(files)
 
     append(log, D, b"second")
 
@@ -58,13 +64,7 @@ def test_events_in_a_segment_that_was_empty_at_the_checkpoint_survive(files: Sim
 def test_a_large_event_in_a_file_made_after_its_directory_was_synced_survives(
     files: SimFiles,
 ) -> None:
-    now = 0
-    log = opened(files, lambda: now)
-    log.ensure(D, "retained", RETAINED)
-    append(log, D, b"first")
-    now = 5_000
-    log.upkeep.tick()
-    log.upkeep.checkpoint()
+    log = rolled_log(files)
 
     append(log, D, b"x" * 700)
 

@@ -77,6 +77,14 @@ def with_topic(disk: SmallDisk, settings: TopicSettings, *, background: bool = F
     return log
 
 
+def has_all_and_takes(value: bytes, log: DiskLog, disk: SmallDisk, kept: Acknowledged) -> None:
+    """Write one event more; all that was acknowledged is there, also after reopening."""
+    kept.append(write(log, ORDERS, value))
+    assert stored(log, ORDERS) == kept
+    log.close()
+    assert stored(opened(disk.data), ORDERS) == kept
+
+
 def write_until_full(log: DiskLog, partition: PartitionId, kept: Acknowledged) -> StorageFull:
     """Append until it is refused, noting what was acknowledged."""
     for number in range(_MANY):
@@ -105,10 +113,7 @@ def test_a_full_disk_refuses_and_says_what_to_do_and_heals_at_once(
     assert stored(log, ORDERS) == kept
 
     disk.free()
-    kept.append(write(log, ORDERS, b"after"))
-    assert stored(log, ORDERS) == kept
-    log.close()
-    assert stored(opened(disk.data), ORDERS) == kept
+    has_all_and_takes(b"after", log, disk, kept)
 
 
 @POLICIES
@@ -170,11 +175,7 @@ def test_filling_and_freeing_many_times_loses_nothing(
         write_until_full(log, ORDERS, kept)
         assert stored(log, ORDERS) == kept
         disk.free()
-    kept.append(write(log, ORDERS, b"last"))
-
-    assert stored(log, ORDERS) == kept
-    log.close()
-    assert stored(opened(disk.data), ORDERS) == kept
+    has_all_and_takes(b"last", log, disk, kept)
 
 
 def test_trimming_makes_space_for_the_next_append(disk: SmallDisk) -> None:

@@ -30,6 +30,14 @@ def names(broker: Broker) -> list[str]:
     return [group.name for group in broker.groups()]
 
 
+def lives_for_its_retention(group: str, broker: Broker, clock: Clock) -> None:
+    pass_time(broker, clock, RETENTION_MS)
+    assert names(broker) == [group]
+    pass_time(broker, clock, 2 * CHECK_INTERVAL_MS)
+
+    assert names(broker) == []
+
+
 def test_cursors_expire_when_nothing_was_committed_for_the_retention_time() -> None:
     clock = Clock()
     broker = new_broker(clock=clock)
@@ -59,11 +67,7 @@ def test_cursors_of_a_group_with_members_stay_and_expire_after_the_last_has_left
     pass_time(broker, clock, 3 * RETENTION_MS)
     assert names(broker) == ["live"]
     member.leave()
-    pass_time(broker, clock, RETENTION_MS)
-    assert names(broker) == ["live"]
-    pass_time(broker, clock, 2 * CHECK_INTERVAL_MS)
-
-    assert names(broker) == []
+    lives_for_its_retention("live", broker, clock)
 
 
 def test_members_between_two_checks_count_though_they_commit_nothing() -> None:
@@ -74,11 +78,7 @@ def test_members_between_two_checks_count_though_they_commit_nothing() -> None:
 
     pass_time(broker, clock, RETENTION_MS - CHECK_INTERVAL_MS // 2)
     broker.join("rare", ["orders"], lambda: None).leave()
-    pass_time(broker, clock, RETENTION_MS)
-    assert names(broker) == ["rare"]
-    pass_time(broker, clock, 2 * CHECK_INTERVAL_MS)
-
-    assert names(broker) == []
+    lives_for_its_retention("rare", broker, clock)
 
 
 def test_members_before_a_restart_count_though_they_do_not_come_back() -> None:
@@ -90,11 +90,7 @@ def test_members_before_a_restart_count_though_they_do_not_come_back() -> None:
     room.groups.commit("g", who, {PLACE: Cursor(0, clock.now_ms - 2 * RETENTION_MS)})
 
     broker = new_broker(log, clock)
-    pass_time(broker, clock, RETENTION_MS)
-    assert names(broker) == ["g"]
-    pass_time(broker, clock, 2 * CHECK_INTERVAL_MS)
-
-    assert names(broker) == []
+    lives_for_its_retention("g", broker, clock)
 
 
 def test_what_a_full_disk_does_not_take_expires_with_the_next_check() -> None:

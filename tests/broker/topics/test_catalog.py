@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.broker.topics.catalog import (
-    TopicChange,
-    TopicGone,
-    TopicKey,
-    TopicLimits,
-    Topics,
-    TopicSet,
-)
+from mainstem.broker.topics import catalog
 from mainstem.core.errors import (
     InvalidName,
     InvalidSetting,
@@ -24,21 +17,21 @@ from mainstem.core.errors import (
 from mainstem.core.topic_settings import Durability, Overload, TopicSettings
 
 
-def create(topics: Topics, name: str, topic_id: str = "1", **settings: object) -> None:
+def create(topics: catalog.Topics, name: str, topic_id: str = "1", **settings: object) -> None:
     for change in topics.create(name, TopicSettings().altered(**settings), topic_id, 1_000):
         topics.apply(change)
 
 
 def test_a_decision_alone_changes_nothing() -> None:
-    topics = Topics()
+    topics = catalog.Topics()
 
     topics.create("orders", TopicSettings(), "1", 1_000)
 
-    assert topics == Topics()
+    assert topics == catalog.Topics()
 
 
 def test_a_created_topic_is_found_by_name_and_id() -> None:
-    topics = Topics()
+    topics = catalog.Topics()
 
     create(topics, "orders", partitions=3)
 
@@ -49,7 +42,7 @@ def test_a_created_topic_is_found_by_name_and_id() -> None:
 
 
 def test_settings_given_as_text_become_what_they_mean() -> None:
-    topics = Topics()
+    topics = catalog.Topics()
 
     changes = topics.create("orders", TopicSettings(durability="disk"), "1", 0)  # type: ignore[arg-type]
     topics.apply(changes[0])
@@ -60,12 +53,16 @@ def test_settings_given_as_text_become_what_they_mean() -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a b", "ä", "x" * 250, "a\0"])
 def test_names_that_are_no_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidName):
-        Topics().create(name, TopicSettings(), "1", 0)
+        catalog.Topics().create(name, TopicSettings(), "1", 0)
 
 
 def test_internal_names_are_refused_to_users_for_everything() -> None:
-    topics = Topics()
-    topics.apply(TopicChange(TopicKey("__mainstem_x"), TopicSet("9", TopicSettings(), 0)))
+    topics = catalog.Topics()
+    topics.apply(
+        catalog.TopicChange(
+            catalog.TopicKey("__mainstem_x"), catalog.TopicSet("9", TopicSettings(), 0)
+        )
+    )
 
     with pytest.raises(InvalidName):
         topics.create("__mainstem_y", TopicSettings(), "1", 0)
@@ -76,7 +73,7 @@ def test_internal_names_are_refused_to_users_for_everything() -> None:
 
 
 def test_names_that_differ_only_in_dot_and_underscore_live_side_by_side() -> None:
-    topics = Topics()
+    topics = catalog.Topics()
 
     create(topics, "a.b", "1")
     create(topics, "a_b", "2")
@@ -85,7 +82,7 @@ def test_names_that_differ_only_in_dot_and_underscore_live_side_by_side() -> Non
 
 
 def test_a_topic_is_created_only_once() -> None:
-    topics = Topics()
+    topics = catalog.Topics()
     create(topics, "orders")
 
     with pytest.raises(TopicExists):
@@ -93,7 +90,7 @@ def test_a_topic_is_created_only_once() -> None:
 
 
 def test_partitions_grow_and_never_shrink() -> None:
-    topics = Topics()
+    topics = catalog.Topics()
     create(topics, "orders", partitions=2)
 
     for change in topics.alter("orders", TopicSettings(partitions=4)):
@@ -105,7 +102,7 @@ def test_partitions_grow_and_never_shrink() -> None:
 
 
 def test_durability_changes_between_disk_and_fsync_but_not_from_or_to_memory() -> None:
-    topics = Topics()
+    topics = catalog.Topics()
     create(topics, "orders", durability="disk")
 
     assert topics.alter("orders", TopicSettings(durability=Durability.FSYNC))
@@ -114,7 +111,7 @@ def test_durability_changes_between_disk_and_fsync_but_not_from_or_to_memory() -
 
 
 def test_altering_to_what_is_already_so_writes_nothing() -> None:
-    topics = Topics()
+    topics = catalog.Topics()
     create(topics, "orders")
 
     assert topics.alter("orders", TopicSettings()) == []
@@ -122,11 +119,11 @@ def test_altering_to_what_is_already_so_writes_nothing() -> None:
 
 def test_combinations_that_mean_nothing_are_refused() -> None:
     with pytest.raises(InvalidSetting, match="max_backlog"):
-        Topics().create("orders", TopicSettings(overload=Overload.BACKPRESSURE), "1", 0)
+        catalog.Topics().create("orders", TopicSettings(overload=Overload.BACKPRESSURE), "1", 0)
 
 
 def test_a_deleted_topic_is_gone_but_remembered_until_the_log_has_deleted_it() -> None:
-    topics = Topics()
+    topics = catalog.Topics()
     create(topics, "orders", partitions=2)
 
     for change in topics.delete("orders"):
@@ -135,10 +132,10 @@ def test_a_deleted_topic_is_gone_but_remembered_until_the_log_has_deleted_it() -
     with pytest.raises(UnknownTopic):
         topics.get("orders")
     assert topics.by_id("1") is None
-    assert topics.going == {"orders": TopicGone("1", 2)}
+    assert topics.going == {"orders": catalog.TopicGone("1", 2)}
     for change in topics.forget("orders"):
         topics.apply(change)
-    assert topics == Topics()
+    assert topics == catalog.Topics()
 
 
 @pytest.mark.parametrize(
@@ -155,23 +152,31 @@ def test_a_deleted_topic_is_gone_but_remembered_until_the_log_has_deleted_it() -
     ],
 )
 def test_a_name_or_pattern_chooses_topics(pattern: str, found: list[str]) -> None:
-    topics = Topics()
+    topics = catalog.Topics()
     for number, name in enumerate(["orders.us", "orders", "bills", "orders.eu"]):
         create(topics, name, str(number))
-    topics.apply(TopicChange(TopicKey("__mainstem_x"), TopicSet("9", TopicSettings(), 0)))
+    topics.apply(
+        catalog.TopicChange(
+            catalog.TopicKey("__mainstem_x"), catalog.TopicSet("9", TopicSettings(), 0)
+        )
+    )
 
     assert [topic.name for topic in topics.matching(pattern)] == found
 
 
 def test_internal_topics_match_a_pattern_only_when_asked_for() -> None:
-    topics = Topics()
-    topics.apply(TopicChange(TopicKey("__mainstem_x"), TopicSet("9", TopicSettings(), 0)))
+    topics = catalog.Topics()
+    topics.apply(
+        catalog.TopicChange(
+            catalog.TopicKey("__mainstem_x"), catalog.TopicSet("9", TopicSettings(), 0)
+        )
+    )
 
     assert [topic.name for topic in topics.matching("*", internal=True)] == ["__mainstem_x"]
 
 
 def test_there_is_a_limit_to_topics_and_to_partitions() -> None:
-    topics = Topics(TopicLimits(max_topics=2, max_partitions=5))
+    topics = catalog.Topics(catalog.TopicLimits(max_topics=2, max_partitions=5))
     create(topics, "a", "1", partitions=3)
 
     with pytest.raises(InvalidSetting, match="3 more partitions"):
@@ -202,7 +207,7 @@ requests = st.lists(
 
 @given(requests)
 def test_replay_gives_what_live_gave(asked: list[tuple[str, str, TopicSettings]]) -> None:
-    live, written = Topics(), list[TopicChange]()
+    live, written = catalog.Topics(), list[catalog.TopicChange]()
 
     for number, (deed, name, wanted) in enumerate(asked):
         with suppress(MainstemError):
@@ -219,7 +224,7 @@ def test_replay_gives_what_live_gave(asked: list[tuple[str, str, TopicSettings]]
             for change in changes:
                 live.apply(change)
 
-    replayed = Topics()
+    replayed = catalog.Topics()
     for change in written:
         replayed.apply(change)
     assert replayed == live
@@ -229,7 +234,7 @@ def test_replay_gives_what_live_gave(asked: list[tuple[str, str, TopicSettings]]
 def test_replaying_only_the_latest_of_each_key_gives_the_same(
     asked: list[tuple[str, str, TopicSettings]],
 ) -> None:
-    live, latest = Topics(), dict[TopicKey, TopicChange]()
+    live, latest = catalog.Topics(), dict[catalog.TopicKey, catalog.TopicChange]()
 
     for number, (deed, name, wanted) in enumerate(asked):
         with suppress(MainstemError):
@@ -243,7 +248,7 @@ def test_replaying_only_the_latest_of_each_key_gives_the_same(
                 live.apply(change)
                 latest[change.key] = change
 
-    compacted = Topics()
+    compacted = catalog.Topics()
     for change in latest.values():
         compacted.apply(change)
     assert compacted == live

@@ -1,6 +1,6 @@
 """Transactions by the older and by the newer rules, request by request, over a real socket."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -133,24 +133,27 @@ def test_an_end_without_a_beginning_is_refused_unless_it_asks_for_an_epoch(peer:
     assert producer.end(NEWER, committed=False).producer_epoch == 1
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [(10, Code.INVALID_TXN_STATE), (11, Code.TRANSACTION_ABORTABLE), (12, Code.NONE)],
-)
-def test_writing_to_a_partition_that_was_not_added(
-    peer: Peer, version: int, expected: Code
-) -> None:
-    assert Code(TransactionalProducer(peer).write(version).error_code) is expected
+def write(producer: TransactionalProducer, version: int) -> Code:
+    return Code(producer.write(version).error_code)
 
 
 @pytest.mark.parametrize(
-    ("version", "expected"),
-    [(3, Code.INVALID_TXN_STATE), (4, Code.TRANSACTION_ABORTABLE), (5, Code.NONE)],
+    ("ask", "versions"),
+    [(write, (10, 11, 12)), (TransactionalProducer.commit_offset, (3, 4, 5))],
+    ids=["write to a partition", "commit an offset of a group"],
 )
-def test_moving_cursors_of_a_group_that_was_not_added(
-    peer: Peer, version: int, expected: Code
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [(0, Code.INVALID_TXN_STATE), (1, Code.TRANSACTION_ABORTABLE), (2, Code.NONE)],
+)
+def test_only_the_newer_rules_let_a_transaction_take_in_what_was_not_added(
+    peer: Peer,
+    ask: Callable[[TransactionalProducer, int], Code],
+    versions: tuple[int, ...],
+    rules: int,
+    expected: Code,
 ) -> None:
-    assert TransactionalProducer(peer).commit_offset(version) is expected
+    assert ask(TransactionalProducer(peer), versions[rules]) is expected
 
 
 @pytest.mark.parametrize("version", range(5))

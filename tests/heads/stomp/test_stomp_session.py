@@ -5,28 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.heads.conversation import ProtocolError
+from mainstem.heads.stomp import session as stomp_session
 from mainstem.heads.stomp.codec import Frame, Version, decode, encode
-from mainstem.heads.stomp.session import (
-    Abort,
-    AckMode,
-    Begin,
-    Commit,
-    Connect,
-    Disconnect,
-    Refused,
-    Request,
-    Send,
-    Session,
-    Settle,
-    Subscribe,
-    Unsubscribe,
-)
 from mainstem.heads.stomp.settings import StompSettings
 
 LIMITS = StompSettings(max_subscriptions=3, max_transactions=2, max_transaction_bytes=200)
 
 
-def say(session: Session, command: str, body: bytes = b"", /, **headers: str) -> Request | None:
+def say(
+    session: stomp_session.Session, command: str, body: bytes = b"", /, **headers: str
+) -> stomp_session.Request | None:
     """Say a frame; headers with _ for -."""
     named = [(name.rstrip("_").replace("_", "-"), value) for name, value in headers.items()]
     data = memoryview(encode(command, named, body, session.version))
@@ -34,9 +22,11 @@ def say(session: Session, command: str, body: bytes = b"", /, **headers: str) ->
     return session.receive(data)
 
 
-def refusal(session: Session, command: str, body: bytes = b"", /, **headers: str) -> Frame:
+def refusal(
+    session: stomp_session.Session, command: str, body: bytes = b"", /, **headers: str
+) -> Frame:
     """Say a frame that is refused; returns the ERROR frame."""
-    with pytest.raises(Refused) as found:
+    with pytest.raises(stomp_session.Refused) as found:
         say(session, command, body, **headers)
     return read(found.value.farewell, session.version)
 
@@ -47,10 +37,10 @@ def read(data: bytes, version: Version | None) -> Frame:
     return frame
 
 
-def connected(version: str = "1.2", **headers: str) -> Session:
-    session = Session(LIMITS, 0)
+def connected(version: str = "1.2", **headers: str) -> stomp_session.Session:
+    session = stomp_session.Session(LIMITS, 0)
     asked = say(session, "CONNECT", accept_version=version, host="/", **headers)
-    assert isinstance(asked, Connect)
+    assert isinstance(asked, stomp_session.Connect)
     return session
 
 
@@ -72,23 +62,25 @@ def test_the_highest_common_version_is_agreed_on(offered: str, agreed: str) -> N
 
 
 def test_connect_without_a_version_is_1_0_and_brings_who_logs_in() -> None:
-    session = Session(LIMITS, 0)
+    session = stomp_session.Session(LIMITS, 0)
 
     asked = say(session, "STOMP", login="ann", passcode="x:y\\n", client_id="c1")
 
-    assert asked == Connect("ann", "x:y\\n", "c1")
+    assert asked == stomp_session.Connect("ann", "x:y\\n", "c1")
     assert session.version is Version.V1_0
 
 
 def test_without_a_common_version_the_error_lists_those_there_are() -> None:
-    error = refusal(Session(LIMITS, 0), "CONNECT", accept_version="2.0", host="/")
+    error = refusal(stomp_session.Session(LIMITS, 0), "CONNECT", accept_version="2.0", host="/")
 
     assert error.headers["version"] == "1.0,1.1,1.2"
     assert error.body == b"Supported versions are 1.0,1.1,1.2\n"
 
 
 def test_nothing_may_be_said_before_connect_nor_connect_twice() -> None:
-    assert refusal(Session(LIMITS, 0), "SEND", destination="/queue/a").command == "ERROR"
+    assert (
+        refusal(stomp_session.Session(LIMITS, 0), "SEND", destination="/queue/a").command == "ERROR"
+    )
     assert refusal(connected(), "CONNECT", accept_version="1.2").command == "ERROR"
 
 
@@ -108,7 +100,7 @@ def test_an_unknown_command_is_named() -> None:
 
 
 def test_only_send_has_a_body() -> None:
-    assert say(connected(), "BEGIN", b"\n", transaction="t") == Begin(None)
+    assert say(connected(), "BEGIN", b"\n", transaction="t") == stomp_session.Begin(None)
     assert refusal(connected(), "BEGIN", b"what", transaction="t").command == "ERROR"
 
 
@@ -117,7 +109,7 @@ def test_send_brings_headers_and_body_and_no_message_id() -> None:
 
     sent = say(session, "SEND", b"hi", destination="/queue/a", receipt="7", colour="red")
 
-    assert isinstance(sent, Send)
+    assert isinstance(sent, stomp_session.Send)
     assert (sent.destination, sent.body, sent.receipt) == ("/queue/a", b"hi", "7")
     assert sent.headers["colour"] == "red"
     error = refusal(session, "SEND", destination="/queue/a", message_id="1")
@@ -129,8 +121,8 @@ def test_a_subscription_has_an_id_of_its_own() -> None:
 
     first = say(session, "SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual")
 
-    assert isinstance(first, Subscribe)
-    assert (first.id, first.ack) == ("1", AckMode.INDIVIDUAL)
+    assert isinstance(first, stomp_session.Subscribe)
+    assert (first.id, first.ack) == ("1", stomp_session.AckMode.INDIVIDUAL)
     assert refusal(session, "SUBSCRIBE", id="1", destination="/queue/b").command == "ERROR"
     assert refusal(session, "SUBSCRIBE", destination="/queue/b").command == "ERROR"
     assert refusal(session, "SUBSCRIBE", id="2", destination="/queue/b", ack="no").command
@@ -143,7 +135,7 @@ def test_1_0_tells_subscriptions_apart_by_destination() -> None:
 
     ended = say(session, "UNSUBSCRIBE", destination="/queue/a", receipt="9")
 
-    assert isinstance(ended, Unsubscribe)
+    assert isinstance(ended, stomp_session.Unsubscribe)
     assert ended.subscription is subscribed is not with_id
     assert ended.receipt == "9"
     assert refusal(session, "UNSUBSCRIBE", destination="/queue/a").command == "ERROR"
@@ -164,25 +156,29 @@ def test_there_are_no_more_subscriptions_than_allowed() -> None:
 def test_ack_and_nack_name_a_message_as_their_version_does(version: str, name: str) -> None:
     session = connected(version)
 
-    assert say(session, "ACK", **{name: "m"}) == Settle("m", True, None, None)
-    assert say(session, "NACK", **{name: "m"}, requeue="false", receipt="r") == Settle(
-        "m", False, False, "r"
-    )
+    assert say(session, "ACK", **{name: "m"}) == stomp_session.Settle("m", True, None, None)
+    assert say(
+        session, "NACK", **{name: "m"}, requeue="false", receipt="r"
+    ) == stomp_session.Settle("m", False, False, "r")
     assert refusal(session, "ACK", other="m").headers["message"] == "Missing header"
 
 
 def test_what_is_in_a_transaction_waits_for_commit() -> None:
     session = connected()
-    assert say(session, "BEGIN", transaction="t", receipt="b") == Begin("b")
+    assert say(session, "BEGIN", transaction="t", receipt="b") == stomp_session.Begin("b")
     assert say(session, "SEND", b"1", destination="/queue/a", transaction="t") is None
     assert say(session, "ACK", id="m", transaction="t", receipt="a") is None
 
     done = say(session, "COMMIT", transaction="t", receipt="c")
 
-    assert isinstance(done, Commit)
+    assert isinstance(done, stomp_session.Commit)
     sent, settled = done.requests
-    assert isinstance(sent, Send)
-    assert (sent.body, settled, done.receipt) == (b"1", Settle("m", True, None, "a"), "c")
+    assert isinstance(sent, stomp_session.Send)
+    assert (sent.body, settled, done.receipt) == (
+        b"1",
+        stomp_session.Settle("m", True, None, "a"),
+        "c",
+    )
     assert refusal(session, "COMMIT", transaction="t").headers["message"] == "Bad transaction"
 
 
@@ -191,9 +187,9 @@ def test_an_aborted_transaction_is_over_and_its_name_free() -> None:
     say(session, "BEGIN", transaction="t")
     say(session, "SEND", destination="/queue/a", transaction="t")
 
-    assert isinstance(say(session, "ABORT", transaction="t"), Abort)
-    assert say(session, "BEGIN", transaction="t") == Begin(None)
-    assert say(session, "COMMIT", transaction="t") == Commit((), None)
+    assert isinstance(say(session, "ABORT", transaction="t"), stomp_session.Abort)
+    assert say(session, "BEGIN", transaction="t") == stomp_session.Begin(None)
+    assert say(session, "COMMIT", transaction="t") == stomp_session.Commit((), None)
 
 
 def test_transactions_are_limited_in_number_and_size() -> None:
@@ -211,7 +207,7 @@ def test_transactions_are_limited_in_number_and_size() -> None:
 
 
 def test_disconnect_ends_it() -> None:
-    assert say(connected(), "DISCONNECT", receipt="77") == Disconnect("77")
+    assert say(connected(), "DISCONNECT", receipt="77") == stomp_session.Disconnect("77")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +221,7 @@ def test_heart_beats_are_as_the_client_asks_but_not_too_many(asked: str, told: s
 
 @pytest.mark.parametrize("text", ["", "1", "a,b", "-1,0", "1,2,3", "9" * 40 + ",1"])
 def test_heart_beats_that_are_no_numbers_are_refused(text: str) -> None:
-    session = Session(LIMITS, 0)
+    session = stomp_session.Session(LIMITS, 0)
 
     error = refusal(session, "CONNECT", accept_version="1.1", heart_beat=text)
 
@@ -248,16 +244,16 @@ def test_a_peer_that_misses_its_heart_beats_is_cut_off() -> None:
 
     assert session.tick(2499) == b""
     assert session.deadline() == 2500
-    with pytest.raises(Refused, match="2000 ms"):
+    with pytest.raises(stomp_session.Refused, match="2000 ms"):
         session.tick(2500)
 
 
 def test_a_peer_that_does_not_connect_in_time_is_cut_off() -> None:
-    session = Session(LIMITS, 5)
+    session = stomp_session.Session(LIMITS, 5)
 
     assert session.deadline() == 10_005
     assert session.tick(10_000) == b""
-    with pytest.raises(Refused):
+    with pytest.raises(stomp_session.Refused):
         session.tick(10_005)
 
 

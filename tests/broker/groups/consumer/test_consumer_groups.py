@@ -341,12 +341,18 @@ def test_the_assignor_that_most_ask_for_is_taken() -> None:
 # Static members
 
 
-def test_a_static_member_that_left_for_a_while_finds_what_it_had() -> None:
-    hall = Hall(t=4)
+def hall_with_instances(partitions: int) -> tuple[Hall, Member, Member]:
+    """Return a group of two static members that has settled."""
+    hall = Hall(t=partitions)
     first, second = hall.member("a", "one"), hall.member("b", "two")
     first.join()
     second.join()
     hall.settle(first, second)
+    return hall, first, second
+
+
+def test_a_static_member_that_left_for_a_while_finds_what_it_had() -> None:
+    hall, first, second = hall_with_instances(4)
     had = second.places
     second.leave(for_a_while=True)
     hall.settle(first)
@@ -362,11 +368,7 @@ def test_a_static_member_that_left_for_a_while_finds_what_it_had() -> None:
 
 
 def test_a_static_member_that_does_not_come_back_is_taken_out() -> None:
-    hall = Hall(t=2)
-    first, second = hall.member("a", "one"), hall.member("b", "two")
-    first.join()
-    second.join()
-    hall.settle(first, second)
+    hall, first, second = hall_with_instances(2)
     second.leave(for_a_while=True)
     hall.pass_time(SESSION_MS - 1)
     first.beat()

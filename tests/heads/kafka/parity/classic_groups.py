@@ -181,12 +181,18 @@ def static_members_of_a_classic_group(side: Side) -> Iterator[Said]:
         yield "shown", shown(side, group)
 
 
+def _instance(side: Side) -> Member:
+    """Return a static member that is alone in a group, and has synced."""
+    found = Member(side, side.group(), "i")
+    found.join()
+    found.sync()
+    return found
+
+
 @alike
 def members_that_are_let_go(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Member(side, group, "i")
-    ann.join()
-    ann.sync()
+    ann = _instance(side)
+    group = ann.group
     yield "nobody", let_go(side, group)
     yield "no such member", let_go(side, group, (ANN, None), ("", None))
     yield "no such instance", let_go(side, group, ("", "j"), (ANN, "j"), (ann.id, "j"))
@@ -226,10 +232,8 @@ def static_members_in_other_words(side: Side) -> Iterator[Said]:
 
 @alike
 def a_static_member_that_joins_while_others_gather(side: Side) -> Iterator[Said]:
-    group = side.group()
-    ann = Member(side, group, "i")
-    ann.join()
-    ann.sync()
+    ann = _instance(side)
+    group = ann.group
     with side.another() as peer, side.another() as third:
         bob = Member(side, group, "j", peer=peer)
         bob.send_join()
