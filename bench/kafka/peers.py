@@ -41,9 +41,9 @@ from bench.kafka.systems import Kafka, Mainstem, System, usage
 from mainstem.cli.benchmarks.report import machine, write_section
 
 READS = 4
-"""Times that a topic is read in a round, as reading takes a fraction of a second."""
+"""Reads of a topic per round: one read takes only a fraction of a second."""
 TRIAL_SHARE = 50
-"""Which part of the events is tried first; with fewer, what a turn costs anyhow would count."""
+"""The first trial has 1/50 of the events; with fewer, fixed costs of a turn would dominate."""
 
 
 class Counting(System, Protocol):
@@ -54,7 +54,7 @@ class Counting(System, Protocol):
 
 
 class Side(NamedTuple):
-    """A system, what the tables call it, and the two processes of load that speak its protocol."""
+    """A system, its name in the tables, and two load processes that speak its protocol."""
 
     name: str
     system: Counting
@@ -63,7 +63,7 @@ class Side(NamedTuple):
 
 
 class Comparison:
-    """The systems as they come, and those that sync before they answer."""
+    """Measures all systems in turn: with default settings, and with a sync before each answer."""
 
     def __init__(self, disk: Sequence[Side], synced: Sequence[Side], plan: Plan, only: str) -> None:
         self._disk = disk
@@ -72,7 +72,7 @@ class Comparison:
         self._only = only
 
     def warm_up(self) -> None:
-        """Have everybody do a bit of everything: a JVM needs more than one turn."""
+        """Warm up every system: a JVM needs more than one turn."""
         singles = [each for each in self._plan.cells if each.way.name == SINGLE.name]
         for cell in singles[: self._plan.warm_ups]:
             for side in self._disk:
@@ -94,7 +94,7 @@ class Comparison:
         yield from self._consumed(Row(f"consume, {many} readers", self._plan.fan_out, many))
 
     def delays(self) -> Iterator[Delay]:
-        """Send at a steady rate, and take how old the events are when they come."""
+        """Send at a steady rate, and measure the age of events on arrival."""
         found = [(side, Delay(side.name)) for side in self._disk]
         found += [(side, Delay(f"{side.name}, synced")) for side in self._synced]
         for number in range(-min(1, self._plan.warm_ups), self._plan.rounds):
@@ -119,7 +119,7 @@ class Comparison:
         yield row
 
     def _enough(self, side: Side, cell: Cell) -> Cell:
-        """Return it with as many events as take long enough, after turns that warm up."""
+        """Return the cell with enough events for a turn of ``TURN_S``, after warm-up turns."""
         most = round(cell.events / cell.way.share)
         cell = msgspec.structs.replace(cell, events=min(cell.events, most // TRIAL_SHARE))
         # The first long turn may be so because it is the first.
@@ -136,7 +136,7 @@ class Comparison:
         return cell
 
     def _once(self, side: Side, cell: Cell) -> Turn:
-        """Produce to a topic that is there."""
+        """Produce to an existing topic."""
         taken, before = Taken(), side.system.count(cell.topic, cell.partitions)
         side.taking.add(side.system, cell, taken, touched=cell.partitions)
         self._check(side, cell, before)
@@ -192,7 +192,7 @@ class Starting(Protocol):
 
 
 def _ready_ms(kept: Starting, others: Sequence[Starting]) -> float:
-    """Start others and end them again, and one that stays; return how long it takes."""
+    """Start and stop ``others``, start ``kept``; return the median start-up time."""
     took = []
     for each in (*others, kept):
         began = time.perf_counter()
@@ -204,7 +204,7 @@ def _ready_ms(kept: Starting, others: Sequence[Starting]) -> float:
 
 
 class Servers:
-    """One process of each system, with what it took to start them."""
+    """One process of each system, and their start-up times."""
 
     def __init__(self, directory: Path, starts: int, stack: ExitStack) -> None:
         again = range(starts - 1)
@@ -243,7 +243,7 @@ class Servers:
         self._idle = {side.name: usage(side.system) for side in self.disk}
 
     def processes(self) -> Iterator[Process]:
-        """Yield what the processes themselves take."""
+        """Yield start-up time and memory of each process."""
         for side in self.disk:
             idle_mb = self._idle[side.name].memory_mb
             highest_mb = usage(side.system).highest_mb

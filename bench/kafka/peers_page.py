@@ -46,7 +46,7 @@ each event before it acknowledges it (`sync_interval: always`)."""
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What one system did once: events per second, and microseconds of CPU per event."""
+    """One turn of one system: events per second, and microseconds of CPU per event."""
 
     per_second: float
     server_us: float
@@ -54,7 +54,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct):
-    """One thing that was measured, a turn of each system per round."""
+    """One measured row: a turn of each system per round."""
 
     what: str
     cell: Cell
@@ -100,7 +100,7 @@ class Standing(msgspec.Struct):
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """How much better than another mainstem is at something, and how much it ought to be."""
+    """How much better mainstem is than another system, and the aim."""
 
     group: str
     about: str
@@ -110,7 +110,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def ratios(standing: Standing) -> Iterator[Ratio]:
-    """Yield all of them; what is better when it is less is turned round."""
+    """Yield all ratios; above 1 mainstem is better, also where less is better."""
     for row in standing.rows:
         for name in (name for name in row.turns if name != OURS):
             aim = 2.0 if row.what == SYNCED else 1.0

@@ -4,7 +4,7 @@ import msgspec
 
 
 class Way(msgspec.Struct, frozen=True):
-    """How a client is set, and what share of the events it is given, as some ways are slow."""
+    """Client settings, and the share of events it gets, since some are slow."""
 
     name: str
     settings: dict[str, object]
@@ -22,7 +22,7 @@ WAYS = (DEFAULTS, SMALL_BATCHES, JAVA, SINGLE, ROUND_TRIPS)
 # librdkafka otherwise stays with one partition for 10 ms, and the others have nothing to do.
 SPREAD = {"sticky.partitioning.linger.ms": 0}
 TURN_S = 0.7
-"""About what producing takes at once beside peers, of which some are slow."""
+"""Target length of a producing turn in the comparison with peers."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Cell(msgspec.Struct, frozen=True):
 
     @property
     def settings(self) -> dict[str, object]:
-        """How the producer is set."""
+        """Settings of the producer."""
         return self.way.settings | (SPREAD if self.partitions > 1 else {})
 
 
@@ -56,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True):
     seconds: int
     starts: int
     warm_ups: int = 0
-    """Times that everything is done before it counts."""
+    """Warm-up runs before the rounds that count."""
 
 
 def _cells(

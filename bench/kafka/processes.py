@@ -1,4 +1,4 @@
-"""What processes take, as the kernel counts it; and the process that puts load on a system."""
+"""CPU time and memory of processes, and the process that puts load on a system."""
 
 import json
 import os
@@ -23,7 +23,7 @@ class Usage(NamedTuple):
 
     @classmethod
     def of(cls, pid: int) -> "Usage":
-        """Return what a process has taken so far."""
+        """Return the usage of a process so far."""
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         pages = int(fields[21])
         memory_mb = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -55,7 +55,7 @@ class Load:
         )
 
     def begin(self, job: Job) -> None:
-        """Have a job done, without waiting for it."""
+        """Start a job without waiting for it."""
         assert self._process.stdin
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()

@@ -57,12 +57,12 @@ class System(Protocol):
 
 
 def usage(system: System) -> Usage:
-    """Return what the process of a system has taken so far."""
+    """Return CPU time and memory of a system's process so far."""
     return Usage.of(system.server.pid)
 
 
 class Mainstem:
-    """``mainstem serve`` on a directory, with topics of one durability; maybe another's server."""
+    """``mainstem serve`` with topics of one durability; may share another one's server."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A broker on the log in memory with a clock that only tests move."""
+"""A broker on an in-memory log, with a manual clock."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,7 +27,7 @@ Batches = Sequence[tuple[PartitionId, WritableBatch]]
 
 
 class Clock:
-    """A time of day that stands still until it is moved."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self, now_ms: int = NOW_MS) -> None:
         self.now_ms = now_ms
@@ -39,7 +39,7 @@ class Clock:
 def new_broker(
     log: Log | None = None, clock: Clock | None = None, hand_over_ms: int = HAND_OVER_MS
 ) -> Broker:
-    """Open a broker; on a log that is there already it finds all that was written down."""
+    """Open a broker; an existing log is replayed."""
     ids = iter(range(1, 1_000_000))
     return Broker(
         MemoryLog() if log is None else log,
@@ -73,7 +73,7 @@ def values(found: Sequence[Event]) -> list[bytes | None]:
 
 
 class FullLog(MemoryLog):
-    """A log that may have no room for anything more."""
+    """A log that can be made full."""
 
     is_full = False
 

@@ -1,4 +1,4 @@
-"""A dispatcher on a real broker, on a loop that tests turn by hand, and consumers that take."""
+"""A dispatcher on a real broker, driven step by step, and consumers that acquire from it."""
 
 from collections import deque
 from collections.abc import Callable, Collection
@@ -10,20 +10,20 @@ from mainstem.core.errors import MainstemError
 from mainstem.heads.dispatcher import Consumer, Dispatcher, SessionCredit
 
 TURNS = 10_000
-"""So many calls mean that it never ends."""
+"""More calls than this: the dispatcher never comes to rest."""
 
 
 class Room:
-    """Where consumers wait for events of the queue ``emails`` of the topic ``orders``."""
+    """A dispatcher for the queue ``emails`` of the topic ``orders``, and its pending calls."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.time_s = 0.0
         self.calls: deque[Callable[[], None]] = deque()
         self.asked: list[tuple[str, int]] = []
-        """Who was asked, and how many it took."""
+        """Consumers in the order they were offered events, and how many each took."""
         self.taking_s = 0.0
-        """How long it takes to take."""
+        """How long a take lasts."""
         self.dispatcher = Dispatcher(
             watch=desk.queues.watch,
             soon=self.calls.append,
@@ -32,12 +32,12 @@ class Room:
         )
 
     def turn(self) -> None:
-        """Make the calls that are due now, not those that they lead to."""
+        """Run the pending calls, but none that they schedule."""
         for _ in range(len(self.calls)):
             self.calls.popleft()()
 
     def run(self) -> None:
-        """Make all calls, until nobody has anything to do."""
+        """Run calls until none is pending."""
         for _ in range(TURNS):
             if not self.calls:
                 return
@@ -54,12 +54,12 @@ class Room:
         partitions: Collection[int] | None = None,
         queue: str = "emails",
     ) -> "Taker":
-        """Let a consumer of this name wait."""
+        """Register a consumer of this name."""
         return Taker(self, name, credit, priority, session, partitions, queue)
 
 
 class Taker:
-    """A consumer that acquires what it is offered, and settles it when it is told to."""
+    """A consumer that acquires what it is offered and settles on request."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Taker:
         self.told: list[MainstemError] = []
         self.once = False
         self.count = 0
-        """How many events it was given in all."""
+        """Events received in total."""
         self._partitions = partitions
         self.consumer: Consumer = room.dispatcher.consume(
             "orders",
@@ -108,7 +108,7 @@ class Taker:
         return count
 
     def probe(self) -> int:
-        """Return whether there is something for it, which goes to somebody else."""
+        """Return how many events it could have had; another owner acquires them."""
         if self._partitions is not None:
             return self._lent(1, "somebody else")
         return len(self.room.desk.acquire(owner="somebody else", name=self.queue))
@@ -121,7 +121,7 @@ class Taker:
         return sum(run.last - run.first + 1 for each in lent for run in each.runs)
 
     def settle(self, outcome: Outcome, count: int | None = None) -> int:
-        """Settle what it has held longest; return how many."""
+        """Settle its oldest deliveries; return how many."""
         count = len(self.held) if count is None else count
         said, self.held = self.held[:count], self.held[count:]
         self.room.desk.settle(outcome, *said, owner=self.name)

@@ -1,4 +1,4 @@
-"""A server in a process of its own, peers of any protocol, and a healthy client beside them."""
+"""A server in its own process, raw sockets to it, and a well-behaved client to compare with."""
 
 import contextlib
 import json
@@ -15,9 +15,9 @@ from typing import Protocol, Self
 from tests.heads.admin.web import get
 
 PATIENCE_S = 60
-"""How long anything may take on a machine that others use too; nothing here waits this long."""
+"""Timeout of any single step; only a failing test gets near it."""
 GROWTH_MB = 64
-"""By how much the memory of a server may grow, whatever is done to it."""
+"""How much a server's memory may grow under attack."""
 
 
 def connected(address: str, receive_buffer: int = 0) -> socket.socket:
@@ -32,15 +32,15 @@ def connected(address: str, receive_buffer: int = 0) -> socket.socket:
 
 
 class Checks(Protocol):
-    """A client that does nothing wrong, of any protocol."""
+    """A well-behaved client of any protocol."""
 
     def check(self) -> None:
-        """Be served once; raises if that is not so."""
+        """Make one request; raise if it is not served."""
 
 
 @contextlib.contextmanager
 def beside(healthy: Checks) -> Iterator[None]:
-    """Let a healthy client be served again and again for as long as the block lasts."""
+    """Keep a well-behaved client busy in a thread for as long as the block lasts."""
     over = threading.Event()
     failed: list[BaseException] = []
     slowest = 0.0
@@ -68,7 +68,7 @@ def beside(healthy: Checks) -> Iterator[None]:
 
 
 def until(condition: Callable[[], bool], meanwhile: Callable[[], object]) -> None:
-    """Ask until it is so, and do something else meanwhile that takes its time."""
+    """Poll until a condition holds; ``meanwhile`` runs between polls."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -76,7 +76,7 @@ def until(condition: Callable[[], bool], meanwhile: Callable[[], object]) -> Non
 
 
 class Process:
-    """A server in a process of its own, so that its memory can be told from the attacker's."""
+    """A server in its own process, so that its memory can be measured."""
 
     _CODE = """
 import json, resource, sys
@@ -130,14 +130,14 @@ serve(Path(sys.argv[1]), config, say)
         self._process.communicate(timeout=PATIENCE_S)
 
     def metric(self, name: str) -> float:
-        """Return a number that it shows to whoever looks after it, 0 if it does not."""
+        """Return the sum of a metric over its labels, 0 if there is none."""
         shown = get(self.admin, "/metrics").text.splitlines()
         lines = [line for line in shown if line.startswith(name)]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
     @contextlib.contextmanager
     def within_bounds(self) -> Iterator[None]:
-        """See to it that its memory does not grow by more than is allowed."""
+        """Fail if its memory grows beyond the limit in the block."""
         before = self.memory_mb()
         self.forget_peak()
         yield
@@ -146,18 +146,18 @@ serve(Path(sys.argv[1]), config, say)
         assert grown < GROWTH_MB
 
     def memory_mb(self) -> float:
-        """Return what it holds now."""
+        """Return its resident memory."""
         return self._status("VmRSS")
 
     def peak_mb(self) -> float:
-        """Return the most that it held since ``forget_peak``."""
+        """Return its peak resident memory since ``forget_peak``."""
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
         Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
 
     def cpu_s(self) -> float:
-        """Return the processor time that it used."""
+        """Return the CPU time it has used."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
@@ -166,7 +166,7 @@ serve(Path(sys.argv[1]), config, say)
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Wait for its end; return its exit code."""
+        """Wait until it exits; return the exit code."""
         self._process.communicate(timeout=PATIENCE_S)
         return self._process.returncode
 

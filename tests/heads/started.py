@@ -25,16 +25,16 @@ from mainstem.heads.head import Head, HeadSettings, RunningHead
 from mainstem.heads.listen import Address
 
 TOPIC = "orders"
-"""There from the beginning, with one partition; and a queue of the same name on it."""
+"""Exists from the start, with one partition and a queue of the same name."""
 
 
 class Peer(asyncio.Protocol):
-    """A client: says any bytes, and keeps what it hears."""
+    """A TCP client: sends any bytes, and collects those it receives."""
 
     def __init__(self, running: RunningHead, *, hangs_up: bool = True) -> None:
         self.heard = b""
         self.is_over = False
-        """Whether the head has said all it will."""
+        """Whether the head has ended the connection."""
         self._running = running
         self._hangs_up = hangs_up
 
@@ -58,7 +58,7 @@ class Peer(asyncio.Protocol):
         self.is_over = True
 
     async def say(self, *pieces: bytes) -> None:
-        """Say something in pieces, each once the one before was read."""
+        """Send pieces, each after the head has read the one before."""
         for piece in pieces:
             said = self._running.traffic.bytes_in + len(piece)
             self.write(piece)
@@ -68,16 +68,16 @@ class Peer(asyncio.Protocol):
         await until(lambda: self._running.traffic.bytes_in >= count or self.is_over)
 
     def write(self, piece: bytes) -> None:
-        """Say something, and do not wait for it to be read."""
+        """Send without waiting for the head to read it."""
         if not self.transport.is_closing():
             self.transport.write(piece)
 
     def stop_reading(self) -> None:
-        """Leave unread whatever comes."""
+        """Stop reading from the socket."""
         self.transport.pause_reading()
 
     async def end(self) -> bytes:
-        """Say that there is nothing more; return all that was heard, once that is over."""
+        """Half-close; return everything received once the head has ended the connection."""
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
         await until(lambda: self.is_over)
@@ -85,13 +85,13 @@ class Peer(asyncio.Protocol):
 
 
 class Datagrams(Peer):
-    """The same over UDP, where nothing is answered and nothing ends."""
+    """The same over UDP, where nothing is answered and connections do not end."""
 
     def write(self, piece: bytes) -> None:
         cast(asyncio.DatagramTransport, self.transport).sendto(piece)
 
     def stop_reading(self) -> None:
-        """Do as always: nothing comes."""
+        """Do nothing: nothing is received."""
 
     async def end(self) -> bytes:
         self.transport.close()
@@ -99,18 +99,18 @@ class Datagrams(Peer):
 
 
 class Started(msgspec.Struct, eq=False):
-    """A head that serves."""
+    """A running head, and the peers connected to it."""
 
     broker: Broker
     context: HeadContext
     running: RunningHead
     is_udp: bool
     buffer_bytes: int = 0
-    """How much of what comes a peer's kernel keeps; 0 for as much as it likes."""
+    """Receive buffer of peers; 0 for the kernel's default."""
     peers: list[Peer] = []
 
     async def peer(self, *, hangs_up: bool = True) -> Peer:
-        """Connect; who does not hang up leaves the connection open when the head ends it."""
+        """Connect; a peer that does not hang up stays half-open after the head has closed."""
         loop, at = asyncio.get_running_loop(), self.running.address.pair
         peer: Peer
         if self.is_udp:
@@ -134,7 +134,7 @@ class Started(msgspec.Struct, eq=False):
         return peer
 
     async def talk(self, *pieces: bytes) -> bytes:
-        """Say something in pieces, and no more; return all that is answered."""
+        """Send pieces, half-close, and return all answers."""
         peer = await self.peer()
         await peer.say(*pieces)
         return await peer.end()
@@ -144,7 +144,7 @@ class Started(msgspec.Struct, eq=False):
         return values(read_all(self.broker, TOPIC))
 
     def out(self) -> int:
-        """Return how many events of the queue are with somebody."""
+        """Return how many events of the queue are out with consumers."""
         return sum(self.broker.queues.show(TOPIC, TOPIC).owners.values())
 
     async def close(self) -> None:
@@ -162,7 +162,7 @@ async def started(
     *,
     buffer_bytes: int = 0,
 ) -> AsyncIterator[Started]:
-    """Serve a head until the block ends; ``buffer_bytes``: what the kernel keeps of answers."""
+    """Run a head until the block ends; ``buffer_bytes``: send buffer of its connections."""
     broker, clock = new_broker(), Clock()
     broker.create_topic(TOPIC)
     broker.queues.create(TOPIC, TOPIC)
@@ -182,7 +182,7 @@ async def started(
 
 
 class _Unexpected(logging.Handler):
-    """Keeps what is logged with a traceback."""
+    """Collects log records that have a traceback."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Kafka clients over raw sockets, request by request, and one that only does what is right."""
+"""Kafka clients over raw sockets, request by request, and a well-behaved one to compare with."""
 
 import contextlib
 import socket
@@ -38,7 +38,7 @@ R = TypeVar("R", bound=Wire)
 
 
 class Peer:
-    """A socket, and as much of the protocol as whoever holds it wants to respect."""
+    """A connection that sends any bytes, and reads answers."""
 
     def __init__(self, address: str, *, receive_buffer: int = 0) -> None:
         self.socket = connected(address, receive_buffer)
@@ -67,14 +67,14 @@ class Peer:
         return self._exactly(length)
 
     def is_cut_off(self) -> bool:
-        """Tell whether the server closes, without having said anything."""
+        """Tell whether the server closes without an answer."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
             return True
 
     def reset(self) -> None:
-        """Go away without a goodbye."""
+        """Reset the connection."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -89,7 +89,7 @@ class Peer:
 
 
 def request(api: Api, version: int, body: Wire, correlation_id: int = 7) -> bytes:
-    """Return a request as a frame with its length."""
+    """Return a request as a frame, length included."""
     frame = whole(encode_request(api, version, correlation_id, "me", body))
     return struct.pack(">i", len(frame)) + frame
 
@@ -103,7 +103,7 @@ def production(
 
 
 def produce(peer: Peer, topic: str, batch: bytes, partition: int = 0) -> ProducedPartition:
-    """Produce one batch; return what became of it."""
+    """Produce one batch; return the answer for its partition."""
     answer = peer.ask(PRODUCE, 9, production(topic, batch, partition), ProduceResponse)
     return answer.responses[0].partition_responses[0]
 
@@ -129,7 +129,7 @@ def fetching(
 
 
 class Healthy:
-    """A client that does nothing wrong: what it was acknowledged must be there, and at once."""
+    """A well-behaved client: what was acknowledged to it must be readable at once."""
 
     def __init__(self, address: str) -> None:
         self._peer = Peer(address)

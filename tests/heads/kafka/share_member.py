@@ -1,4 +1,4 @@
-"""A member of a share group, request by request."""
+"""A member of a share group over a raw connection, request by request."""
 
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
@@ -27,11 +27,11 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 END = -1
 _GROUP, _SET, _DELETE = 32, 0, 1
 Acks = Sequence[tuple[int, int, Sequence[int]]]
-"""First and last offset, and the types."""
+"""First offset, last offset and acknowledge types of each batch."""
 
 
 class FetchLimits(TypedDict, total=False):
-    """How much a share fetch asks for, and how long it waits for it."""
+    """Limits of a ShareFetch, with the names of its fields."""
 
     max_records: int
     max_bytes: int
@@ -40,7 +40,7 @@ class FetchLimits(TypedDict, total=False):
 
 
 class FetchOptions(FetchLimits, total=False):
-    """What else a fetch may say."""
+    """Optional parts of a ShareFetch."""
 
     partitions: Sequence[int]
     forgotten: Sequence[int]
@@ -51,13 +51,13 @@ LIMITS: FetchLimits = {"max_records": 100, "max_bytes": 1 << 20, "min_bytes": 1,
 
 
 def put(peer: Peer, topic: str, count: int, partition: int = 0) -> None:
-    """Produce so many events in one batch."""
+    """Produce ``count`` events in one batch."""
     batch = bytes(build([Event(b"%d" % number) for number in range(count)], now_ms=1))
     assert produce(peer, topic, batch, partition).error_code == 0
 
 
 def configure(peer: Peer, group: str, name: str, value: str | None) -> Code:
-    """Change a setting of a group, or remove it; return what was said to that."""
+    """Set a group config, or remove it; return the error code."""
     entry = IncrementalAlter(name, _DELETE if value is None else _SET, value)
     body = IncrementalAlterConfigsRequest((IncrementalAlterResource(_GROUP, group, (entry,)),))
     api = INCREMENTAL_ALTER_CONFIGS
@@ -75,7 +75,7 @@ def acknowledging(
     partition: int = 0,
     renews: bool = False,
 ) -> share_fetch.ShareAcknowledgeRequest:
-    """Return the request to acknowledge in one partition."""
+    """Return a ShareAcknowledge for one partition."""
     batches = [share_fetch.Acknowledgement(*each) for each in acks]
     place = share_fetch.AcknowledgePartition(partition, batches)
     topics = [share_fetch.AcknowledgeTopic(topic_id, [place])]
@@ -85,7 +85,7 @@ def acknowledging(
 
 
 class Sharer:
-    """One member, with a connection of its own, of a group called like its topic."""
+    """A member with its own connection; its group has the name of its topic."""
 
     def __init__(self, address: str, topic: str, member: str = "ann") -> None:
         self.peer = Peer(address)

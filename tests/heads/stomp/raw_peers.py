@@ -1,4 +1,4 @@
-"""STOMP peers that speak byte by byte, and a healthy client beside them."""
+"""STOMP clients over raw sockets, and a well-behaved one to compare with."""
 
 from collections.abc import Iterator
 from typing import Self
@@ -12,7 +12,7 @@ WIDE = StompSettings(max_frame_bytes=2**31, max_headers=1_000, max_header_bytes=
 
 
 class Peer:
-    """A socket, and as much of STOMP as whoever holds it wants to respect."""
+    """A connection that sends any bytes, and reads frames."""
 
     def __init__(self, address: str, *, receive_buffer: int = 0) -> None:
         self.socket = connected(address, receive_buffer)
@@ -39,7 +39,7 @@ class Peer:
         self.send(frame(command, body, **headers))
 
     def next(self) -> Frame:
-        """Return the next frame, heart-beats left out; raises EOFError if the server closes."""
+        """Return the next frame, skipping heart-beats; raises EOFError if the server closes."""
         while True:
             view = memoryview(self._received)
             size = self._scanner.size(view) if view else None
@@ -56,7 +56,7 @@ class Peer:
                 return found
 
     def last_words(self) -> list[Frame]:
-        """Return what comes until the server closes."""
+        """Return the frames received until the server closes."""
         return list(self._until_the_end())
 
     def _until_the_end(self) -> Iterator[Frame]:
@@ -74,7 +74,7 @@ def frame(command: str, body: bytes = b"", /, **headers: str) -> bytes:
 
 
 class Healthy:
-    """A client that does nothing wrong: what it sends is confirmed, and comes back."""
+    """A well-behaved client: its messages are confirmed and delivered back to it."""
 
     def __init__(self, address: str) -> None:
         self._peer = Peer(address).connect()

@@ -1,4 +1,4 @@
-"""A client of the STOMP head without a socket: a conversation on a broker in memory."""
+"""STOMP clients without sockets: conversations with the head on an in-memory broker."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,11 +18,11 @@ from mainstem.log.memory import MemoryLog
 SETTINGS = StompSettings()
 DEFAULTS = TopicSettings()
 TURNS = 30
-"""So many turns of the loop are enough for whatever is under way."""
+"""Turns of the event loop after which nothing is pending."""
 
 
 class World:
-    """A broker and what its STOMP clients share, inside a running loop; time stands still."""
+    """A broker and the state that its STOMP clients share; its clock stands still."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class World:
 
 
 class Box:
-    """What was sent to a client."""
+    """A client's outbox: collects what the head sends."""
 
     def __init__(self, now_ms: int) -> None:
         self.peer = "127.0.0.1:5"
@@ -68,7 +68,7 @@ class Box:
         self._room.append(call)
 
     def has_room(self) -> None:
-        """Let the client read, so that there is room again."""
+        """Make room, as if the client had read."""
         self.is_full = False
         calls, self._room = self._room, []
         for call in calls:
@@ -85,7 +85,7 @@ class Box:
 
 
 class Client:
-    """One client: says frames, and is told others."""
+    """One client: sends frames and collects those it receives."""
 
     def __init__(self, world: World, version: Version = Version.V1_2) -> None:
         self.world = world
@@ -97,11 +97,11 @@ class Client:
         self._backlog = b""
 
     def leave(self) -> None:
-        """Go without a word."""
+        """Disconnect without a DISCONNECT frame."""
         self.box.end()
 
     def say(self, command: str, body: bytes = b"", /, **headers: str) -> None:
-        """Say a frame; headers with _ for -."""
+        """Send a frame; in header names _ stands for -."""
         named = [(name.rstrip("_").replace("_", "-"), value) for name, value in headers.items()]
         self.say_bytes(encode(command, named, body, self.version))
 
@@ -111,7 +111,7 @@ class Client:
         self._handle()
 
     def _handle(self) -> None:
-        """Let the conversation handle what was said, as far as no answer holds the rest up."""
+        """Hand sent frames to the conversation, up to an answer that holds back the rest."""
         try:
             while self._backlog and not any(each.holds for each in self._owed):
                 view = memoryview(self._backlog)
@@ -128,7 +128,7 @@ class Client:
             self.box.end((error.farewell,), str(error))
 
     def told(self) -> list[Frame]:
-        """Return the frames that have come since, heart-beats left out."""
+        """Return the frames received since the last call, without heart-beats."""
         scanner, found = FrameScanner(StompSettings()), list[Frame]()
         view = memoryview(self.box.said)
         while view and (size := scanner.size(view)) and size <= len(view):
@@ -142,12 +142,12 @@ class Client:
         return found
 
     async def asks(self, command: str, body: bytes = b"", /, **headers: str) -> list[Frame]:
-        """Say a frame, and return what that brings."""
+        """Send a frame; return the frames received in reply."""
         self.say(command, body, **headers)
         return await self.rest()
 
     async def rest(self) -> list[Frame]:
-        """Let everything happen that is under way; return what was told."""
+        """Run everything that is pending; return the frames received."""
         for _ in range(TURNS):
             await asyncio.sleep(0)
             self._take_settled()

@@ -1,4 +1,4 @@
-"""Consumers of classic groups, as tests play them: they ask, and keep the answers they get."""
+"""Consumers of classic groups, driven by tests: they ask, and keep the answers."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -41,7 +41,7 @@ class JoinOptions(TypedDict, total=False):
 
 
 class Asked(Generic[Answer]):
-    """A question to the broker; whatever comes as its answer is kept here."""
+    """A request to the broker; collects its answer."""
 
     def __init__(self) -> None:
         self.answers: list[Answer | MainstemError] = []
@@ -64,13 +64,13 @@ class Asked(Generic[Answer]):
 
     @property
     def error(self) -> type[MainstemError] | None:
-        """Return what kind of error was answered, if it was one."""
+        """Return the type of the error, if the answer was one."""
         (answer,) = self.answers
         return type(answer) if isinstance(answer, MainstemError) else None
 
 
 class Room:
-    """A broker, its clock, and ways to play consumers of the group ``g``."""
+    """A broker, its clock, and consumers of the group ``g``."""
 
     def __init__(self, broker: Broker | None = None, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
@@ -114,14 +114,14 @@ class Room:
         self.groups.tick()
 
     def heartbeat_until(self, joined: Joined, ms: int) -> None:
-        """Let time pass for everybody but one member, which goes on showing itself."""
+        """Let time pass; only one member keeps sending heartbeats."""
         for _ in range(4):
             with suppress(RebalanceInProgress):
                 self.heartbeat(joined)
             self.pass_time(ms // 4)
 
     def stable(self, count: int) -> list[Joined]:
-        """Bring a group of that many members to rest; the first one is the leader."""
+        """Return the members of a stable group of this size; the first is the leader."""
         joined = [self.join().answer]
         self.sync(joined[0], {joined[0].member_id: b"0"})
         for _ in range(count - 1):

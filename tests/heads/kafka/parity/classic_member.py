@@ -1,4 +1,4 @@
-"""A member of a classic group that says what it is told to, in few words."""
+"""A member of a classic group that sends any request on either server."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, Unpack
@@ -10,11 +10,11 @@ from mainstem.kafka_protocol.messages import membership
 
 LAST_JOIN, LAST_SYNC = 9, 5
 KIND = "other"
-"""The type of protocols that no server looks into."""
+"""A protocol type whose metadata brokers do not parse."""
 
 
 class JoinOptions(TypedDict, total=False):
-    """What a join may say beside its protocols."""
+    """Optional parts of a JoinGroup."""
 
     kind: str
     session_ms: int
@@ -23,7 +23,7 @@ class JoinOptions(TypedDict, total=False):
 
 
 class SyncOptions(TypedDict, total=False):
-    """What a sync may say beside the assignments."""
+    """Optional parts of a SyncGroup."""
 
     generation: int | None
     kind: str | None
@@ -32,7 +32,7 @@ class SyncOptions(TypedDict, total=False):
 
 
 class Member:
-    """Who it is, and what it asks for; ``join`` makes it somebody."""
+    """A member; it has an id once it has joined."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Member:
         self.peer.send(request(membership.JOIN_GROUP, version, body))
 
     def joined(self, version: int = LAST_JOIN) -> tuple[Said, ...]:
-        """Wait for the answer, and take over the id: all that both servers agree upon of it."""
+        """Wait for the answer and keep the member id; return what must be equal on both servers."""
         answer = self.peer.answer(membership.JOIN_GROUP, version, membership.JoinGroupResponse)
         is_kept = answer.member_id == self.id
         self.id = answer.member_id or self.id
@@ -97,7 +97,7 @@ class Member:
         return self.joined(said.get("version", LAST_JOIN))
 
     def enter(self) -> Said:
-        """Join with the id that is given at first."""
+        """Join twice: the first answer only assigns the member id."""
         if not self.instance:
             self.join()
         return self.join()
@@ -141,7 +141,7 @@ class Member:
         return self.synced(said.get("version", LAST_SYNC))
 
     def beat(self, generation: int | None = None) -> str:
-        """Show that it is there."""
+        """Send a heartbeat."""
         at = self.generation if generation is None else generation
         body = membership.HeartbeatRequest(self.group, at, self.id, self.instance)
         return word(
