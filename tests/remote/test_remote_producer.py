@@ -9,7 +9,7 @@ from tests.in_process_server import serving
 import mainstem
 from mainstem.core.event import Event
 from mainstem.remote.cluster import Cluster
-from mainstem.remote.producer import Deliveries, RemoteProducer, Settled
+from mainstem.remote.producer import DeliveryReports, RemoteProducer, Settled
 
 PATIENCE_S = 30
 
@@ -34,7 +34,7 @@ def test_who_is_interrupted_while_an_event_is_sent_waits_for_nothing_more() -> N
         with mainstem.connect(address) as stem:
             stem.topics.create("orders", partitions=1)
         producing = Interrupted(Cluster(address, timeout_s=30, settings={}))
-        deliveries = Deliveries(producing, "orders", None)
+        deliveries = DeliveryReports(producing, "orders", None)
         with pytest.raises(KeyboardInterrupt):
             deliveries.put(Event(b"x"))
 

@@ -3,12 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from mainstem.broker.door import TopicPartition
 from mainstem.client.info import Lag
 from mainstem.client.starts import Start, check_start
 from mainstem.core.errors import GroupIsLive, UnknownGroup
 from mainstem.core.names import check_group
 
-Place = tuple[str, int]
 """A partition: topic and number."""
 
 
@@ -60,11 +60,13 @@ class SeekableGroups(ABC):
     def _partitions(self, topic: str) -> int: ...
 
     @abstractmethod
-    def _offsets(self, places: Sequence[Place], to: Start) -> dict[Place, int]: ...
+    def _offsets(
+        self, places: Sequence[TopicPartition], to: Start
+    ) -> dict[TopicPartition, int]: ...
 
     @abstractmethod
-    def _move(self, name: str, offsets: Mapping[Place, int]) -> None: ...
+    def _move(self, name: str, offsets: Mapping[TopicPartition, int]) -> None: ...
 
     @abstractmethod
-    def _tails(self, places: Iterable[Place]) -> dict[Place, int]:
+    def _tails(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the tails of those partitions that still exist."""

@@ -170,7 +170,7 @@ class RemoteProducer:
             self._gone_since = time.monotonic()
 
 
-class Delivery:
+class DeliveryReport:
     """One event that was sent, until it is acknowledged."""
 
     def __init__(
@@ -208,7 +208,7 @@ class Delivery:
             self._told()
 
 
-class Deliveries:
+class DeliveryReports:
     """Many events sent to one topic; the first refusal is raised."""
 
     def __init__(self, producing: RemoteProducer, topic: str, partition: int | None) -> None:

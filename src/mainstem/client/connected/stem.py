@@ -18,7 +18,7 @@ from mainstem.core.errors import Closed, MainstemError, UnknownPartition, Unknow
 from mainstem.core.event import Event, Position
 from mainstem.remote.admin import Admin
 from mainstem.remote.cluster import Cluster, Setting
-from mainstem.remote.producer import Deliveries, Delivery
+from mainstem.remote.producer import DeliveryReport, DeliveryReports
 from mainstem.remote.producer_pool import ProducerPool
 
 
@@ -78,7 +78,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         told: Callable[[], None] | None = None,
         *,
         anew: bool = False,
-    ) -> Delivery:
+    ) -> DeliveryReport:
         """Send an event; ``told`` is called, in another thread, when it is acknowledged.
 
         ``anew``: fetch the topic's metadata again, as the topic may exist by now.
@@ -86,7 +86,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         self.check_open()
         if anew:
             self._producers.forget(topic)
-        return Delivery(self._producers.to(topic), topic, event, partition, told)
+        return DeliveryReport(self._producers.to(topic), topic, event, partition, told)
 
     def publish_many(self, topic: str, events: Values, *, partition: int | None = None) -> int:
         """Append many events in large batches; return how many, once all are durable.
@@ -94,7 +94,7 @@ class ConnectedStem(BlockingStem[ConnectedSubscription, ConnectedQueue]):
         If one is refused, or the iterable raises, earlier events may have been published.
         """
         self.check_open()
-        deliveries = Deliveries(self._producers.to(topic), topic, partition)
+        deliveries = DeliveryReports(self._producers.to(topic), topic, partition)
         try:
             for value in events:
                 deliveries.put(event_of(value))

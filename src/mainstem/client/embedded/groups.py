@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mainstem.broker.door import Door, GroupState
+from mainstem.broker.door import Door, GroupState, TopicPartition
 from mainstem.broker.door import Lag as BrokerLag
 from mainstem.client.embedded.starts import offset_of
 from mainstem.client.info import GroupInfo, Lag
-from mainstem.client.seekable_groups import Place, SeekableGroups
+from mainstem.client.seekable_groups import SeekableGroups
 from mainstem.client.starts import Start
 from mainstem.core.errors import MainstemError
 
@@ -39,13 +39,13 @@ class EmbeddedGroups(SeekableGroups):
     def _partitions(self, topic: str) -> int:
         return len(self._broker.topic(topic).partitions)
 
-    def _offsets(self, places: Sequence[Place], to: Start) -> dict[Place, int]:
+    def _offsets(self, places: Sequence[TopicPartition], to: Start) -> dict[TopicPartition, int]:
         return {place: offset_of(self._broker, *place, to) for place in places}
 
-    def _move(self, name: str, offsets: Mapping[Place, int]) -> None:
+    def _move(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._broker.seek(name, offsets).wait()
 
-    def _tails(self, places: Iterable[Place]) -> dict[Place, int]:
+    def _tails(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {place: self._broker.bounds(*place).tail for place in places}
 
     def _info(self, state: GroupState) -> GroupInfo:

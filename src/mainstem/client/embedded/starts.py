@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from mainstem.broker.door import Door, PartitionId
+from mainstem.broker.door import Door, PartitionId, TopicPartition
 from mainstem.client.embedded.partition_reader import PartitionReader
 from mainstem.client.starts import Start
 from mainstem.client.subscription import SubscriptionOptions
 from mainstem.core.errors import OffsetOutOfRange
 from mainstem.core.names import is_pattern
 
-Place = tuple[str, int]
 """A partition: topic and number."""
 
 
@@ -35,9 +34,9 @@ def offset_of(broker: Door, topic: str, partition: int, start: Start) -> int:
     return number
 
 
-def partitions_of(broker: Door, topics: tuple[str, ...]) -> list[Place]:
+def partitions_of(broker: Door, topics: tuple[str, ...]) -> list[TopicPartition]:
     """Return the partitions that match names and patterns now; raises for an unknown name."""
-    found: dict[Place, None] = {}
+    found: dict[TopicPartition, None] = {}
     for wanted in topics:
         known = broker.topics(wanted) if is_pattern(wanted) else [broker.topic(wanted)]
         for topic in known:

@@ -5,7 +5,11 @@ import os
 import pytest
 from tests.broker.queues.queue_consumers import Desk
 
-from mainstem.heads.kafka.adapter.share_sessions import Place, ShareSession, ShareSessions
+from mainstem.heads.kafka.adapter.share_sessions import (
+    SessionPartition,
+    ShareSession,
+    ShareSessions,
+)
 
 ORDERS = b"o" * 16
 OWNER = "ann"
@@ -30,7 +34,10 @@ def opened(sessions: ShareSessions) -> ShareSession:
 
 
 def resumed(
-    sessions: ShareSessions, added: list[Place], forgotten: list[Place], epoch: int = 1
+    sessions: ShareSessions,
+    added: list[SessionPartition],
+    forgotten: list[SessionPartition],
+    epoch: int = 1,
 ) -> ShareSession:
     found = sessions.resume("emails", OWNER, epoch, set(), added, forgotten)
     assert isinstance(found, ShareSession)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mainstem.broker.door import Cursor
+from mainstem.broker.door import Cursor, TopicPartition
 from mainstem.core.errors import GroupIsLive, MainstemError
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.service import Asked
@@ -14,7 +14,6 @@ from mainstem.kafka_protocol.messages.commits import (
 )
 from mainstem.kafka_protocol.messages.transactions import TxnCommitPartition, TxnCommitTopic
 
-Place = tuple[str, int]
 _MAX_METADATA = 4096
 """Kafka's offset.metadata.max.bytes."""
 
@@ -29,10 +28,10 @@ def group_error_code(asked: Asked, group: str, error: MainstemError) -> Code:
 
 def requested_cursors(
     topics: Sequence[CommitTopic] | Sequence[TxnCommitTopic], now_ms: int
-) -> tuple[dict[Place, Cursor], dict[Place, Code]]:
+) -> tuple[dict[TopicPartition, Cursor], dict[TopicPartition, Code]]:
     """Return the offsets to commit, and the partitions whose metadata is too large."""
-    cursors: dict[Place, Cursor] = {}
-    unfit: dict[Place, Code] = {}
+    cursors: dict[TopicPartition, Cursor] = {}
+    unfit: dict[TopicPartition, Code] = {}
     for topic in topics:
         for each in topic.partitions:
             place = (topic.name, each.partition_index)

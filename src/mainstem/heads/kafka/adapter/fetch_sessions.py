@@ -30,7 +30,7 @@ _IDLE_MS = 120_000
 """A session that was not used for so long makes room for others."""
 
 Call = Callable[[], None]
-Place = tuple[str, bytes, int]
+SessionPartition = tuple[str, bytes, int]
 """A partition by its topic's name or id, whichever the session uses."""
 
 
@@ -67,7 +67,7 @@ class FetchSession:
         self.epoch = 1
         """What the next fetch has to say."""
         self.used_ms = 0
-        self._places: dict[Place, _Told] = {}
+        self._places: dict[SessionPartition, _Told] = {}
 
     def __len__(self) -> int:
         return len(self._places)
@@ -219,7 +219,7 @@ class FetchSessions:
         return True
 
 
-def _places(topics: Iterable[FetchTopic]) -> Iterator[tuple[Place, FetchPartition]]:
+def _places(topics: Iterable[FetchTopic]) -> Iterator[tuple[SessionPartition, FetchPartition]]:
     for topic in topics:
         for asked in topic.partitions:
             yield (topic.topic, topic.topic_id, asked.partition), asked

@@ -19,7 +19,7 @@ from mainstem.broker.door import Outcome, Settled, Settlement
 from mainstem.core.errors import MainstemError, OffsetOutOfRange
 from mainstem.heads.kafka.adapter.errors import code_of
 from mainstem.heads.kafka.adapter.service import Asked
-from mainstem.heads.kafka.adapter.share_sessions import Place, ShareSession
+from mainstem.heads.kafka.adapter.share_sessions import SessionPartition, ShareSession
 from mainstem.heads.kafka.adapter.topic_ids import name_of
 from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages.share_fetch import (
@@ -46,7 +46,7 @@ class Refusal(NamedTuple):
 class Acked(NamedTuple):
     """The result of each partition: None on success, else the refusal."""
 
-    results: dict[Place, Refusal | None]
+    results: dict[SessionPartition, Refusal | None]
     settled: list[Settled]
 
 
@@ -65,7 +65,7 @@ def acknowledge(
     """
     known = _RENEW if renews else _RENEW - 1
     is_allowed = asked.service.broker.share.settings(session.group).renews
-    results: dict[Place, Refusal | None] = {}
+    results: dict[SessionPartition, Refusal | None] = {}
     by_topic: dict[bytes, Wanted] = {}
     room = _MOST
     for topic in topics:

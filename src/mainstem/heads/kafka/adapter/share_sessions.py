@@ -21,7 +21,7 @@ BEGIN, END = 0, -1
 _LAST_EPOCH = 2**31 - 1
 
 Call = Callable[[], None]
-Place = tuple[bytes, int]
+SessionPartition = tuple[bytes, int]
 """A partition by its topic's id."""
 
 
@@ -33,7 +33,7 @@ class ShareSession:
         self.member = member
         self.epoch = 1
         """What the next request has to say."""
-        self.places: dict[Place, None] = {}
+        self.places: dict[SessionPartition, None] = {}
         self.lent: set[bytes] = set()
         """Topics of which it was lent something; all of which it holds something are there."""
         self.leaving: set[Call] = set()
@@ -42,12 +42,12 @@ class ShareSession:
         self.waiting: set[Call] = set()
         """What answers its fetches that wait for more."""
 
-    def add(self, places: Iterable[Place]) -> None:
+    def add(self, places: Iterable[SessionPartition]) -> None:
         """Take from more partitions."""
         for place in places:
             self.places[place] = None
 
-    def forget(self, places: Iterable[Place]) -> None:
+    def forget(self, places: Iterable[SessionPartition]) -> None:
         """Take no more from partitions."""
         for place in places:
             self.places.pop(place, None)
@@ -89,7 +89,7 @@ class ShareSessions:
         return len(self._sessions)
 
     def open(
-        self, group: str, member: str, places: Iterable[Place], leaving: set[Call]
+        self, group: str, member: str, places: Iterable[SessionPartition], leaving: set[Call]
     ) -> ShareSession | Code:
         """Begin a session, in place of the one that the member had; it keeps what it holds."""
         session, was = ShareSession(group, member), self._sessions.get((group, member))
@@ -115,8 +115,8 @@ class ShareSessions:
         member: str,
         epoch: int,
         leaving: set[Call],
-        added: Iterable[Place] = (),
-        forgotten: Collection[Place] = (),
+        added: Iterable[SessionPartition] = (),
+        forgotten: Collection[SessionPartition] = (),
     ) -> ShareSession | Code:
         """Go on with a session, in its next epoch, or to end it."""
         session = self._sessions.get((group, member))

@@ -6,9 +6,8 @@ not send this: what they write joins the transaction [KIP-890].
 
 from collections.abc import Iterable
 
-from mainstem.broker.door import ProducerIdAndEpoch
+from mainstem.broker.door import ProducerIdAndEpoch, TopicPartition
 from mainstem.core.errors import MainstemError
-from mainstem.heads.kafka.adapter.committed_offsets import Place
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
 from mainstem.heads.kafka.adapter.reply_when_durable import reply_when_durable
@@ -41,7 +40,7 @@ def answer(asked: Asked, request: messages.AddPartitionsToTxnRequest, reply: Rep
 
 
 def _added(
-    topics: Iterable[messages.TransactionTopic], refused: dict[Place, Code], code: Code
+    topics: Iterable[messages.TransactionTopic], refused: dict[TopicPartition, Code], code: Code
 ) -> messages.AddPartitionsToTxnResponse:
     return messages.AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=tuple(

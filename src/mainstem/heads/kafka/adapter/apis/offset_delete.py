@@ -1,9 +1,9 @@
 """OffsetDelete, version 0: forget committed offsets of topics that no member reads."""
 
-from mainstem.broker.door import GroupDescription, Phase
+from mainstem.broker.door import GroupDescription, Phase, TopicPartition
 from mainstem.core.errors import GroupIsLive, MainstemError
 from mainstem.heads.conversation import ProtocolError
-from mainstem.heads.kafka.adapter.committed_offsets import Place, group_error_code
+from mainstem.heads.kafka.adapter.committed_offsets import group_error_code
 from mainstem.heads.kafka.adapter.each_partition import each_partition
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
@@ -24,7 +24,7 @@ _ALIKE = 16
 def answer(asked: Asked, request: messages.OffsetDeleteRequest, reply: Reply) -> None:
     """Delete committed offsets, except in topics that members read."""
     classic, consumers = asked.service.broker.classic, asked.service.broker.consumers
-    refused: dict[Place, Code] = {}
+    refused: dict[TopicPartition, Code] = {}
     try:
         reads = read_by(classic.describe(request.group_id))
         if reads is not None:

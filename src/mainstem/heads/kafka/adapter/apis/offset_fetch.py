@@ -5,9 +5,9 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from mainstem.broker.door import Cursor
+from mainstem.broker.door import Cursor, TopicPartition
 from mainstem.core.errors import Denied, MainstemError, UnknownTopic
-from mainstem.heads.kafka.adapter.committed_offsets import Place, is_missing
+from mainstem.heads.kafka.adapter.committed_offsets import is_missing
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.max_names import limited
 from mainstem.heads.kafka.adapter.registry import serves
@@ -115,7 +115,7 @@ class _Look:
             for (topic_id, name), of_topic in numbers.items()
         )
 
-    def _all(self, cursors: Iterable[Place]) -> list[messages.OffsetFetchTopic]:
+    def _all(self, cursors: Iterable[TopicPartition]) -> list[messages.OffsetFetchTopic]:
         numbers: dict[str, list[int]] = {}
         for name, number in sorted(cursors):
             numbers.setdefault(name, []).append(number)
@@ -129,7 +129,7 @@ class _Look:
         return topics
 
     def _one(
-        self, group: str, place: Place, cursors: dict[Place, Cursor]
+        self, group: str, place: TopicPartition, cursors: dict[TopicPartition, Cursor]
     ) -> messages.FetchedOffset:
         if self._needs_stable and self._is_pending(group, place):
             return messages.FetchedOffset(place[1], -1, error_code=Code.UNSTABLE_OFFSET_COMMIT)
@@ -138,7 +138,7 @@ class _Look:
             return messages.FetchedOffset(place[1], -1)
         return messages.FetchedOffset(place[1], cursor.offset, cursor.epoch, cursor.metadata)
 
-    def _is_pending(self, group: str, place: Place) -> bool:
+    def _is_pending(self, group: str, place: TopicPartition) -> bool:
         try:
             return self._service.broker.transactions.is_pending(group, *place)
         except MainstemError:

@@ -23,7 +23,7 @@ from mainstem.heads.kafka.adapter.share_acknowledgements import (
     lock_ms_of,
     results_by_topic,
 )
-from mainstem.heads.kafka.adapter.share_sessions import BEGIN, END, Place, ShareSession
+from mainstem.heads.kafka.adapter.share_sessions import BEGIN, END, SessionPartition, ShareSession
 from mainstem.heads.kafka.adapter.topic_ids import name_of
 from mainstem.heads.kafka.adapter.when_all import when_all
 from mainstem.heads.parked import Over, Parked
@@ -112,7 +112,7 @@ class _ShareFetch:
         # One batch at least, or nobody could go on; only who wants 0 bytes gets nothing.
         most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
         self._max_bytes = max(1, most) if most else 0
-        self._found: dict[Place, SharedPartition] = {}
+        self._found: dict[SessionPartition, SharedPartition] = {}
         self._count = 0
         self._parked: Parked | None = None
 

@@ -5,9 +5,9 @@ Since version 5 the group joins the transaction by this request [KIP-890].
 
 from collections.abc import Iterable
 
-from mainstem.broker.door import Membership, ProducerIdAndEpoch
+from mainstem.broker.door import Membership, ProducerIdAndEpoch, TopicPartition
 from mainstem.core.errors import MainstemError
-from mainstem.heads.kafka.adapter.committed_offsets import Place, requested_cursors
+from mainstem.heads.kafka.adapter.committed_offsets import requested_cursors
 from mainstem.heads.kafka.adapter.each_partition import each_partition
 from mainstem.heads.kafka.adapter.errors import code_in
 from mainstem.heads.kafka.adapter.registry import serves
@@ -46,7 +46,7 @@ def answer(asked: Asked, request: messages.TxnOffsetCommitRequest, reply: Reply)
 
 
 def _committed(
-    topics: Iterable[messages.TxnCommitTopic], refused: dict[Place, Code], code: Code
+    topics: Iterable[messages.TxnCommitTopic], refused: dict[TopicPartition, Code], code: Code
 ) -> messages.TxnOffsetCommitResponse:
     def result(topic: str, each: messages.TxnCommitPartition) -> messages.TxnCommittedPartition:
         number = each.partition_index
