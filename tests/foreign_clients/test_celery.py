@@ -20,6 +20,8 @@ from mainstem.node.server import Running
 
 PATIENCE_S = 60
 COMMAND = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "--loglevel", "INFO"]
+LATE = ["--queues", "late", "--hostname", "late@%h", "--without-mingle"]
+URGENT = ["--queues", "urgent", "--hostname", "urgent@%h", "--without-mingle"]
 TASKS = """
 import os, signal
 from celery import Celery
@@ -222,10 +224,10 @@ def test_what_a_killed_worker_had_is_done_by_the_next_and_chords_are_counted(
             # Both processes of the pool hang in the end.
             hangs = number in (20, 21)
             send(app, "write_late", str(done), name, hangs, queue="late")
-        with killed(Worker(tmp_path, app, "--queues", "late")):
+        with killed(Worker(tmp_path, app, *LATE)):
             wait_until(lambda: len(written(hanging)) == 2, "nothing is done")
         assert sorted(written(done)) == sorted(names[:20])
-        with working(tmp_path, app, "--queues", "late"):
+        with working(tmp_path, app, *LATE):
             wait_until(lambda: set(names) <= set(written(done)), "a task was lost")
             sums = chord(
                 [app.signature("tasks.add", (number, 1), queue="late") for number in range(5)]
@@ -244,7 +246,7 @@ def test_the_most_urgent_tasks_are_done_first(running: Running, tmp_path: Path) 
         for number in range(30):
             priority = number % 10
             send(app, "write", str(done), priority, priority=priority, queue="urgent")
-        with working(tmp_path, app, "--queues", "urgent", pool=1):
+        with working(tmp_path, app, *URGENT, pool=1):
             wait_until(lambda: len(written(done)) == 30, "not everything is done")
 
     assert written(done) == [str(9 - number // 3) for number in range(30)]
