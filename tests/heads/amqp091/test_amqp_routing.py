@@ -451,15 +451,17 @@ def test_routes_by_headers_are_not_remembered() -> None:
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "MAX_REMEMBERED", 10)
     topology = new_topology()
-    bound_queue(topology, "q", "amq.fanout", "")
-    bound_queue(topology, "r", "amq.fanout", "")
-    raws = [codec.route_of("amq.fanout", str(number)) for number in range(100)]
+    for name in ("q", "r"):
+        bound_queue(topology, name, "amq.fanout", "")
+        bound_queue(topology, name, "amq.topic", "#")
 
-    for number, raw in enumerate(raws):
-        topology.route("/", "amq.fanout", str(number), None, raw)
+    for exchange, most in (("amq.topic", 3), ("amq.fanout", 10)):
+        raws = [codec.route_of(exchange, str(number)) for number in range(100)]
+        for number, raw in enumerate(raws):
+            topology.route("/", exchange, str(number), None, raw)
 
-    assert sum(topology.remembered_route("/", raw) is not None for raw in raws) <= 3
-    assert topology.remembered_route("/", raws[-1]) == ("q", "r")
+        assert sum(topology.remembered_route("/", raw) is not None for raw in raws) <= most
+        assert topology.remembered_route("/", raws[-1]) == ("q", "r")
 
 
 def test_thousands_of_bindings_are_quick() -> None:

@@ -55,6 +55,10 @@ class Matcher(Protocol):
     """The bindings of one exchange."""
 
     @property
+    def by_key(self) -> bool:
+        """Whether a message's routing keys count."""
+
+    @property
     def by_headers(self) -> bool:
         """Whether a message's headers count."""
 
@@ -71,6 +75,7 @@ class Matcher(Protocol):
 class DirectMatcher:
     """The binding's routing key is the message's."""
 
+    by_key = True
     by_headers = False
 
     def __init__(self) -> None:
@@ -95,6 +100,7 @@ class DirectMatcher:
 class FanoutMatcher:
     """Every binding matches."""
 
+    by_key = False
     by_headers = False
 
     def __init__(self) -> None:
@@ -168,6 +174,7 @@ class _Place:
 class TopicMatcher:
     """The binding's words are the message's, ``*`` being one word and ``#`` any number of them."""
 
+    by_key = True
     by_headers = False
 
     def __init__(self) -> None:
@@ -176,7 +183,7 @@ class TopicMatcher:
     def add(self, binding: Binding) -> None:
         """Add a binding."""
         place = self._root
-        for word in _words(binding.routing_key):
+        for word in _pattern(binding.routing_key):
             place = place.grow(word)
         place.bucket.add(binding)
 
@@ -184,7 +191,7 @@ class TopicMatcher:
         """Remove a binding, and the places that nothing else needs."""
         path: list[tuple[_Place, str]] = []
         place = self._root
-        for word in _words(binding.routing_key):
+        for word in _pattern(binding.routing_key):
             path.append((place, word))
             place = place.grow(word)
         place.bucket.remove(binding)
@@ -229,6 +236,12 @@ def _words(key: str) -> list[str]:
     return key.split(".") if key else []
 
 
+def _pattern(key: str) -> list[str]:
+    """Return the words of a binding; ``#`` behind ``#`` means nothing."""
+    words = _words(key)
+    return [word for at, word in enumerate(words) if word != "#" or words[at - 1 : at] != ["#"]]
+
+
 class _Condition:
     """What a headers binding asks for."""
 
@@ -258,6 +271,7 @@ class _Condition:
 class HeadersMatcher:
     """The message has the headers that the binding's arguments say."""
 
+    by_key = False
     by_headers = True
 
     def __init__(self) -> None:

@@ -3,7 +3,8 @@
 How this works: an exchange's matcher finds the bindings of a message (``matching.py``). Exchanges
 that are bound to it are routed through in turn, each once, so circles do no harm; if nothing at all
 is bound to a message, it goes to the exchange's alternate. Routes that depend on exchange and
-routing key only, which nearly all do, are remembered until anything in the virtual host changes.
+routing key only, which nearly all do, are remembered until anything in the virtual host changes;
+those that depend on the exchange only (fanout) are found once for all routing keys.
 """
 
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ class Router:
         self._queues = queues
         self._matchers: dict[str, Matcher] = {}
         self._remembered: dict[bytes | tuple[str, str], Names] = {}
+        self._by_exchange: dict[str, Names] = {}
         self._room = MAX_REMEMBERED
 
     def add(self, binding: Binding) -> None:
@@ -55,6 +57,7 @@ class Router:
         """Find every route anew, as something has changed."""
         if self._remembered:
             self._remembered = {}
+            self._by_exchange = {}
             self._room = MAX_REMEMBERED
 
     def remembered(self, route: bytes) -> Names | None:
@@ -74,14 +77,20 @@ class Router:
         """
         copies = copy_keys(headers) if headers else ()
         if copies:
-            return self._routed(exchange, (routing_key, *copies), headers or NO_ARGUMENTS)[0]
+            return self.route_keys(exchange, (routing_key, *copies), headers or NO_ARGUMENTS)
         key = (exchange, routing_key) if raw is None else raw
         found = self._remembered.get(key)
         if found is not None:
             return found
-        found, by_headers = self._routed(exchange, (routing_key,), headers or NO_ARGUMENTS)
+        found = self._by_exchange.get(exchange)
+        if found is not None:
+            self._remember(key, found, size=1)
+            return found
+        found, by_key, by_headers = self._routed(exchange, (routing_key,), headers or NO_ARGUMENTS)
         if not by_headers:
-            self._remember(key, found)
+            self._remember(key, found, size=1 + len(found))
+            if not by_key:
+                self._by_exchange[exchange] = found
         return found
 
     def route_keys(
@@ -92,19 +101,21 @@ class Router:
 
     def _routed(
         self, exchange: str, keys: Sequence[str], headers: fields.Table
-    ) -> tuple[Names, bool]:
-        """Return the queues, and whether the headers counted."""
+    ) -> tuple[Names, bool, bool]:
+        """Return the queues, whether the keys counted, and whether the headers did."""
         queues: set[str] = set()
-        by_headers = False
+        by_key = by_headers = False
         seen, waiting = {exchange}, [exchange]
         while waiting:
             name = waiting.pop()
             if name == DEFAULT_EXCHANGE:
                 queues.update(key for key in keys if key in self._queues)
+                by_key = True
                 continue
             matcher = self._matchers.get(name)
             buckets = [] if matcher is None else list(matcher.match(keys, headers))
-            by_headers = by_headers or (matcher is not None and matcher.by_headers)
+            if matcher is not None:
+                by_key, by_headers = by_key or matcher.by_key, by_headers or matcher.by_headers
             following: set[str] = set()
             for bucket in buckets:
                 queues.update(bucket.queues)
@@ -115,13 +126,13 @@ class Router:
                     following.add(alternate)
             waiting.extend(following - seen)
             seen |= following
-        return tuple(sorted(queues)), by_headers
+        return tuple(sorted(queues)), by_key, by_headers
 
-    def _remember(self, key: bytes | tuple[str, str], route: Names) -> None:
-        self._room -= 1 + len(route)
+    def _remember(self, key: bytes | tuple[str, str], route: Names, *, size: int) -> None:
+        self._room -= size
         if self._room < 0:
             self.forget_routes()
-            self._room -= 1 + len(route)
+            self._room -= size
         self._remembered[key] = route
 
 
