@@ -13,37 +13,45 @@ For one thread: the event loop's.
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from mainstem.broker.door import AT_ONCE, Durable, HeadDefinitions
 from mainstem.core.errors import MainstemError
 from mainstem.heads.amqp091 import fields
 from mainstem.heads.amqp091.adapter import equivalence, queue_arguments
 from mainstem.heads.amqp091.adapter.declared import (
-    ALTERNATE,
     DEFAULT_EXCHANGE,
-    DELAYED_TYPE,
     NO_ARGUMENTS,
     Binding,
     Declared,
     DestinationKind,
     Exchange,
-    ExchangeType,
     Queue,
     load,
 )
-from mainstem.heads.amqp091.adapter.equivalence import named, refused, type_name
+from mainstem.heads.amqp091.adapter.equivalence import named, refused
 from mainstem.heads.amqp091.adapter.matching import check_binding
 from mainstem.heads.amqp091.adapter.names import DEFAULT_VHOST, topic_of
 from mainstem.heads.amqp091.adapter.queue_arguments import QueueType
+from mainstem.heads.amqp091.adapter.refusals import (
+    RESERVED,
+    check_access,
+    check_exchange_arguments,
+    check_exchange_equivalent,
+    check_not_default,
+    check_not_reserved,
+    check_quorum,
+    exchange_type,
+    locked,
+    not_found,
+    stripped,
+)
 from mainstem.heads.amqp091.adapter.routing import Names
 from mainstem.heads.amqp091.adapter.virtual_host import VirtualHost
-from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
-
-RESERVED = "amq."
-UNKNOWN_TYPE = ReplyCode.COMMAND_INVALID
-"""What a declaration with an unknown exchange type is refused with."""
+from mainstem.heads.amqp091.errors import ReplyCode
 
 
 class DecidedQueue(NamedTuple):
@@ -111,16 +119,16 @@ class Topology:
         """Return an exchange; raises AmqpError."""
         found = self.exchange(vhost, name)
         if found is None:
-            raise _not_found(Exchange.kind, name, vhost)
+            raise not_found(Exchange.kind, name, vhost)
         return found
 
     def find_queue(self, vhost: str, name: str, connection: str | None = None) -> Queue:
         """Return a queue that a connection may use; raises AmqpError. None may use them all."""
         found = self.queue(vhost, name)
         if found is None:
-            raise _not_found(Queue.kind, name, vhost)
+            raise not_found(Queue.kind, name, vhost)
         if connection is not None:
-            _check_access(found, connection)
+            check_access(found, connection)
         return found
 
     def owned_queues(self, vhost: str, connection: str) -> list[Queue]:
@@ -142,26 +150,26 @@ class Topology:
         arguments: fields.Table = NO_ARGUMENTS,
     ) -> Durable:
         """Declare an exchange, or find it as declared; raises AmqpError."""
-        name = _stripped(name)
+        name = stripped(name)
         if passive:
-            _check_not_default(name)
+            check_not_default(name)
             self.find_exchange(vhost, name)
             return AT_ONCE
-        exchange_type = _exchange_type(type_)
-        _check_not_default(name)
-        declared = Exchange(vhost, name, exchange_type, durable, auto_delete, internal, arguments)
+        kind = exchange_type(type_)
+        check_not_default(name)
+        declared = Exchange(vhost, name, kind, durable, auto_delete, internal, arguments)
         current = self.exchange(vhost, name)
         if current is not None:
-            _check_exchange_equivalent(current, declared)
+            check_exchange_equivalent(current, declared)
             return AT_ONCE
-        _check_not_reserved(Exchange.kind, name)
-        _check_exchange_arguments(declared)
+        check_not_reserved(Exchange.kind, name)
+        check_exchange_arguments(declared)
         return self._commit(added=[declared])
 
     def delete_exchange(self, vhost: str, name: str, *, if_unused: bool = False) -> Durable:
         """Delete an exchange with its bindings; it is fine if it is not there."""
-        name = _stripped(name)
-        _check_not_default(name)
+        name = stripped(name)
+        check_not_default(name)
         if name.startswith(RESERVED):
             what = named(Exchange.kind, name, vhost)
             raise refused(f"deletion of system {what} not allowed", ReplyCode.ACCESS_REFUSED)
@@ -191,16 +199,16 @@ class Topology:
 
         ``name``: "" for one that we choose. Changes nothing; raises AmqpError.
         """
-        name = _stripped(name)
+        name = stripped(name)
         if passive:
             return DecidedQueue(self.find_queue(vhost, name, connection), is_new=False)
-        _check_not_reserved(Queue.kind, name)
+        check_not_reserved(Queue.kind, name)
         current = self.queue(vhost, name)
         durable = durable and not exclusive
         owner = connection if exclusive else None
         if current is not None:
             if current.exclusive != owner:
-                raise _locked(current)
+                raise locked(current)
             equivalence.check_property(str(current), "durable", current.durable, durable)
             equivalence.check_property(
                 str(current), "auto_delete", current.auto_delete, auto_delete
@@ -220,7 +228,7 @@ class Topology:
             settings,
         )
         if settings.queue_type is QueueType.QUORUM:
-            _check_quorum(queue, is_named=bool(name))
+            check_quorum(queue, is_named=bool(name))
         return DecidedQueue(queue, is_new=True)
 
     def add_queue(self, queue: Queue) -> Durable:
@@ -313,7 +321,7 @@ class Topology:
         state = self._vhost(vhost)
         found = state.exchanges.get(exchange)
         if found is None:
-            raise _not_found(Exchange.kind, exchange, vhost)
+            raise not_found(Exchange.kind, exchange, vhost)
         if found.internal:
             raise refused(f"cannot publish to internal {found}", ReplyCode.ACCESS_REFUSED)
         return state.router.route(exchange, routing_key, headers, raw)
@@ -340,11 +348,11 @@ class Topology:
             end = self.find_exchange(binding.vhost, binding.destination)
         check_binding(source.matching, binding.arguments)
         if isinstance(end, Queue) and connection is not None:
-            _check_access(end, connection)
+            check_access(end, connection)
         if binding.identity in state.bindings:
             return AT_ONCE
         durable = source.durable and end.durable
-        return self._commit(added=[_durable(binding, durable)])
+        return self._commit(added=[msgspec.structs.replace(binding, durable=durable)])
 
     def _unbind(self, asked: Binding, connection: str | None) -> Durable:
         binding = self._checked(asked)
@@ -357,21 +365,14 @@ class Topology:
         return self._commit(removed=state.with_sources(found))
 
     def _checked(self, binding: Binding) -> Binding:
-        source, destination = _stripped(binding.source), _stripped(binding.destination)
+        source, destination = stripped(binding.source), stripped(binding.destination)
         if binding.destination_kind is DestinationKind.EXCHANGE:
-            _check_not_default(destination)
-        _check_not_default(source)
-        return Binding(
-            binding.vhost,
-            source,
-            binding.destination_kind,
-            destination,
-            binding.routing_key,
-            binding.arguments,
-        )
+            check_not_default(destination)
+        check_not_default(source)
+        return msgspec.structs.replace(binding, source=source, destination=destination)
 
     def _commit(
-        self, *, added: Iterable[Declared] = (), removed: Iterable[Declared] = ()
+        self, *, added: Sequence[Declared] = (), removed: Sequence[Declared] = ()
     ) -> Durable:
         changes: dict[tuple[str, str], bytes | None] = {}
         for each in removed:
@@ -451,91 +452,3 @@ def _implicit(queue: Queue) -> Binding:
         queue.name,
         durable=queue.durable,
     )
-
-
-def _durable(binding: Binding, durable: bool) -> Binding:
-    return Binding(
-        binding.vhost,
-        binding.source,
-        binding.destination_kind,
-        binding.destination,
-        binding.routing_key,
-        binding.arguments,
-        durable,
-    )
-
-
-def _stripped(name: str) -> str:
-    """Return a name as RabbitMQ takes it: without line breaks."""
-    return name.replace("\n", "").replace("\r", "")
-
-
-def _exchange_type(text: str) -> ExchangeType:
-    try:
-        return ExchangeType(text)
-    except ValueError:
-        raise refused(f"unknown exchange type '{text}'", UNKNOWN_TYPE) from None
-
-
-def _check_not_default(name: str) -> None:
-    if name == DEFAULT_EXCHANGE:
-        text = "operation not permitted on the default exchange"
-        raise refused(text, ReplyCode.ACCESS_REFUSED)
-
-
-def _check_not_reserved(kind: str, name: str) -> None:
-    if name.startswith(RESERVED):
-        text = f"{kind} name '{name}' contains reserved prefix 'amq.*'"
-        raise refused(text, ReplyCode.ACCESS_REFUSED)
-
-
-def _check_exchange_arguments(exchange: Exchange) -> None:
-    if not isinstance(exchange.arguments.get(ALTERNATE, ""), str):
-        kind = type_name(exchange.arguments[ALTERNATE])
-        raise refused(f"invalid type '{kind}' for arg '{ALTERNATE}' in {exchange}")
-    if exchange.type is not ExchangeType.DELAYED:
-        return
-    delayed = exchange.arguments.get(DELAYED_TYPE)
-    if not isinstance(delayed, str):
-        raise refused(f"Invalid argument, '{DELAYED_TYPE}' must be an existing exchange type")
-    if _exchange_type(delayed) is ExchangeType.DELAYED:
-        raise refused(f"Invalid argument, '{delayed}' can't be used for '{DELAYED_TYPE}'")
-
-
-def _check_exchange_equivalent(current: Exchange, declared: Exchange) -> None:
-    what = str(current)
-    equivalence.check_property(what, "type", current.type, declared.type)
-    equivalence.check_property(what, "durable", current.durable, declared.durable)
-    equivalence.check_property(what, "auto_delete", current.auto_delete, declared.auto_delete)
-    equivalence.check_property(what, "internal", current.internal, declared.internal)
-    compared = [ALTERNATE]
-    if current.type is ExchangeType.DELAYED:
-        compared.append(DELAYED_TYPE)
-    equivalence.check_arguments(what, current.arguments, declared.arguments, compared)
-
-
-def _check_quorum(queue: Queue, *, is_named: bool) -> None:
-    if not is_named:
-        raise refused("Cannot declare a server-named queue for type rabbit_quorum_queue")
-    if queue.exclusive is not None:
-        raise refused(f"invalid property 'exclusive-owner' for {queue}")
-    if not queue.durable:
-        raise refused(f"invalid property 'non-durable' for {queue}")
-
-
-def _check_access(queue: Queue, connection: str) -> None:
-    if queue.exclusive not in (None, connection):
-        raise _locked(queue)
-
-
-def _locked(queue: Queue) -> AmqpError:
-    return refused(
-        f"cannot obtain exclusive access to locked {queue}. It could be originally declared on "
-        "another connection or the exclusive property value does not match that of the original "
-        "declaration.",
-        ReplyCode.RESOURCE_LOCKED,
-    )
-
-
-def _not_found(kind: str, name: str, vhost: str) -> AmqpError:
-    return refused(f"no {named(kind, name, vhost)}", ReplyCode.NOT_FOUND)

@@ -1,0 +1,102 @@
+"""What declarations are refused for, in RabbitMQ's words."""
+
+from mainstem.heads.amqp091.adapter import equivalence
+from mainstem.heads.amqp091.adapter.declared import (
+    ALTERNATE,
+    DEFAULT_EXCHANGE,
+    DELAYED_TYPE,
+    Exchange,
+    ExchangeType,
+    Queue,
+)
+from mainstem.heads.amqp091.adapter.equivalence import named, refused, type_name
+from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
+
+RESERVED = "amq."
+UNKNOWN_TYPE = ReplyCode.COMMAND_INVALID
+"""What an unknown exchange type is refused with; PRECONDITION_FAILED since RabbitMQ 3.13.3."""
+
+
+def stripped(name: str) -> str:
+    """Return a name as RabbitMQ takes it: without line breaks."""
+    return name.replace("\n", "").replace("\r", "")
+
+
+def exchange_type(text: str) -> ExchangeType:
+    """Return a type by its name."""
+    try:
+        return ExchangeType(text)
+    except ValueError:
+        raise refused(f"unknown exchange type '{text}'", UNKNOWN_TYPE) from None
+
+
+def check_not_default(name: str) -> None:
+    """Raise for the default exchange, which is as it is."""
+    if name == DEFAULT_EXCHANGE:
+        text = "operation not permitted on the default exchange"
+        raise refused(text, ReplyCode.ACCESS_REFUSED)
+
+
+def check_not_reserved(kind: str, name: str) -> None:
+    """Raise for a name that is kept for the server."""
+    if name.startswith(RESERVED):
+        text = f"{kind} name '{name}' contains reserved prefix 'amq.*'"
+        raise refused(text, ReplyCode.ACCESS_REFUSED)
+
+
+def check_exchange_arguments(exchange: Exchange) -> None:
+    """Raise for arguments that an exchange cannot have."""
+    if not isinstance(exchange.arguments.get(ALTERNATE, ""), str):
+        kind = type_name(exchange.arguments[ALTERNATE])
+        raise refused(f"invalid type '{kind}' for arg '{ALTERNATE}' in {exchange}")
+    if exchange.type is not ExchangeType.DELAYED:
+        return
+    delayed = exchange.arguments.get(DELAYED_TYPE)
+    if not isinstance(delayed, str):
+        raise refused(f"Invalid argument, '{DELAYED_TYPE}' must be an existing exchange type")
+    if exchange_type(delayed) is ExchangeType.DELAYED:
+        raise refused(f"Invalid argument, '{delayed}' can't be used for '{DELAYED_TYPE}'")
+
+
+def check_exchange_equivalent(current: Exchange, declared: Exchange) -> None:
+    """Raise if an exchange is declared anew in another way."""
+    what = str(current)
+    equivalence.check_property(what, "type", current.type, declared.type)
+    equivalence.check_property(what, "durable", current.durable, declared.durable)
+    equivalence.check_property(what, "auto_delete", current.auto_delete, declared.auto_delete)
+    equivalence.check_property(what, "internal", current.internal, declared.internal)
+    compared = [ALTERNATE]
+    if current.type is ExchangeType.DELAYED:
+        compared.append(DELAYED_TYPE)
+    equivalence.check_arguments(what, current.arguments, declared.arguments, compared)
+
+
+def check_quorum(queue: Queue, *, is_named: bool) -> None:
+    """Raise for a quorum queue that would not stay."""
+    if not is_named:
+        raise refused("Cannot declare a server-named queue for type rabbit_quorum_queue")
+    if queue.exclusive is not None:
+        raise refused(f"invalid property 'exclusive-owner' for {queue}")
+    if not queue.durable:
+        raise refused(f"invalid property 'non-durable' for {queue}")
+
+
+def check_access(queue: Queue, connection: str) -> None:
+    """Raise for an exclusive queue of another connection."""
+    if queue.exclusive not in (None, connection):
+        raise locked(queue)
+
+
+def locked(queue: Queue) -> AmqpError:
+    """Return the refusal of an exclusive queue."""
+    return refused(
+        f"cannot obtain exclusive access to locked {queue}. It could be originally declared on "
+        "another connection or the exclusive property value does not match that of the original "
+        "declaration.",
+        ReplyCode.RESOURCE_LOCKED,
+    )
+
+
+def not_found(kind: str, name: str, vhost: str) -> AmqpError:
+    """Return the refusal of what is not there."""
+    return refused(f"no {named(kind, name, vhost)}", ReplyCode.NOT_FOUND)
