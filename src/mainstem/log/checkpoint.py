@@ -37,9 +37,8 @@ class Checkpoints:
         deleted_files: DeletedFiles,
         options: Options,
     ) -> None:
-        self._files, self._lock = files, lock
-        self._committer, self._partitions = committer, partitions
-        self._deleted_files = deleted_files
+        self._files, self._lock, self._partitions = files, lock, partitions
+        self._committer, self._deleted_files = committer, deleted_files
         self._options = options
         self.in_progress = threading.RLock()
         """Held while recovery points are made durable; compaction holds it, too."""

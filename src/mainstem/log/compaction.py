@@ -141,8 +141,7 @@ class Compactor:
         checkpoints: Checkpoints,
         segment_changes: SegmentChanges,
     ) -> None:
-        self._files, self._lock = files, lock
-        self._partitions = partitions
+        self._files, self._lock, self._partitions = files, lock, partitions
         self._checkpoints, self._segment_changes = checkpoints, segment_changes
 
     def compact(self, partition: DiskPartition, now_ms: int) -> None:

@@ -39,10 +39,10 @@ class Upkeep:
         checkpoints: Checkpoints,
         deleted_files: DeletedFiles,
     ) -> None:
-        self._files, self._lock = files, lock
+        self._files, self._lock, self._partitions = files, lock, partitions
         self._now_ms = now_ms
-        self._committer, self._partitions = committer, partitions
-        self._checkpoints, self._deleted_files = checkpoints, deleted_files
+        self._committer, self._checkpoints = committer, checkpoints
+        self._deleted_files = deleted_files
         self.segment_changes = SegmentChanges(files, lock, committer, checkpoints, deleted_files)
         self._retention = Retention(lock, partitions, self.segment_changes)
         self._compactor = Compactor(files, lock, partitions, checkpoints, self.segment_changes)

@@ -92,8 +92,7 @@ class Transactions:
         *,
         limits: TransactionLimits = DEFAULTS,
     ) -> None:
-        self._state = state
-        self._producers, self._groups = producers, groups
+        self._state, self._producers, self._groups = state, producers, groups
         self._now_ms, self._limits = now_ms, limits
         self.completion = Completion(state, producers, now_ms, limits)
         self.fold = self.completion.fold

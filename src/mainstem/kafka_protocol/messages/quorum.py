@@ -8,15 +8,7 @@ from mainstem.kafka_protocol.messages.partitions import (
     ByTopicName,
     PartitionIndex,
 )
-from mainstem.kafka_protocol.wire import (
-    Array,
-    Int16,
-    Int32,
-    Int64,
-    String,
-    UInt16,
-    Uuid,
-)
+from mainstem.kafka_protocol.wire import Array, Int16, Int32, Int64, String, UInt16, Uuid
 
 QuorumPartitionNumber = PartitionIndex
 QuorumTopicName = ByTopicName[QuorumPartitionNumber]

@@ -89,8 +89,7 @@ class Assignments:
         limits: GroupLimits,
     ) -> None:
         self._state, self._configs = state, configs
-        self._now_ms, self.monotonic_ms = now_ms, monotonic_ms
-        self.limits = limits
+        self._now_ms, self.monotonic_ms, self.limits = now_ms, monotonic_ms, limits
         self.fold = ConsumerGroupFold()
         self.subscribed_topics = SubscribedTopics(state.topics)
         self.deadlines = Deadlines[Timer](state.alarm)
