@@ -1,4 +1,4 @@
-"""Metrics: what real Kafka clients did is what they say, and all of them are written down."""
+"""Metrics: they match what real Kafka clients did, and all of them are documented."""
 
 import re
 import socket
@@ -28,13 +28,13 @@ GUIDE = PAGE.parents[1] / "guides" / "monitoring.md"
 INTRODUCTION = """\
 # Metrics
 
-`mainstem serve` shows them at `http://127.0.0.1:9644/metrics` (`--admin` chooses the address), in
-the text format of Prometheus. Counters begin at zero when the server starts. At most 10,000
-partitions and 10,000 cursors are shown; `mainstem_metrics_left_out` tells what is not.
+`mainstem serve` has them at `http://127.0.0.1:9644/metrics` (`--admin` sets the address), in the
+text format of Prometheus. Counters start at zero with the server. At most 10,000 partitions and
+10,000 cursors are included; `mainstem_metrics_left_out` counts the rest.
 
-Generated from `node/metrics.py`; `python -m tests.node.test_metrics` writes it anew.
+Generated from `node/metrics.py` by `python -m tests.node.test_metrics`.
 
-| name | kind | labels | what it says |
+| name | kind | labels | meaning |
 |---|---|---|---|
 """
 NOW_MS = 1_800_000_000_000

@@ -1,27 +1,25 @@
-"""Every metric there is, declared once: the reference page and ``/metrics`` follow this list.
+"""All metrics, declared once: the reference page and ``/metrics`` are generated from this list.
 
-Those that begin with ``kafka_`` have the names and labels of the exporter that most dashboards for
-Kafka are made for; those that begin with ``process_`` have the usual ones.
+Names that begin with ``kafka_`` are those of the usual Kafka exporter (kafka_exporter), for which
+most dashboards are made; those with ``process_`` are the standard ones of Prometheus.
 """
 
 from mainstem.heads import HEADS
 from mainstem.heads.metric import Metric, counter, gauge, histogram
 
-BUILD = gauge("mainstem_build_info", "Always 1; the labels say what runs.", "version")
-READY = gauge("mainstem_ready", "1 while the server can be used, as /readyz says.")
-STOPPED = gauge(
-    "mainstem_log_stopped", "1 once the disk has failed and nothing more is acknowledged."
-)
-FULL = gauge("mainstem_log_full", "1 while the disk has no space left and events are refused.")
+BUILD = gauge("mainstem_build_info", "Always 1; the label is the version.", "version")
+READY = gauge("mainstem_ready", "1 while the server is usable, as /readyz.")
+STOPPED = gauge("mainstem_log_stopped", "1 after a disk failure: nothing more is acknowledged.")
+FULL = gauge("mainstem_log_full", "1 while the disk is full and events are refused.")
 
-CONNECTIONS = gauge("mainstem_connections", "Connections open now.", "head")
-ACCEPTED = counter("mainstem_connections_accepted_total", "Connections begun.", "head")
+CONNECTIONS = gauge("mainstem_connections", "Open connections.", "head")
+ACCEPTED = counter("mainstem_connections_accepted_total", "Accepted connections.", "head")
 REFUSED = counter(
     "mainstem_connections_refused_total", "Connections closed at once, over the limit.", "head"
 )
 CUT_OFF = counter(
     "mainstem_connections_cut_off_total",
-    "Connections that we ended: the peer broke the protocol, or could not be served.",
+    "Connections that the server closed because of a protocol violation or an error.",
     "head",
 )
 RECEIVED = counter("mainstem_received_bytes_total", "Bytes read from peers.", "head")
@@ -29,14 +27,14 @@ SENT = counter("mainstem_sent_bytes_total", "Bytes sent to peers.", "head")
 
 SYNC_SECONDS = histogram(
     "mainstem_log_fsync_seconds",
-    "How long the disk took for each group commit; the count is the number of commits.",
+    "Duration of the sync of each group commit; the count is the number of commits.",
 )
-GROUP_SIZES = histogram("mainstem_log_commit_appends", "How many appends shared a group commit.")
+GROUP_SIZES = histogram("mainstem_log_commit_appends", "Number of appends in a group commit.")
 
-TOPIC_BYTES = gauge("mainstem_topic_size_bytes", "Bytes that a topic holds.", "topic")
+TOPIC_BYTES = gauge("mainstem_topic_size_bytes", "Stored bytes of a topic.", "topic")
 DROPPED = counter(
     "mainstem_topic_dropped_events_total",
-    "Events that overload=drop-oldest deleted before a group had read them.",
+    "Events that overload=drop-oldest deleted before a group read them.",
     "topic",
 )
 TURNED_AWAY = counter(
@@ -48,23 +46,23 @@ HELD = counter(
     "topic",
 )
 HELD_SECONDS = counter(
-    "mainstem_topic_held_seconds_total", "How long producers were held.", "topic"
+    "mainstem_topic_held_seconds_total", "Time that producers were held.", "topic"
 )
 PARTITIONS = gauge("kafka_topic_partitions", "Partitions of a topic.", "topic")
 TAIL = gauge(
     "kafka_topic_partition_current_offset",
-    "The offset that the next event readers see will have.",
+    "The high watermark: the next offset that becomes visible.",
     "topic",
     "partition",
 )
 START = gauge(
-    "kafka_topic_partition_oldest_offset", "The first offset that is kept.", "topic", "partition"
+    "kafka_topic_partition_oldest_offset", "The first offset still stored.", "topic", "partition"
 )
 
-MEMBERS = gauge("kafka_consumergroup_members", "Live members of a group.", "consumergroup")
+MEMBERS = gauge("kafka_consumergroup_members", "Members of a group.", "consumergroup")
 CURSOR = gauge(
     "kafka_consumergroup_current_offset",
-    "The next offset that a group will read.",
+    "The committed offset of a group.",
     "consumergroup",
     "topic",
     "partition",
@@ -78,24 +76,24 @@ LAG = gauge(
 )
 LAG_SECONDS = gauge(
     "mainstem_consumergroup_lag_seconds",
-    "Time since the timestamp of the oldest event that a group has not read; 0 if there is none.",
+    "Age of the oldest event that a group has not read, by its timestamp; 0 if all are read.",
     "consumergroup",
 )
 QUEUE_BACKLOG = gauge(
     "mainstem_queue_backlog",
-    "Events of a topic that a queue or share group has not settled, those that are out included.",
+    "Unsettled events of a queue or share group, including those that are delivered now.",
     "topic",
     "queue",
 )
 QUEUE_OUT = gauge(
     "mainstem_queue_out",
-    "Events that are out with consumers of a queue or share group.",
+    "Events of a queue or share group that are delivered and not settled.",
     "topic",
     "queue",
 )
 QUEUE_AGAIN = counter(
     "mainstem_queue_redelivered_total",
-    "Deliveries of events that had been delivered before.",
+    "Redeliveries: deliveries of events that were delivered before.",
     "topic",
     "queue",
 )
@@ -104,18 +102,18 @@ QUEUE_DEAD = counter(
 )
 LEFT_OUT = gauge(
     "mainstem_metrics_left_out",
-    "Topics, groups and queues that are not in these metrics, because there are too many.",
+    "Topics, groups and queues that are left out of these metrics because there are too many.",
     "kind",
 )
 
-CPU = counter("process_cpu_seconds_total", "Processor time used.")
-RESIDENT = gauge("process_resident_memory_bytes", "Memory held.")
-VIRTUAL = gauge("process_virtual_memory_bytes", "Address space taken.")
-OPEN_FILES = gauge("process_open_fds", "File descriptors open.")
-MAX_FILES = gauge("process_max_fds", "File descriptors that may be open.")
-STARTED = gauge("process_start_time_seconds", "When the process started, since 1970.")
+CPU = counter("process_cpu_seconds_total", "CPU time used.")
+RESIDENT = gauge("process_resident_memory_bytes", "Resident memory.")
+VIRTUAL = gauge("process_virtual_memory_bytes", "Virtual memory.")
+OPEN_FILES = gauge("process_open_fds", "Open file descriptors.")
+MAX_FILES = gauge("process_max_fds", "Limit of open file descriptors.")
+STARTED = gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970.")
 
 METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric)) + tuple(
     each for head in HEADS for each in head.metrics
 )
-"""All of them: the node's in the order of this file, then those of each head."""
+"""All metrics: the node's in the order of this file, then those of each head."""

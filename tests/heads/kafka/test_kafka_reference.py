@@ -9,10 +9,10 @@ from mainstem.kafka_protocol.apis import APIS
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "kafka.md"
 
 WHY = {
-    0: "versions 0 to 2 carry older forms of records, which Kafka 4 refuses, too",
-    22: "two-phase commit by an outside coordinator (version 6) is refused by code",
-    24: "later versions are spoken between brokers",
-    29: "there are no rules yet: refused by code (`SECURITY_DISABLED`)",
+    0: "versions 0 to 2 carry older record formats, which Kafka 4 refuses, too",
+    22: "two-phase commit by an external coordinator (version 6) is refused with an error code",
+    24: "later versions are for brokers only",
+    29: "there are no ACLs yet: refused with `SECURITY_DISABLED`",
     30: "the same",
     31: "the same",
 }
@@ -20,91 +20,91 @@ WHY = {
 
 HEAD = """# The Kafka protocol
 
-Which requests `mainstem serve` answers, in which versions: what ApiVersions announces. Whatever is
-not listed is not announced; a client that asks for it all the same is disconnected, and the log of
-the server says why.
+The requests and versions that `mainstem serve` supports, as ApiVersions announces them. A client
+that sends any other request is disconnected, and the server logs the reason.
 
-| key | request | versions | left out |
+| key | request | versions | not supported |
 |---|---|---|---|
 """
 TAIL = """
 ## Rules that depend on the version
-- Transactions: the feature `transaction.version` is agreed on at 2. Clients that use it (EndTxn 5,
-  Produce 12, TxnOffsetCommit 5: the Java client since 4.0) get another epoch with the end of every
-  transaction, and whatever they write joins it. Clients of older versions add partitions and groups
-  first, and keep their epoch. Both may use the same transactional id, one after the other.
-- Error codes that came later (`PRODUCER_FENCED`, `TRANSACTION_ABORTABLE`) are answered in versions
-  that know them, and the ones from before in all others.
-- Topics are named by id from Produce 13, Fetch 13, OffsetCommit 10 and OffsetFetch 10 on: a topic
-  that was deleted and made again under the same name is another one.
-- InitProducerId 6: a client that asks for two-phase commit is answered
-  `TRANSACTIONAL_ID_AUTHORIZATION_FAILED`, as by a Kafka that does not allow it; one that wants to
-  keep a prepared transaction `UNSUPPORTED_VERSION`.
-- Fetch sessions: since Fetch 7 a consumer names its partitions once. There are 1,000 sessions of
-  50,000 partitions together; one that was not used for two minutes makes room for another, and
-  none outlives its connection. Consumers beyond that name all partitions in every fetch. These and
-  other limits are [settings](settings.md).
-- Share groups: a session belongs to one member and ends with its connection; there are 10,000 of
-  500,000 partitions together. The feature `share.version` is not announced: no client asks for it.
-  A fetch does not wait for more than the first event (`fetch.min.bytes` over 1 is as 1).
-  A group without members is there as long as it has a position in some topic; with Apache Kafka it
-  stays until it is deleted. Who acknowledges what another has settled meanwhile is told so
-  (`INVALID_RECORD_STATE`), which Apache Kafka does not always do.
-- OffsetCommit keeps offsets below 0, and OffsetFetch tells them, as with Apache Kafka: KafkaJS
-  commits -1 and -2 to reset a group. For lag and backlog such a group has not committed there, and
-  its consumers begin where their own settings say (`auto.offset.reset`).
-- OffsetFetch with `require_stable` answers `UNSTABLE_OFFSET_COMMIT` for a cursor that a transaction
-  is going to move; OffsetDelete answers `GROUP_SUBSCRIBED_TO_TOPIC` for topics that the members of
-  a live group read.
-- Classic groups, also those of Kafka Connect: members of a stable generation stay over a restart,
-  as with Apache Kafka. They go on with their member ids and generation; each has its session
-  timeout to come back. A generation that nobody had been assigned in yet is begun anew.
-- Consumer groups (`group.protocol=consumer`, KIP-848): the server assigns (`uniform`, or `range`),
-  and writes members down, so that they stay over a restart. Regular expressions are the part of
-  RE2's syntax that says something about topic names; flags, `\\b`, `\\pN`, `[:alpha:]`, references
-  and looking ahead or behind are refused with `INVALID_REGULAR_EXPRESSION`, and internal topics
-  never match. A group goes from the classic protocol to this one and back member by member: while
-  members of both are there, the older ones are told by JoinGroup and SyncGroup what the server
-  assigns. That is so for consumers; a classic group of other programs (Connect, Schema Registry)
-  has to be empty first, and until then the others are refused (`GROUP_ID_NOT_FOUND`, for JoinGroup
-  `INCONSISTENT_GROUP_PROTOCOL`). DescribeGroups does not find consumer groups, as with Kafka.
-  Members show themselves every second (`consumer.heartbeat.interval.ms` of the group; 5 with
-  Kafka), in groups of more than a thousand less often.
+- Transactions: the feature `transaction.version` is 2. For clients that use it (EndTxn 5, Produce
+  12, TxnOffsetCommit 5: the Java client since 4.0) the end of every transaction bumps the epoch,
+  and Produce adds partitions to the transaction implicitly (KIP-890). Older clients add
+  partitions and groups first, and keep their epoch. Both may use the same transactional id, one
+  after the other.
+- Newer error codes (`PRODUCER_FENCED`, `TRANSACTION_ABORTABLE`) are used in versions that know
+  them, the older ones in all others.
+- Topics are identified by id from Produce 13, Fetch 13, OffsetCommit 10 and OffsetFetch 10 on: a
+  topic that was deleted and created again under the same name is another topic.
+- InitProducerId 6: a client that asks for two-phase commit gets
+  `TRANSACTIONAL_ID_AUTHORIZATION_FAILED`, as from a Kafka that does not allow it; a client that
+  wants to keep a prepared transaction gets `UNSUPPORTED_VERSION`.
+- Fetch sessions: since Fetch 7 a consumer sends its partitions once. There are at most 1,000
+  sessions with 50,000 partitions in total. A session unused for two minutes may be evicted for a
+  new one, and every session ends with its connection. Consumers without a session send all
+  partitions in every fetch. These and other limits are [settings](settings.md).
+- Share groups: a session belongs to one member and ends with its connection; there are at most
+  10,000 sessions with 500,000 partitions in total. The feature `share.version` is not announced,
+  as no client asks for it. A fetch returns as soon as there is one event (`fetch.min.bytes` above
+  1 has no effect). A group without members exists as long as it has an offset in some topic; in
+  Apache Kafka it exists until it is deleted. Acknowledging a record that another member has
+  settled meanwhile returns `INVALID_RECORD_STATE`, which Apache Kafka does not always do.
+- OffsetCommit stores offsets below 0, and OffsetFetch returns them, as in Apache Kafka: KafkaJS
+  commits -1 and -2 to reset a group. For lag and backlog this counts as no commit, and consumers
+  start by their own `auto.offset.reset`.
+- OffsetFetch with `require_stable` returns `UNSTABLE_OFFSET_COMMIT` for an offset that an ongoing
+  transaction will commit; OffsetDelete returns `GROUP_SUBSCRIBED_TO_TOPIC` for topics that
+  members of the group read.
+- Classic groups, also those of Kafka Connect: members of a stable generation survive a restart,
+  as in Apache Kafka. They continue with their member ids and generation; each has its session
+  timeout to reconnect. A generation without assignments yet is started again.
+- Consumer groups (`group.protocol=consumer`, KIP-848): the server assigns the partitions
+  (`uniform` or `range`) and stores the members, so that they survive a restart. Regular
+  expressions are the subset of RE2 that makes sense for topic names; flags, `\\b`, `\\pN`,
+  `[:alpha:]`, back-references, lookahead and lookbehind are refused with
+  `INVALID_REGULAR_EXPRESSION`, and internal topics never match. A group moves from the classic
+  protocol to this one and back member by member: while it has members of both, the classic ones
+  get the server's assignments by JoinGroup and SyncGroup. This works for consumers only; a
+  classic group of other programs (Connect, Schema Registry) must be empty first, and until then
+  members of the other protocol are refused (`GROUP_ID_NOT_FOUND`, for JoinGroup
+  `INCONSISTENT_GROUP_PROTOCOL`). DescribeGroups does not find consumer groups, as in Kafka. The
+  heartbeat interval is one second (`consumer.heartbeat.interval.ms` of the group; 5 in Kafka),
+  longer in groups of more than a thousand members.
 
-## What is limited
+## Limits
 Every limit named here is a [setting](settings.md).
-- A frame over `kafka.max_frame_bytes`, or one that is no request, ends its connection; the log of
-  the server names the peer and the reason. So does a request that is not served, and one that
-  names more than `kafka.max_names` groups, members or transactional ids.
-- 512 requests of a connection may be unanswered; more are read when those are answered. A peer that
-  does not read its answers is not read from, and given up after `kafka.silence_ms`; so is one whose
-  machine has gone without a word.
-- Frames that are not whole yet have 32 MiB of memory together, or one frame, if it is larger. A
-  peer that does not go on with its frame for ten seconds while others wait for that memory is cut
-  off.
-- Connections over `kafka.max_connections` are closed at once. Where the system has no more file
-  descriptors, those connected are served, and others wait.
+- A frame over `kafka.max_frame_bytes`, or one that is not a request, closes its connection; the
+  server logs the peer and the reason. So does an unsupported request, and one that names more
+  than `kafka.max_names` groups, members or transactional ids.
+- A connection may have 512 unanswered requests; more are read when those are answered. The server
+  does not read from a peer that does not read its answers, and disconnects it after
+  `kafka.silence_ms`; the same holds for a peer whose host does not respond.
+- Incomplete frames may use 32 MiB of memory in total, or one larger frame. A peer whose frame
+  does not grow for ten seconds while others wait for that memory is disconnected.
+- Connections over `kafka.max_connections` are closed at once. If the system has no more file
+  descriptors, existing connections are served, and new ones wait.
 - Topics and partitions over `topics.max_topics` and `topics.max_partitions` are refused with
   `INVALID_CONFIG`, members over `groups.max_members` with `GROUP_MAX_SIZE_REACHED`, fetches over
-  `kafka.max_fetch_partitions` with `INVALID_REQUEST`, transactional ids over `transactions.max_ids`
-  with `INVALID_CONFIG`. 4,096 bytes may stand beside a committed offset.
-- A server told to stop (SIGTERM) answers what it was asked: fetches with what there is, produce
-  with `NOT_LEADER_OR_FOLLOWER`, members of groups with `COORDINATOR_NOT_AVAILABLE`; clients try
-  again.
-- A disk that is full or fails is `KAFKA_STORAGE_ERROR` for producers and for changes of topics and
-  settings, and `COORDINATOR_NOT_AVAILABLE` for groups and transactions. A full one heals when there
-  is space, and of a change that it refused a restart finds nothing; after a sync that failed
-  nothing more is acknowledged until the server is started anew, which may find what was refused.
-- A topic that is being deleted is gone at once, and its name is free when DeleteTopics is answered:
-  until then CreateTopics answers `TOPIC_ALREADY_EXISTS`. Its events are taken away when the
-  deletion is durable; if the disk has no room for that, a moment after it has.
+  `kafka.max_fetch_partitions` with `INVALID_REQUEST`, transactional ids over
+  `transactions.max_ids` with `INVALID_CONFIG`. The metadata of a committed offset may have 4,096
+  bytes.
+- A stopping server (SIGTERM) answers all requests: fetches with the events available, produce
+  with `NOT_LEADER_OR_FOLLOWER`, group members with `COORDINATOR_NOT_AVAILABLE`; clients retry.
+- On a full or failed disk, producers and changes of topics and configs get `KAFKA_STORAGE_ERROR`,
+  groups and transactions `COORDINATOR_NOT_AVAILABLE`. A full disk recovers when there is space,
+  and a refused change does not reappear after a restart. After a failed sync nothing more is
+  acknowledged until the server is restarted; then refused changes may reappear.
+- A deleted topic disappears at once, and its name is free when DeleteTopics is answered: until
+  then CreateTopics returns `TOPIC_ALREADY_EXISTS`. Its data is deleted when the deletion is
+  durable; on a full disk, as soon as there is space.
 """
 GROUPS = """
-## Settings of groups
-A group has settings whether or not anybody is in it: IncrementalAlterConfigs on a resource of type
-GROUP (32), with the name of the group.
+## Group configs
+A group can have configs before it has members: IncrementalAlterConfigs on a resource of type GROUP
+(32), with the name of the group.
 
-| setting | default | what it is |
+| config | default | meaning |
 |---|---|---|
 """
 

@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 REQUESTS = counter("mainstem_kafka_requests_total", "Requests of Kafka clients.", "api")
 ERRORS = counter(
     "mainstem_kafka_errors_total",
-    "Error codes in answers to Kafka clients, each partition for itself.",
+    "Error codes in responses to Kafka clients, counted per partition.",
     "api",
     "code",
 )
 PRODUCED_BATCHES = counter(
     "mainstem_kafka_produced_batches_total",
-    "Record batches accepted from Kafka clients, repeats of idempotent producers included.",
+    "Record batches accepted from Kafka clients, including duplicates of idempotent producers.",
 )
 PRODUCED_EVENTS = counter("mainstem_kafka_produced_events_total", "Events in those batches.")
 PRODUCED_BYTES = counter(
-    "mainstem_kafka_produced_bytes_total", "Bytes of those batches, as they came."
+    "mainstem_kafka_produced_bytes_total", "Bytes of those batches, as received."
 )
 FETCHED_BYTES = counter(
     "mainstem_kafka_fetched_bytes_total",
-    "Bytes of record batches sent to Kafka clients; they are not opened, so events are unknown.",
+    "Bytes of record batches sent to Kafka clients; their events are not counted.",
 )
 
 METRICS = (

@@ -9,7 +9,7 @@ BAD_LINES = counter(
 )
 KERNEL_DROPS = counter(
     "mainstem_statsd_kernel_drops_total",
-    "UDP packets that the kernel dropped because we were too slow; a larger "
+    "UDP packets that the kernel dropped because the server was too slow; a larger "
     "statsd.receive_buffer_bytes helps against bursts.",
 )
 LOST = counter(
