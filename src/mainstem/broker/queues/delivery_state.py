@@ -80,11 +80,12 @@ class Window:
         self.entries: dict[int, Entry] = {}
         self.out = 0
         """How many events are out."""
-        self.locks = Deadlines[int](alarm)
+        # Not Deadlines[int](…), which takes longer than all the rest here.
+        self.locks: Deadlines[int] = Deadlines(alarm)
         """When what is out comes back; on the monotonic clock."""
         self.owners: dict[str, int] = {}
         """How many events are out with each owner."""
-        self.delays = Deadlines[int](alarm)
+        self.delays: Deadlines[int] = Deadlines(alarm)
         """When what waits is due; on the time of day, as it is written down."""
         self.spent: set[int] = set()
         """Delivered too often, to become dead letters."""
