@@ -66,7 +66,7 @@ class SessionCredit:
         self._line_up()
 
     def limit(self, credit: int | None) -> None:
-        """Allow so many from now on; below 0, so many must be given back first."""
+        """Allow ``credit`` more events; below 0, as many must be settled first; None is no limit."""
         self.credit = credit
         self._line_up()
 
@@ -121,7 +121,7 @@ class Consumer:
         return shared if self.credit is None else min(self.credit, shared)
 
     def add_credit(self, count: int) -> None:
-        """Allow so many more."""
+        """Allow ``count`` more events to be delivered; no effect if there is no limit."""
         if self.credit is not None and count > 0:
             self.credit += count
             self.line_up()

@@ -47,20 +47,20 @@ class _Writer:
         self.adder = "a"
 
     def flush(self) -> None:
-        """Write the packing of what waits."""
+        """Write the code that packs the collected fixed-size values."""
         if self.codes:
             self.source.add(f"{self.adder}({self.packed()})")
         self.codes, self.values = "", []
 
     def packed(self) -> str:
-        """Return the expression that packs what waits."""
+        """Return the source expression that packs the collected fixed-size values."""
         if not self.values:
             return repr(bytes(len(self.codes)))
         pack = self.source.constant(Struct(">" + self.codes).pack)
         return f"{pack}({', '.join(self.values)})"
 
     def write(self, code: str, value: str) -> None:
-        """Let a fixed-size value wait for its turn."""
+        """Collect a fixed-size value, to be packed together with others."""
         self.codes += code
         self.values.append(value)
 

@@ -31,7 +31,7 @@ class DeletedFiles:
         """Directories of deleted partitions, removed after their files."""
 
     def add_segment(self, segment: Segment) -> None:
-        """Remove a segment and its index later; under the lock."""
+        """Note a segment and its index for removal; called with the log's lock held."""
         self._paths += (segment.path, segment.index_path)
 
     def add_partition(self, partition: DiskPartition) -> None:

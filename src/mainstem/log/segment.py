@@ -401,7 +401,7 @@ class Segment:
         return index
 
     def checked_batch(self, position: int, limit: int) -> tuple[BatchHeader, bytes]:
-        """Return the batch at a position, its own checksum checked; DamagedLog names the place."""
+        """Return the batch at a position; raises DamagedLog if its checksum is wrong."""
         file = self.file
         try:
             header = read_header(file.pread(HEADER_SIZE, position))

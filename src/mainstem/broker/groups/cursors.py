@@ -134,7 +134,7 @@ class Cursors:
         ]
 
     def expire(self, before_ms: int, groups: Iterable[str]) -> list[CursorChange]:
-        """Decide to delete cursors of groups that were last committed before a time."""
+        """Return the changes that delete the groups' cursors committed before ``before_ms``."""
         return [
             CursorChange(_key(group, at), None)
             for group in groups

@@ -21,7 +21,7 @@ _CAREFUL = 10
 
 
 class Prefetch:
-    """Measures how fast all threads of one queue object take events."""
+    """Decides how many events a queue fetches at a time, by how fast its threads take them."""
 
     def __init__(self, lock_s: float) -> None:
         self._wait_s = lock_s * _SHARE

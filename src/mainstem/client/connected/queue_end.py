@@ -1,4 +1,4 @@
-"""The end of a loop over a queue of a server without ``follow``."""
+"""Decides when a loop over a server's queue with ``follow=False`` has reached its end."""
 
 import time
 from collections.abc import Callable

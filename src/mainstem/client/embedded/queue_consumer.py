@@ -143,7 +143,7 @@ class HeldDelivery:
         return settled.durable
 
     def leave(self, error: BaseException | None) -> None:
-        """Settle it by how its block ended (error, interrupt, success), unless it is settled."""
+        """Settle it after its ``with`` block: ack, nack after an Exception, release if interrupted."""
         if self.is_settled:
             return
         if error is None:

@@ -132,7 +132,7 @@ class CreatePartitionsRequest(Wire, frozen=True):
 
 
 class CreatedPartitions(Wire, frozen=True):
-    """Whether one topic has grown."""
+    """The result of CreatePartitions for one topic."""
 
     name: String = ""
     error_code: Int16 = 0
@@ -140,7 +140,7 @@ class CreatedPartitions(Wire, frozen=True):
 
 
 class CreatePartitionsResponse(Throttled, frozen=True):
-    """Which topics have grown."""
+    """The results of CreatePartitions, by topic."""
 
     results: Array[CreatedPartitions] = ()
 

@@ -89,7 +89,7 @@ def _run(raw: npt.NDArray[np.uint8], at: int, length: int, most: int) -> int:
 
 
 def damaged(header: BatchHeader) -> CorruptBatch:
-    """Return what to say of a batch whose records are not what they claim."""
+    """Return the error for a batch whose record lengths do not fit its size."""
     return CorruptBatch(
         f"the {header.count} records of the batch at offset {header.base_offset} are damaged"
     )

@@ -6,9 +6,9 @@
 | x-max-length, x-max-length-bytes, x-overflow | limits, and what happens at them |
 | x-dead-letter-exchange, x-dead-letter-routing-key, x-delivery-limit | dead letters |
 | x-max-priority, x-single-active-consumer | order |
-| x-queue-type | ``classic`` or ``quorum``; there is one kind of queue, and it is durable enough |
+| x-queue-type | ``classic`` or ``quorum``: stored alike; ``quorum`` has a delivery limit of 20 |
 | x-mainstem-topic, x-mainstem-durability | the topic behind the queue, and what it survives |
-| the rest of RabbitMQ's own | hints, kept and shown |
+| the rest of RabbitMQ's own | accepted, stored and shown, without effect |
 """
 
 from collections.abc import Callable
