@@ -65,7 +65,7 @@ class CreateAclsRequest(Wire, frozen=True):
 
 
 class AclResult(Wire, frozen=True):
-    """Whether a rule was made."""
+    """Whether something was done."""
 
     error_code: Int16 = 0
     error_message: String | None = None
@@ -83,11 +83,9 @@ class DeleteAclsRequest(Wire, frozen=True):
     filters: Array[AclFilter] = ()
 
 
-class DeletedAcl(Wire, frozen=True):
+class DeletedAcl(AclResult, frozen=True):
     """A rule that was deleted, or why not."""
 
-    error_code: Int16 = 0
-    error_message: String | None = None
     resource_type: Int8 = 0
     resource_name: String = ""
     pattern_type: Int8 = 3
@@ -97,11 +95,9 @@ class DeletedAcl(Wire, frozen=True):
     permission_type: Int8 = 0
 
 
-class DeletedAcls(Wire, frozen=True):
+class DeletedAcls(AclResult, frozen=True):
     """What one filter found."""
 
-    error_code: Int16 = 0
-    error_message: String | None = None
     matching_acls: Array[DeletedAcl] = ()
 
 

@@ -8,6 +8,13 @@ from mainstem.kafka_protocol.messages.partitions import ByName, PartitionIndex, 
 from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, Int64, String, Uuid
 
 
+class TopicOfCommits(Wire, frozen=True):
+    """A topic, by its id since version 10."""
+
+    topic_id: Annotated[Uuid, Since(10), IGNORABLE] = NO_ID
+    name: Annotated[String, Until(9), IGNORABLE] = ""
+
+
 class CommitPartition(Wire, frozen=True):
     """The offset that is committed for one partition."""
 
@@ -17,11 +24,9 @@ class CommitPartition(Wire, frozen=True):
     committed_metadata: String | None = ""
 
 
-class CommitTopic(Wire, frozen=True):
-    """What is committed for one topic, by its id since version 10."""
+class CommitTopic(TopicOfCommits, frozen=True):
+    """What is committed for one topic."""
 
-    topic_id: Annotated[Uuid, Since(10), IGNORABLE] = NO_ID
-    name: Annotated[String, Until(9), IGNORABLE] = ""
     partitions: Array[CommitPartition] = ()
 
 
@@ -39,11 +44,9 @@ class OffsetCommitRequest(Wire, frozen=True):
 CommittedPartition = PartitionResult
 
 
-class CommittedTopic(Wire, frozen=True):
+class CommittedTopic(TopicOfCommits, frozen=True):
     """What became of one topic."""
 
-    topic_id: Annotated[Uuid, Since(10), IGNORABLE] = NO_ID
-    name: Annotated[String, Until(9), IGNORABLE] = ""
     partitions: Array[CommittedPartition] = ()
 
 
@@ -59,11 +62,9 @@ OFFSET_COMMIT = Api(
 )
 
 
-class OffsetFetchTopic(Wire, frozen=True):
-    """The partitions of one topic, by its id since version 10."""
+class OffsetFetchTopic(TopicOfCommits, frozen=True):
+    """The partitions of one topic."""
 
-    topic_id: Annotated[Uuid, Since(10), IGNORABLE] = NO_ID
-    name: Annotated[String, Until(9), IGNORABLE] = ""
     partition_indexes: Array[Int32] = ()
 
 
@@ -95,11 +96,9 @@ class FetchedOffset(Wire, frozen=True):
     error_code: Int16 = 0
 
 
-class FetchedOffsetsTopic(Wire, frozen=True):
-    """What is committed for one topic, by its id since version 10."""
+class FetchedOffsetsTopic(TopicOfCommits, frozen=True):
+    """What is committed for one topic."""
 
-    topic_id: Annotated[Uuid, Since(10), IGNORABLE] = NO_ID
-    name: Annotated[String, Until(9), IGNORABLE] = ""
     partitions: Array[FetchedOffset] = ()
 
 

@@ -35,7 +35,7 @@ class ConfigSynonym(Wire, frozen=True):
     source: Int8 = 0
 
 
-class DescribedConfig(Wire, frozen=True):
+class ConfigValue(Wire, frozen=True):
     """A setting, its value, and where that is from."""
 
     name: String = ""
@@ -43,6 +43,11 @@ class DescribedConfig(Wire, frozen=True):
     read_only: Bool = False
     config_source: Int8 = -1
     is_sensitive: Bool = False
+
+
+class DescribedConfig(ConfigValue, frozen=True):
+    """A setting as it is described."""
+
     synonyms: Array[ConfigSynonym] = ()
     config_type: Annotated[Int8, Since(3), IGNORABLE] = 0
     documentation: Annotated[String | None, Since(3), IGNORABLE] = ""

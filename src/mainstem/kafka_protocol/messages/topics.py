@@ -4,8 +4,9 @@ from typing import Annotated
 
 from mainstem.kafka_protocol.api import Api
 from mainstem.kafka_protocol.fields import IGNORABLE, NO_ID, NullSince, Since, Tag, Until, Wire
+from mainstem.kafka_protocol.messages.configs import ConfigValue
 from mainstem.kafka_protocol.messages.responses import Throttled
-from mainstem.kafka_protocol.wire import Array, Bool, Int8, Int16, Int32, String, Uuid
+from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, String, Uuid
 
 
 class CreateAssignment(Wire, frozen=True):
@@ -40,14 +41,8 @@ class CreateTopicsRequest(Wire, frozen=True):
     validate_only: Bool = False
 
 
-class CreatedConfig(Wire, frozen=True):
+class CreatedConfig(ConfigValue, frozen=True):
     """A setting that the new topic has."""
-
-    name: String = ""
-    value: String | None = ""
-    read_only: Bool = False
-    config_source: Int8 = -1
-    is_sensitive: Bool = False
 
 
 class CreatedTopic(Wire, frozen=True):

@@ -37,12 +37,17 @@ INIT_PRODUCER_ID = Api(
 TransactionTopic = ByName[Int32]
 
 
-class TransactionPartitions(Wire, frozen=True):
-    """A transaction, and the partitions it is about to write."""
+class OwnTransaction(Wire, frozen=True):
+    """A producer's transaction."""
 
     transactional_id: String = ""
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
+
+
+class TransactionPartitions(OwnTransaction, frozen=True):
+    """A transaction, and the partitions it is about to write."""
+
     verify_only: Bool = False
     topics: Array[TransactionTopic] = ()
 
@@ -91,12 +96,9 @@ ADD_PARTITIONS_TO_TXN = Api(
 )
 
 
-class AddOffsetsToTxnRequest(Wire, frozen=True):
+class AddOffsetsToTxnRequest(OwnTransaction, frozen=True):
     """Say that a transaction is about to commit offsets of a group."""
 
-    transactional_id: String = ""
-    producer_id: Int64 = 0
-    producer_epoch: Int16 = 0
     group_id: String = ""
 
 
@@ -109,12 +111,9 @@ ADD_OFFSETS_TO_TXN = Api(
 )
 
 
-class EndTxnRequest(Wire, frozen=True):
+class EndTxnRequest(OwnTransaction, frozen=True):
     """Commit a transaction, or abort it."""
 
-    transactional_id: String = ""
-    producer_id: Int64 = 0
-    producer_epoch: Int16 = 0
     committed: Bool = False
 
 
