@@ -70,6 +70,21 @@ def test_who_is_silent_for_too_long_is_thrown_out(
     assert loop.run_until_complete(main()) == (True, False)
 
 
+def test_a_clock_that_was_stopped_ticks_no_more(
+    loop: asyncio.AbstractEventLoop, clock: Clock
+) -> None:
+    async def main() -> bool:
+        ticking, broker = broker_on(clock)
+        member(broker)
+        ticking.stop()
+        await turns()
+        clock.seconds += SESSION_MS / 1000
+        await turns()
+        return has_member(broker)
+
+    assert loop.run_until_complete(main())
+
+
 def test_after_a_pause_there_is_time_to_read_what_was_said_meanwhile(
     loop: asyncio.AbstractEventLoop, clock: Clock
 ) -> None:

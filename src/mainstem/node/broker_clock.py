@@ -20,6 +20,7 @@ class BrokerClock:
         self._thread = threading.get_ident()
         self._is_told = False
         """Whether there may be an earlier deadline, which was not looked at so far."""
+        self._is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         """When the timer is due; uvloop's handles do not tell."""
@@ -42,6 +43,9 @@ class BrokerClock:
     def look(self) -> None:
         """Schedule a tick for the broker's next deadline."""
         self._is_told = False
+        if self._is_stopped:
+            # The log may be closed by now.
+            return
         wait_ms = self._broker.wait_ms()
         if wait_ms is None:
             return
@@ -55,12 +59,16 @@ class BrokerClock:
 
     def catch_up(self) -> None:
         """Tick the broker now, and schedule its next deadline."""
-        self.stop()
+        self._cancel()
         self._broker.tick()
         self.look()
 
     def stop(self) -> None:
-        """Cancel the timer."""
+        """Tick no more."""
+        self._is_stopped = True
+        self._cancel()
+
+    def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
