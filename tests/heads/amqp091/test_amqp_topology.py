@@ -100,9 +100,7 @@ def test_some_exchanges_cannot_be_declared() -> None:
     def declare(name: str, type_: str = "direct", **other: object) -> Callable[[], object]:
         return lambda: topology.declare_exchange("/", name, type_, **other)  # type: ignore[arg-type]
 
-    assert refusal(declare("e", "x-odd"), ReplyCode.COMMAND_INVALID) == (
-        "unknown exchange type 'x-odd'"
-    )
+    assert refusal(declare("e", "x-odd")) == ("unknown exchange type 'x-odd'")
     assert refusal(declare("amq.mine"), ReplyCode.ACCESS_REFUSED) == (
         "exchange name 'amq.mine' contains reserved prefix 'amq.*'"
     )
@@ -127,7 +125,7 @@ def test_delayed_exchanges_match_as_another_type() -> None:
     for bad in (None, 1, "x-delayed-message"):
         refusal(declare(x_delayed_type=bad))
     refusal(declare())
-    refusal(declare(x_delayed_type="x-odd"), ReplyCode.COMMAND_INVALID)
+    refusal(declare(x_delayed_type="x-odd"))
     declare(x_delayed_type="topic")()
 
     assert topology.find_exchange("/", "e").matching is ExchangeType.TOPIC

@@ -58,6 +58,12 @@ class AmqpError(Exception):
         """The class of the method that was refused, 0 if it was none."""
         self.method_id = method_id
 
+    def about(self, class_id: int, method_id: int) -> "AmqpError":
+        """Say which method was refused, unless that was said; return this error."""
+        if not self.class_id:
+            self.class_id, self.method_id = class_id, method_id
+        return self
+
     @property
     def is_hard(self) -> bool:
         """Whether the connection is closed, not only the channel."""

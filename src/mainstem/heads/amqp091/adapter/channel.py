@@ -6,7 +6,7 @@ that ask how many messages there are, or for one of them, wait for what the clie
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mainstem.broker.door import AT_ONCE, Durable, HeldPublish, Outcome
 from mainstem.core.errors import MainstemError
@@ -26,6 +26,8 @@ from mainstem.heads.queue_consumer import QueueConsumer
 if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
     from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
+
+_M = TypeVar("_M", bound=Method)
 
 
 class Transaction:
@@ -106,7 +108,7 @@ class AmqpChannel:
             case methods.BasicAck() | methods.BasicNack() | methods.BasicReject():
                 self.settle(method)
             case methods.BasicGet():
-                self._after_publishes(partial(self._get, method))
+                self._after_publishes(method, self._get)
             case methods.BasicConsume():
                 self._consume(method)
             case methods.BasicCancel():
@@ -116,13 +118,14 @@ class AmqpChannel:
             case methods.BasicRecover() | methods.BasicRecoverAsync():
                 self._recover(method)
             case methods.QueueDeclare():
-                self._after_publishes(partial(self._declare_queue, method))
+                gone = self._service.queues.gone(self._vhost, method.queue)
+                self._after_publishes(method, self._declare_queue, gone)
             case methods.QueueBind() | methods.QueueUnbind():
                 self._bind_queue(method)
             case methods.QueuePurge():
-                self._after_publishes(partial(self._purge, method))
+                self._after_publishes(method, self._purge)
             case methods.QueueDelete():
-                self._after_publishes(partial(self._delete_queue, method))
+                self._after_publishes(method, self._delete_queue)
             case methods.ExchangeDeclare():
                 _check_supported(method)
                 durable = self._topology.declare_exchange(
@@ -166,14 +169,25 @@ class AmqpChannel:
         if self.is_open:
             self._connection.send([frame])
 
-    def _after_publishes(self, call: Callable[[], None]) -> None:
-        """Go on once the client would find what it has published."""
+    def _after_publishes(
+        self, method: _M, call: Callable[[_M], None], durable: Durable = AT_ONCE
+    ) -> None:
+        """Go on once the client would find what it has published, and ``durable`` is.
+
+        What it asks for meanwhile comes after that.
+        """
+        publisher = self._connection.publisher
+        if publisher.last.done and durable.done:
+            call(method)
+            return
+        go_on = self._connection.hold()
 
         def carry_out() -> None:
             if self.is_open:
-                self._connection.guarded(self.number, call)
+                self._connection.guarded(self.number, method.ids, partial(call, method))
+            go_on()
 
-        self._connection.publisher.when_durable(carry_out)
+        publisher.when_durable(carry_out, durable)
 
     # Queues
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from mainstem.auth import Credentials, Peer
 from mainstem.core.errors import MainstemError
@@ -13,7 +14,7 @@ from mainstem.heads.amqp091.adapter.service import Service
 from mainstem.heads.amqp091.codec import method_frame
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.messages import Publish
-from mainstem.heads.amqp091.methods import Bare, Method
+from mainstem.heads.amqp091.methods import Bare, BasicPublish, Ids, Method
 from mainstem.heads.amqp091.session import Login, ProtocolHeader, Request, Session
 from mainstem.heads.conversation import Answer, Later, Outbox, Piece
 
@@ -35,6 +36,8 @@ class AmqpConversation:
         self._channels: dict[int, AmqpChannel] = {}
         self._user = ""
         self._blocked = 0
+        self._held: Later | None = None
+        """What further requests wait for."""
         self._is_closed = False
         self._act_as(service.context.auth.peer(outbox.peer, tls=outbox.is_tls))
         service.connections.add(self)
@@ -53,7 +56,8 @@ class AmqpConversation:
                 self._carry_out(*received)
         except AmqpError as error:
             self.refuse(error, self.session.channel)
-        return self.publisher.flush() or ()
+        held, self._held = self._held, None
+        return self.publisher.flush() or held or ()
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
         """Carry out messages and acknowledgements that came together."""
@@ -71,7 +75,8 @@ class AmqpConversation:
                 else:
                     channel.settle(said)
             except AmqpError as error:
-                self.refuse(error, number)
+                ids = BasicPublish.ids if isinstance(said, Publish) else said.ids
+                self.refuse(error.about(*ids), number)
                 if error.is_hard:
                     break
         return self.publisher.flush() or (), size
@@ -134,14 +139,20 @@ class AmqpConversation:
         elif (channel := self._channels.pop(number, None)) is not None:
             channel.close()
 
-    def guarded(self, number: int, call: Callable[[], None]) -> None:
-        """Make a call on behalf of a channel; an error closes it."""
+    def guarded(self, number: int, ids: Ids, call: Callable[[], None]) -> None:
+        """Carry out a method of a channel; an error closes it."""
         try:
             call()
         except AmqpError as error:
-            self.refuse(error, number)
+            self.refuse(error.about(*ids), number)
         except MainstemError as error:
-            self.refuse(refusal(error), number)
+            self.refuse(refusal(error, ids), number)
+
+    def hold(self) -> Callable[[], None]:
+        """Let further requests wait until the returned function is called."""
+        held = self._held = Later()
+        held.hold()
+        return lambda: held.settle(())
 
     def block(self, reason: str) -> None:
         """Tell the client that it must wait before it publishes more."""
@@ -165,7 +176,8 @@ class AmqpConversation:
 
     def _carry_out(self, number: int, request: Request) -> None:
         if isinstance(request, Publish):
-            self._channels[number].publish(request)
+            publish = self._channels[number].publish
+            self.guarded(number, BasicPublish.ids, partial(publish, request))
         elif not number:
             self._on_connection(request)
         elif isinstance(request, methods.ChannelOpen):
@@ -176,8 +188,8 @@ class AmqpConversation:
                 channel.close()
             self.send([method_frame(number, Bare.CHANNEL_CLOSE_OK)])
         elif isinstance(request, Method | Bare):
-            channel = self._channels[number]
-            self.guarded(number, lambda: channel.carry_out(request))
+            carry_out = self._channels[number].carry_out
+            self.guarded(number, request.ids, partial(carry_out, request))
 
     def _on_connection(self, request: Request) -> None:
         match request:

@@ -222,4 +222,4 @@ class Deliveries:
 
 
 def _unknown_tag(tag: int) -> AmqpError:
-    return AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}", 60, 80)
+    return AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")

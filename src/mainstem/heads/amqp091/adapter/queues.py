@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mainstem.broker.door import Door, Durable, Order, QueueSettings
+from mainstem.broker.door import AT_ONCE, Door, Durable, Order, QueueSettings
 from mainstem.core.errors import MainstemError, TopicExists
 from mainstem.core.topic_settings import Durability, TopicSettings
 from mainstem.heads.amqp091 import methods
@@ -100,6 +100,8 @@ class DeclaredQueues:
         self._definitions = service.definitions
         self._queues: dict[tuple[str, str], DeclaredQueue] = {}
         self._by_place: dict[tuple[str, str], DeclaredQueue] = {}
+        self._gone: dict[str, Durable] = {}
+        """Topics whose deletion is not durable yet: their names are not free before."""
         self._load()
 
     def _load(self) -> None:
@@ -170,6 +172,10 @@ class DeclaredQueues:
         """Return a queue that a connection may use; AmqpError if there is none."""
         self._service.topology.find_queue(connection.vhost, name, connection.id)
         return self._queues[connection.vhost, name]
+
+    def gone(self, vhost: str, name: str) -> Durable:
+        """Return when a name is free again of a queue that was deleted."""
+        return self._gone.get(topic_of(vhost, name), AT_ONCE)
 
     # Declared and deleted
 
@@ -263,12 +269,23 @@ class DeclaredQueues:
         del self._by_place[queue.place]
         durable = self._service.topology.remove_queue(record.vhost, record.name)
         if queue.owns_topic:
-            door.delete_topic(queue.place[0])
+            self._forget_topic(queue.place[0], door.delete_topic(queue.place[0]))
             if not record.durable:
                 self._definitions.delete(TRANSIENT, queue.place[0])
         else:
             door.queues.delete(*queue.place)
         return durable
+
+    def _forget_topic(self, topic: str, deleted: Durable) -> None:
+        if deleted.done:
+            return
+        self._gone[topic] = deleted
+
+        def forget() -> None:
+            if self._gone.get(topic) is deleted:
+                del self._gone[topic]
+
+        deleted.then(lambda _: self._service.context.on_loop(forget))
 
     def delete_exclusive(self, connection: "AmqpConversation") -> list[MainstemError]:
         """Delete the queues of a connection that has gone; return what went wrong."""

@@ -13,8 +13,6 @@ from mainstem.heads.amqp091.adapter.equivalence import named, refused, type_name
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 RESERVED = "amq."
-UNKNOWN_TYPE = ReplyCode.COMMAND_INVALID
-"""What an unknown exchange type is refused with; PRECONDITION_FAILED since RabbitMQ 3.13.3."""
 
 
 def stripped(name: str) -> str:
@@ -27,7 +25,7 @@ def exchange_type(text: str) -> ExchangeType:
     try:
         return ExchangeType(text)
     except ValueError:
-        raise refused(f"unknown exchange type '{text}'", UNKNOWN_TYPE) from None
+        raise refused(f"unknown exchange type '{text}'") from None
 
 
 def check_not_default(name: str) -> None:

@@ -1,0 +1,172 @@
+"""A client of the AMQP head without a socket: a conversation on a broker in memory."""
+
+import asyncio
+from collections.abc import Callable
+
+from tests.broker.brokers import LateLog
+from tests.heads.amqp091.talking import START_OK, TUNE_OK, publish_frames, said
+from tests.heads.contexts import context_on
+
+from mainstem.broker.broker import Broker
+from mainstem.heads.amqp091 import methods
+from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
+from mainstem.heads.amqp091.adapter.service import Service
+from mainstem.heads.amqp091.codec import BODY, HEADER, METHOD, PROTOCOL_HEADER, method_frame
+from mainstem.heads.amqp091.methods import Bare, Method
+from mainstem.heads.amqp091.properties import Properties, decode_properties, encode_properties
+from mainstem.heads.amqp091.settings import AmqpSettings
+from mainstem.heads.conversation import Answer, Later
+
+SETTINGS = AmqpSettings()
+NO_PROPERTIES = Properties()
+PERSISTENT = Properties(delivery_mode=2)
+TURNS = 30
+"""So many turns of the loop are enough for whatever is under way."""
+
+Told = Method | Bare | Properties | bytes
+"""A method, the properties of a message, or its body."""
+
+
+class World:
+    """A broker and what its AMQP clients share, inside a running loop; time stands still."""
+
+    def __init__(self, settings: AmqpSettings = SETTINGS) -> None:
+        self.now_ms = 1_000_000
+        self.log = LateLog()
+        """Tests may let it be late."""
+        self.broker = Broker(self.log, self._now, monotonic_ms=self._now)
+        self.service = Service(context_on(self.broker, self._now), settings, self._now)
+
+    def _now(self) -> int:
+        return self.now_ms
+
+    async def client(self, *channels: int) -> "Client":
+        """Connect, and open channels: 1 if none are given."""
+        client = Client(self)
+        handshake = (START_OK, TUNE_OK, methods.ConnectionOpen())
+        client.say_bytes(PROTOCOL_HEADER + b"".join(method_frame(0, each) for each in handshake))
+        assert methods.ConnectionOpenOk() in await client.rest(0)
+        for channel in channels or (1,):
+            assert await client.asks(methods.ChannelOpen(), channel) == [methods.ChannelOpenOk()]
+        return client
+
+
+class Box:
+    """What was sent to a client."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.peer = "127.0.0.1:5"
+        self.heard_ms = now_ms
+        self.is_tls = False
+        self.is_full = False
+        self.said = b""
+        self.ended = False
+        self.end_conversation: Callable[[], None] = lambda: None
+
+    def send(self, pieces: Answer) -> None:
+        for each in pieces:
+            assert isinstance(each, bytes)
+            self.said += each
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    def close(self, reason: str = "") -> None:
+        self.end((), reason)
+
+    def end(self, farewell: Answer = (), reason: str = "") -> None:
+        if not self.ended:
+            self.ended = True
+            self.end_conversation()
+            self.send(farewell)
+
+
+class Client:
+    """One client: says frames, and is told others."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.box = Box(world.now_ms)
+        self.conversation = AmqpConversation(world.service, self.box)
+        self.box.end_conversation = self._end
+        self._held: Later | None = None
+        self._backlog = b""
+
+    def leave(self) -> None:
+        """Go without a word."""
+        self.box.end()
+
+    def say(self, method: Method | Bare, channel: int = 1) -> None:
+        """Say a method."""
+        self.say_bytes(method_frame(channel, method))
+
+    def publish(
+        self,
+        routing_key: str,
+        body: bytes,
+        properties: Properties = NO_PROPERTIES,
+        channel: int = 1,
+        *,
+        exchange: str = "",
+    ) -> None:
+        """Publish a message."""
+        frames = publish_frames(channel, routing_key, body, encode_properties(properties))
+        publish = methods.BasicPublish(exchange=exchange, routing_key=routing_key)
+        frames[0] = method_frame(channel, publish)
+        self.say_bytes(b"".join(frames))
+
+    def say_bytes(self, data: bytes) -> None:
+        assert not self.box.ended, "the conversation is over"
+        self._backlog += data
+        self._handle()
+
+    def _handle(self) -> None:
+        """Let the conversation handle what was said, as far as no answer holds the rest up."""
+        if self._held is not None and self._held.answer is not None:
+            self._held = None
+        while self._backlog and self._held is None:
+            view = memoryview(self._backlog)
+            size = self.conversation.frame_size(view)
+            assert size is not None
+            run = self.conversation.handle_run(view) if size < len(view) else None
+            answer, size = run or (self.conversation.handle(view[:size]), size)
+            self._backlog = self._backlog[size:]
+            if isinstance(answer, Later):
+                assert answer.holds
+                self._held = answer
+            else:
+                self.box.send(answer)
+
+    def told(self, channel: int = 1) -> list[Told]:
+        """Return what has come on a channel since."""
+        found, view, self.box.said = list[Told](), self.box.said, b""
+        while view:
+            size = 8 + int.from_bytes(view[3:7], "big")
+            frame, view = view[:size], view[size:]
+            if int.from_bytes(frame[1:3], "big") != channel:
+                continue
+            match frame[0]:
+                case kind if kind == METHOD:
+                    found.append(said(frame)[1])
+                case kind if kind == HEADER:
+                    found.append(decode_properties(frame[19:-1]))
+                case kind if kind == BODY:
+                    found.append(frame[7:-1])
+        return found
+
+    async def asks(self, method: Method | Bare, channel: int = 1) -> list[Told]:
+        """Say a method, and return what that brings."""
+        self.say(method, channel)
+        return await self.rest(channel)
+
+    async def rest(self, channel: int = 1) -> list[Told]:
+        """Let everything happen that is under way; return what was told."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+            if not self.box.ended:
+                self._handle()
+        return self.told(channel)
+
+    def _end(self) -> None:
+        self._backlog = b""
+        self.conversation.close()

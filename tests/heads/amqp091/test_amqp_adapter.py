@@ -1,0 +1,95 @@
+"""AMQP on a broker in memory: what clients ask for, and what they are told."""
+
+import pytest
+from tests.heads.amqp091.amqp_client import PERSISTENT, Client, Told, World
+
+from mainstem.heads.amqp091 import methods
+from mainstem.heads.amqp091.methods import Bare, Method
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+@pytest.fixture
+async def client(world: World) -> Client:
+    return await world.client()
+
+
+def bodies(told: list[Told]) -> list[bytes]:
+    return [each for each in told if isinstance(each, bytes)]
+
+
+def closed(told: list[Told]) -> methods.ChannelClose:
+    """Return how the channel was closed."""
+    (found,) = told
+    assert isinstance(found, methods.ChannelClose)
+    return found
+
+
+async def test_an_exclusive_queue_is_declared_again_right_after_its_connection_has_closed(
+    world: World, client: Client
+) -> None:
+    declare = methods.QueueDeclare(queue="mine", exclusive=True)
+    assert await client.asks(declare) == [methods.QueueDeclareOk("mine", 0, 0)]
+    other = await world.client()
+
+    world.log.late = True
+    assert await client.asks(methods.ConnectionClose(), 0) == [Bare.CONNECTION_CLOSE_OK]
+    told = await other.asks(declare)
+    world.log.settle()
+    told += await other.rest()
+    world.log.settle()
+    told += await other.rest()
+
+    assert told == [methods.QueueDeclareOk("mine", 0, 0)]
+
+
+async def test_requests_behind_one_that_waits_for_the_disk_are_carried_out_after_it(
+    world: World, client: Client
+) -> None:
+    await client.asks(methods.QueueDeclare(queue="q", durable=True))
+
+    world.log.late = True
+    client.publish("q", b"1", PERSISTENT)
+    client.say(methods.QueueDeclare(queue="r", nowait=True))
+    client.say(methods.QueueBind(queue="r", exchange="amq.direct"))
+    assert await client.rest() == []
+    world.log.settle()
+    told = await client.rest()
+    world.log.settle()
+
+    assert told + await client.rest() == [Bare.QUEUE_BIND_OK]
+
+
+@pytest.mark.parametrize(
+    ("method", "code"),
+    [
+        (methods.QueueDeclare(queue="none", passive=True), 404),
+        (methods.ExchangeDeclare(exchange="none", passive=True), 404),
+        (methods.ExchangeDeclare(exchange="x", type="no-such-type"), 406),
+        (methods.BasicGet(queue="none"), 404),
+        (methods.BasicConsume(queue="none"), 404),
+        (methods.QueueBind(queue="none", exchange="amq.direct"), 404),
+        (methods.BasicAck(7), 406),
+        (methods.BasicNack(7), 406),
+        (methods.BasicReject(7), 406),
+        (Bare.TX_COMMIT, 406),
+    ],
+)
+async def test_a_channel_is_closed_with_the_ids_of_the_method_that_was_refused(
+    client: Client, method: Method | Bare, code: int
+) -> None:
+    close = closed(await client.asks(method))
+
+    assert (close.reply_code, close.class_id, close.method_id) == (code, *method.ids)
+
+
+async def test_a_message_to_an_exchange_that_is_not_there_closes_the_channel(
+    client: Client,
+) -> None:
+    client.publish("key", b"1", exchange="none")
+    close = closed(await client.rest())
+
+    assert (close.reply_code, close.class_id, close.method_id) == (404, *methods.BasicPublish.ids)
