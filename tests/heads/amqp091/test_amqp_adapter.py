@@ -63,6 +63,22 @@ async def test_requests_behind_one_that_waits_for_the_disk_are_carried_out_after
     assert told + await client.rest() == [Bare.QUEUE_BIND_OK]
 
 
+async def test_what_was_published_is_found_by_another_connection_once_it_is_confirmed(
+    world: World, client: Client
+) -> None:
+    other = await world.client()
+    await client.asks(methods.QueueDeclare(queue="q", durable=True))
+    await client.asks(methods.ConfirmSelect())
+
+    world.log.late = True
+    client.publish("q", b"1")
+    assert await client.rest() == [methods.BasicAck(1)]
+
+    assert await other.asks(methods.BasicGet(queue="q", no_ack=True)) == []
+    world.log.settle()
+    assert bodies(await other.rest()) == [b"1"]
+
+
 @pytest.mark.parametrize(
     ("method", "code"),
     [

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
     from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
 
-_M = TypeVar("_M", bound=Method)
+_M = TypeVar("_M", methods.BasicGet, methods.QueueDeclare, methods.QueueDelete, methods.QueuePurge)
 
 
 class Transaction:
@@ -108,7 +108,7 @@ class AmqpChannel:
             case methods.BasicAck() | methods.BasicNack() | methods.BasicReject():
                 self.settle(method)
             case methods.BasicGet():
-                self._after_publishes(method, self._get)
+                self._when_seen(method, self._get)
             case methods.BasicConsume():
                 self._consume(method)
             case methods.BasicCancel():
@@ -118,14 +118,13 @@ class AmqpChannel:
             case methods.BasicRecover() | methods.BasicRecoverAsync():
                 self._recover(method)
             case methods.QueueDeclare():
-                gone = self._service.queues.gone(self._vhost, method.queue)
-                self._after_publishes(method, self._declare_queue, gone)
+                self._when_seen(method, self._declare_queue)
             case methods.QueueBind() | methods.QueueUnbind():
                 self._bind_queue(method)
             case methods.QueuePurge():
-                self._after_publishes(method, self._purge)
+                self._when_seen(method, self._purge)
             case methods.QueueDelete():
-                self._after_publishes(method, self._delete_queue)
+                self._when_seen(method, self._delete_queue)
             case methods.ExchangeDeclare():
                 _check_supported(method)
                 durable = self._topology.declare_exchange(
@@ -169,14 +168,13 @@ class AmqpChannel:
         if self.is_open:
             self._connection.send([frame])
 
-    def _after_publishes(
-        self, method: _M, call: Callable[[_M], None], durable: Durable = AT_ONCE
-    ) -> None:
-        """Go on once the client would find what it has published, and ``durable`` is.
+    def _when_seen(self, method: _M, call: Callable[[_M], None]) -> None:
+        """Go on once the client would find what was published to a queue before.
 
         What it asks for meanwhile comes after that.
         """
         publisher = self._connection.publisher
+        durable = self._service.queues.settled(self._vhost, method.queue or self._last_queue)
         if publisher.last.done and durable.done:
             call(method)
             return

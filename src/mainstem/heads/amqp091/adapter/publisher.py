@@ -185,7 +185,6 @@ class Publisher:
             else:
                 if isinstance(found, HeldPublish):
                     return self._wait_for_room(pending, found, later, singly=singly)
-                self.last = found
                 self._confirm(part, found)
             held = None
             pending = pending[len(part) :]
@@ -202,9 +201,21 @@ class Publisher:
         if len(entries) == 1:
             topic, events, partition = entries[0]
             published = door.try_publish(topic, events, partition, held)
-            return published if isinstance(published, HeldPublish) else published.durable
-        all_published = door.publish_all(entries, (), held)
-        return all_published if isinstance(all_published, HeldPublish) else all_published.durable
+            if isinstance(published, HeldPublish):
+                return published
+            found = published.durable
+        else:
+            all_published = door.publish_all(entries, (), held)
+            if isinstance(all_published, HeldPublish):
+                return all_published
+            found = all_published.durable
+        self._appended(entries, found)
+        return found
+
+    def _appended(self, entries: Sequence[TopicEvents], durable: Durable) -> None:
+        self.last = durable
+        if not durable.done:
+            self._connection.service.queues.appended((each.topic for each in entries), durable)
 
     def _wait_for_room(
         self,
@@ -294,11 +305,12 @@ class Publisher:
         self, routed: Sequence[Routed], settled: Sequence[QueueSettlements]
     ) -> Durable | HeldPublish:
         """Append the messages and acknowledgements of a transaction, all or nothing."""
-        found = self._connection.door.publish_all(_entries(routed), settled)
-        if not isinstance(found, HeldPublish):
-            self.last = found.durable
-            return found.durable
-        return found
+        entries = _entries(routed)
+        found = self._connection.door.publish_all(entries, settled)
+        if isinstance(found, HeldPublish):
+            return found
+        self._appended(entries, found.durable)
+        return found.durable
 
 
 def _entries(routed: Sequence[Routed]) -> list[TopicEvents]:

@@ -5,7 +5,8 @@ is not durable is a topic of durability ``disk``, which is deleted when the serv
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem.broker.door import AT_ONCE, Door, Durable, Order, QueueSettings
@@ -100,8 +101,8 @@ class DeclaredQueues:
         self._definitions = service.definitions
         self._queues: dict[tuple[str, str], DeclaredQueue] = {}
         self._by_place: dict[tuple[str, str], DeclaredQueue] = {}
-        self._gone: dict[str, Durable] = {}
-        """Topics whose deletion is not durable yet: their names are not free before."""
+        self._unsettled: dict[str, Durable] = {}
+        """Topics whose last messages are not to be seen yet, or whose deletion is not durable."""
         self._load()
 
     def _load(self) -> None:
@@ -173,9 +174,26 @@ class DeclaredQueues:
         self._service.topology.find_queue(connection.vhost, name, connection.id)
         return self._queues[connection.vhost, name]
 
-    def gone(self, vhost: str, name: str) -> Durable:
-        """Return when a name is free again of a queue that was deleted."""
-        return self._gone.get(topic_of(vhost, name), AT_ONCE)
+    def settled(self, vhost: str, name: str) -> Durable:
+        """Return when all can be seen that anybody did to a queue: publish to it, or delete it."""
+        found = self._queues.get((vhost, name))
+        topic = topic_of(vhost, name) if found is None else found.place[0]
+        return self._unsettled.get(topic, AT_ONCE)
+
+    def appended(self, topics: Iterable[str], durable: Durable) -> None:
+        """Take note of messages that can be seen once they are durable."""
+        for topic in topics:
+            self._unsettled[topic] = durable
+
+    def _deleted(self, topic: str, durable: Durable) -> None:
+        """Take note that the name of a topic is free once its deletion is durable."""
+        self._unsettled[topic] = durable
+        on_loop = self._service.context.on_loop
+        durable.then(lambda _: on_loop(partial(self._forget, topic, durable)))
+
+    def _forget(self, topic: str, durable: Durable) -> None:
+        if self._unsettled.get(topic) is durable:
+            del self._unsettled[topic]
 
     # Declared and deleted
 
@@ -269,23 +287,12 @@ class DeclaredQueues:
         del self._by_place[queue.place]
         durable = self._service.topology.remove_queue(record.vhost, record.name)
         if queue.owns_topic:
-            self._forget_topic(queue.place[0], door.delete_topic(queue.place[0]))
+            self._deleted(queue.place[0], door.delete_topic(queue.place[0]))
             if not record.durable:
                 self._definitions.delete(TRANSIENT, queue.place[0])
         else:
             door.queues.delete(*queue.place)
         return durable
-
-    def _forget_topic(self, topic: str, deleted: Durable) -> None:
-        if deleted.done:
-            return
-        self._gone[topic] = deleted
-
-        def forget() -> None:
-            if self._gone.get(topic) is deleted:
-                del self._gone[topic]
-
-        deleted.then(lambda _: self._service.context.on_loop(forget))
 
     def delete_exclusive(self, connection: "AmqpConversation") -> list[MainstemError]:
         """Delete the queues of a connection that has gone; return what went wrong."""
