@@ -20,7 +20,7 @@ then as many come as that system takes in about {turn_s} s, or 250,000 of 100 B 
 if that is less; afterwards the server is asked whether it holds them. A topic is read four times a
 round, since that takes only a fraction of a second.
 Ratio is mainstem's rate to the other's, the median of the rounds; so is every other figure. For
-latency, start-up and memory it is the other's figure to mainstem's: above 1 is always better. CPU is
+latency, start-up and memory it is the other's figure to mainstem's: above 1 is better. CPU is
 user and system time of the whole process, in microseconds per event; servers and clients share the
 cores.
 

@@ -66,7 +66,7 @@ class SessionCredit:
         self._line_up()
 
     def limit(self, credit: int | None) -> None:
-        """Allow ``credit`` more events; below 0, as many must be settled first; None is no limit."""
+        """Allow ``credit`` more events; below 0: as many must be settled first; None: no limit."""
         self.credit = credit
         self._line_up()
 

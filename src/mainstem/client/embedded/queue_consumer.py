@@ -143,7 +143,7 @@ class HeldDelivery:
         return settled.durable
 
     def leave(self, error: BaseException | None) -> None:
-        """Settle it after its ``with`` block: ack, nack after an Exception, release if interrupted."""
+        """Settle it after its block: ack, nack after an Exception, release if interrupted."""
         if self.is_settled:
             return
         if error is None:
