@@ -163,7 +163,7 @@ def _notes(standing: Standing) -> str:
 
 def _short(standing: Standing) -> str:
     found = [
-        f"- {each.group}: {each.about}: {each.value:.2f} of {each.other}"
+        f"- {each.group}: {each.about}: {each.value:.2f} of {each.other} (aim: {each.aim:.1f})"
         for each in ratios(standing)
         if each.value < each.aim
     ]

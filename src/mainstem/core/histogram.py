@@ -5,7 +5,10 @@ from collections.abc import Sequence
 
 
 class Histogram:
-    """Counts of values up to each bound, and above the last; one thread adds at a time."""
+    """Counts of values per bucket, not cumulative; the last bucket is above all bounds.
+
+    Only one thread may add at a time.
+    """
 
     __slots__ = ("bounds", "counts", "total")
 

@@ -9,7 +9,7 @@ Partition = DiskPartition | MemoryPartition
 
 
 class PartitionMap(dict[PartitionId, Partition]):
-    """Read and changed under the log's lock."""
+    """The log's partitions by id; read and changed with the log's lock held."""
 
     is_closed = False
 

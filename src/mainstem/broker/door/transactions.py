@@ -43,7 +43,7 @@ class Transactions(Protocol):
     def begin(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
     ) -> ProducerSession:
-        """Take over a transactional id: fence its producer so far, and abort its transaction.
+        """Take over a transactional id: fence its previous producer, and abort its transaction.
 
         ``expected``: the producer's own id and epoch, if it only recovers from an error (KIP-360).
         """

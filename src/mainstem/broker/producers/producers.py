@@ -351,7 +351,7 @@ class Producers:
             self._growth[partition] = self._no_growth(partition)
 
     def _grows(self, partition: PartitionId) -> _Growth:
-        """Start counting a partition's growth, which ``tick`` checks."""
+        """Count what is appended to a partition since its last snapshot of producers."""
         if not self._growth:
             self._state.alarm()
         growth = self._growth[partition] = self._no_growth(partition)

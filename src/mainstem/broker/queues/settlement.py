@@ -80,7 +80,7 @@ Append = Callable[[Written], tuple[Answer, bool]]
 
 
 class Prepared(NamedTuple):
-    """What is appended to carry out a plan."""
+    """A plan, with the records and dead letters that are appended to carry it out."""
 
     live: LiveQueue
     plan: Plan

@@ -4,7 +4,8 @@ How this works: InitProducerId increments the epoch, which fences the previous p
 clients keep their epoch over all transactions; with KIP-890 each EndTxn increments it, so that no
 late batch of one transaction can end up in the next. When the epochs (up to 2^15 - 1) are used up,
 a new producer id is allocated. If an answer was lost and the producer retries, it gets the same
-answer again.
+answer again. Batches of an older epoch are refused where they arrive: ``transactions.py``
+(``enter``) and ``producers/sequences.py`` (``decide``).
 
 All functions here are pure: they take the old state and return the new one.
 """

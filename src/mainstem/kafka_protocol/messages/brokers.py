@@ -5,7 +5,7 @@ from mainstem.kafka_protocol.wire import Int32, String
 
 
 class CurrentLeader(Wire, frozen=True):
-    """The broker to turn to instead; -1 if nobody knows."""
+    """The partition's current leader and epoch, for a client that asked the wrong broker."""
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1

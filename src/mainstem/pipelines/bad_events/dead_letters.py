@@ -1,5 +1,8 @@
 """Writes bad events to the pipeline's dead-letter topic, each once, with the reason.
 
+``audit.py`` decides which events are written, after each batch; ``bisection.py`` finds those on
+which a table's function fails.
+
 How this works: the dead letters of a batch are written in one transaction together with committed
 offsets of a group on the source topic. These say up to where bad events are written, so a batch
 that is run again after a crash writes none. Key and value are the bytes of the event; the reason

@@ -161,7 +161,7 @@ class TableRun:
 
     @property
     def _completing(self) -> bool:
-        """Whether this run reads to the declared end of the input, which cannot be undone."""
+        """Whether the input was declared complete, now or in an earlier run, for good."""
         return self._request.complete or self.status.ended
 
     # The query
