@@ -1,8 +1,8 @@
-"""Who is speaking, how they prove it, and what they may do; knows no protocol.
+"""Authentication and authorization, independent of protocols.
 
-A head makes a ``Peer`` of every connection (``Auth.peer``), and another one once it has logged in
-(``Auth.authenticate``). What the peer may do is asked for at the broker's door, once for all heads:
-``HeadContext.door(peer)`` is the door as that peer sees it.
+A head makes a ``Peer`` for every connection (``Auth.peer``), and another one after the login
+(``Auth.authenticate``). Permissions are checked at the broker's door, once for all heads:
+``HeadContext.door(peer)`` is the door with that peer's permissions.
 """
 
 from mainstem.auth.auth import Auth, Authenticate, Credentials, accept_loopback

@@ -1,7 +1,7 @@
-"""The one place that decides who somebody is and what they may do.
+"""The one place for authentication and authorization.
 
-There are no users yet. So every login from this machine is accepted, nobody else's is, and
-everything is allowed. Heads, tests and one day the node's config give other rules as arguments.
+There are no users yet. So every login from this machine is accepted, all others are refused, and
+everything is allowed. Heads, tests and later the node's config pass other rules as arguments.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from mainstem.core.errors import Unauthenticated
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What somebody who logs in says."""
+    """The user name and secret of a login."""
 
     user: str = ""
     secret: bytes = b""
@@ -25,11 +25,12 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 Authenticate = Callable[[str, Credentials, Peer], Principal]
-"""Mechanism, as SASL names it (PLAIN, ANONYMOUS, EXTERNAL), credentials, peer; may be refused."""
+"""Takes SASL mechanism (PLAIN, ANONYMOUS, EXTERNAL), credentials and peer; raises Unauthenticated.
+"""
 
 
 def accept_loopback(mechanism: str, credentials: Credentials, peer: Peer) -> Principal:
-    """Believe whoever is on this machine."""
+    """Accept every login from this machine."""
     if not peer.is_local:
         raise Unauthenticated(peer.address, "there are no users yet, so only this machine may")
     return Principal(credentials.user) if credentials.user else ANONYMOUS
@@ -44,17 +45,17 @@ class Auth:
         self._authorize = authorize
         self._authenticate = authenticate
         self.allows_all = authorize is allow_all
-        """Whether nobody needs to be asked about rights."""
+        """Whether authorization is off."""
 
     def peer(self, address: str, *, tls: bool = False) -> Peer:
-        """Return the peer of a connection that has just been made."""
+        """Return the peer of a new connection."""
         return Peer(address, tls=tls)
 
     def authenticate(self, mechanism: str, credentials: Credentials, peer: Peer) -> Peer:
-        """Return the peer as whom it has proved to be; raises Unauthenticated."""
+        """Return the peer with its principal after a login; raises Unauthenticated."""
         principal = self._authenticate(mechanism, credentials, peer)
         return Peer(peer.address, principal, peer.tls)
 
     def authorize(self, principal: Principal, action: Action, resource: Resource) -> None:
-        """Raise Denied unless somebody may do something; Unauthenticated if a login would help."""
+        """Raise Denied without the permission; Unauthenticated if a login would help."""
         self._authorize(principal, action, resource)

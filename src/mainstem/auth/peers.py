@@ -1,23 +1,23 @@
-"""The other side of a connection: where it comes from, and who it is."""
+"""The peer of a connection: its address and principal."""
 
 import msgspec
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who somebody is."""
+    """An authenticated user."""
 
     name: str
 
 
 ANONYMOUS = Principal("ANONYMOUS")
-"""Whoever has not logged in."""
+"""The principal before a login."""
 
 
 class Peer(msgspec.Struct, frozen=True):
     """The other side of a connection."""
 
     address: str
-    """HOST:PORT, as the log names it."""
+    """HOST:PORT, for log messages."""
     principal: Principal = ANONYMOUS
     tls: bool = False
     """Whether the connection is encrypted."""

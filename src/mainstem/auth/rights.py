@@ -1,4 +1,4 @@
-"""Rights: which action on which resource, and who decides."""
+"""Permissions: actions on resources, and the functions that decide."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -10,7 +10,7 @@ from mainstem.core.errors import Denied
 
 
 class Action(StrEnum):
-    """What somebody wants to do; as in Kafka, every other one implies DESCRIBE."""
+    """An operation; as in Kafka, all others imply DESCRIBE."""
 
     READ = "read"
     WRITE = "write"
@@ -21,18 +21,18 @@ class Action(StrEnum):
 
 
 class ResourceKind(StrEnum):
-    """What rights are given on."""
+    """A kind of resource."""
 
     TOPIC = "topic"
     GROUP = "group"
     """Also a queue, by its name: a Kafka share group is one."""
     TRANSACTIONAL_ID = "transactional_id"
     CLUSTER = "cluster"
-    """What belongs to no topic or group: the server itself."""
+    """The server itself, for all that belongs to no topic or group."""
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """One thing that rights are given on."""
+    """A resource that permissions are about."""
 
     kind: ResourceKind
     name: str

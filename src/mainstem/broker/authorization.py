@@ -188,7 +188,7 @@ def _settle_all(operation: Operation, check: Check) -> Operation:
 
 
 def _check_settled(settled: object, check: Check) -> None:
-    """Ask for the right to read from every queue of which something is settled."""
+    """Check the READ permission on every queue in which deliveries are settled."""
     for each in cast("Iterable[tuple[str, str]]", settled or ()):
         check(READ, GROUP, each[1])
 

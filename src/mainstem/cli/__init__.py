@@ -1,4 +1,4 @@
-"""Commands; every one speaks the Stem interface."""
+"""The commands; they use the Stem interface."""
 
 import gc
 import os
@@ -28,7 +28,7 @@ def main() -> None:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     if code > 128:
-        # What is still buffered has no reader.
+        # Buffered output has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         signal.signal(code - 128, signal.SIG_DFL)
         os.kill(os.getpid(), code - 128)

@@ -12,7 +12,7 @@ import time
 from mainstem.cli import main
 
 _FINISH_S = 60.0
-"""Time to finish what was begun, and again to give up on it."""
+"""The time to stop in order, and again the time to be killed."""
 
 
 def _stop_at_end_of_stdin() -> None:

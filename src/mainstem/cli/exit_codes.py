@@ -42,7 +42,7 @@ class TimedOut(click.ClickException):
 
 
 class Unreachable(click.ClickException):
-    """Nobody answers at that address."""
+    """No server answers at that address."""
 
     exit_code = Exit.UNREACHABLE
 
@@ -83,7 +83,7 @@ def say(text: str) -> None:
 
 
 def code_of(error: BaseException) -> int:
-    """Say what went wrong and return the exit code for it; 128 + n asks to end by signal n."""
+    """Print an error and return its exit code; 128 + n means to end by signal n."""
     match error:
         case KeyboardInterrupt() | click.Abort():
             return 128 + signal.SIGINT

@@ -18,7 +18,7 @@ MEANING = (
 
 
 class FromEnd(NamedTuple):
-    """The last so many offsets of each partition."""
+    """The last ``count`` offsets of each partition."""
 
     events: int
 

@@ -14,7 +14,7 @@ _LOOK_S, _SAY_S, _JOIN_S = 1.0, 5.0, 2.0
 
 
 class Progress:
-    """Counts events and says so a few times per second."""
+    """Counts events and prints the count a few times per second."""
 
     def __init__(
         self, verb: str, *, quiet: bool, now: Callable[[], float] = time.monotonic
@@ -26,7 +26,7 @@ class Progress:
         self._began = self._said = now()
 
     def add(self, count: int) -> None:
-        """Count some more."""
+        """Add to the count."""
         self.count += count
         if self._shown and self._now() - self._said >= EVERY_SECONDS:
             self._said = self._now()
@@ -34,7 +34,7 @@ class Progress:
             sys.stderr.flush()
 
     def done(self, note: str = "") -> None:
-        """Say the total, once."""
+        """Print the total, once."""
         if self._shown:
             sys.stderr.write(f"\r{self._line()}{note}\x1b[K\n")
 
@@ -80,7 +80,7 @@ def waiting(
             said = _said(steps, said)
 
     def tell_while_possible() -> None:
-        # Whatever goes wrong here, also a closed terminal, is told by who does the work.
+        # An error here, such as a closed terminal, is reported by the work itself.
         with suppress(Exception):
             tell()
 
@@ -94,7 +94,7 @@ def waiting(
 
 
 def _said(steps: Sequence[Step], before: Mapping[str, float]) -> dict[str, float]:
-    """Say the steps that are due; returns when each was said last, in its own time."""
+    """Print the steps that are due; returns when each was printed last."""
     said = {}
     for each in steps:
         last = before.get(each.what, 0.0)

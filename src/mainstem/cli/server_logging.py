@@ -13,7 +13,7 @@ LogFormat = Literal["text", "json"]
 
 
 def start_logging(form: LogFormat) -> None:
-    """Write what is logged as lines of text, or of JSON."""
+    """Write log records as lines of text or JSON."""
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(_Json() if form == "json" else _Text())
     root = logging.getLogger()
@@ -31,7 +31,7 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One object a line; what was logged with ``extra={"fields": ...}`` stands beside the rest."""
+    """One JSON object per line, with the fields of ``extra={"fields": ...}``."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {

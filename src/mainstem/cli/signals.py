@@ -14,7 +14,7 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def leave_closed_terminal() -> None:
-    """Send what is still printed nowhere if the terminal is closed: writing to it would fail."""
+    """If the terminal is closed, discard further output, as writing to it would fail."""
     for descriptor in (1, 2):
         try:
             termios.tcgetattr(descriptor)

@@ -20,7 +20,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., object])
 FIELDS = {
     field.name: field for field in msgspec.structs.fields(TopicSettings) if field.name != "kept"
 }
-"""All but what is kept for Kafka's tools, which they set themselves."""
+"""All settings except those that are only stored for Kafka's tools."""
 
 
 def _docstrings() -> dict[str, str]:

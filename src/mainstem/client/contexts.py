@@ -16,7 +16,7 @@ class Exits(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close or settle; an error means that what was given out last was not finished."""
+        """Close or settle; after an error the events returned last are not finished."""
         self._leave(error)
 
     @abstractmethod
@@ -43,7 +43,7 @@ class AsyncExits(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close or settle; an error means that what was given out last was not finished."""
+        """Close or settle; after an error the events returned last are not finished."""
         await self._leave(error)
 
     @abstractmethod

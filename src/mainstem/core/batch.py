@@ -1,4 +1,4 @@
-"""The Kafka v2 record batch as bytes: its header, its checksum, and where it stands in the log.
+"""The Kafka v2 record batch as bytes: its header, its checksum, and its offset.
 
 Every batch begins with 61 bytes, big-endian:
 

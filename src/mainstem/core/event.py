@@ -24,7 +24,7 @@ class Position(NamedTuple):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """What was written, and, once it is in the log, its position."""
+    """An event, with its position once it is in the log."""
 
     value: bytes | None
     key: bytes | None = None

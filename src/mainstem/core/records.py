@@ -160,7 +160,7 @@ def _encode_headers(headers: Headers) -> bytes:
         raise InvalidEvent(f"{len(headers)} headers on one event; at most {MAX_HEADERS} are kept")
     parts = [_varint(len(headers))]
     for name, value in headers:
-        # Only short names are remembered, so that what is remembered is small.
+        # Only short names are cached, to bound the cache.
         parts.append(_cached_name(name) if len(name) <= 64 else _encode_name(name))
         if value is None:
             parts.append(_ABSENT)
@@ -290,7 +290,7 @@ def retain(
 
 
 def emptied(batch: Buffer, now_ms: int) -> bytearray:
-    """Return the batch without its events, which still tells what its producer has written.
+    """Return the batch without its events; its header keeps the producer's sequence numbers.
 
     Its base timestamp, which without events means nothing else, is the time at which they went.
     """

@@ -1,10 +1,10 @@
-"""What wire protocols have in common: the pieces that are sent, and the error of a bad peer."""
+"""Types shared by wire protocols: pieces of data to send, and the protocol error."""
 
 from typing import Protocol
 
 
 class ProtocolError(Exception):
-    """The peer broke the protocol: it is told why in ``farewell``, then cut off."""
+    """A protocol violation: the peer gets ``farewell``, and is then disconnected."""
 
     def __init__(self, message: str, farewell: bytes = b"") -> None:
         super().__init__(message)
@@ -30,4 +30,4 @@ class FileSlice(Protocol):
 
 
 Piece = bytes | bytearray | memoryview | FileSlice
-"""A part of what is sent to a peer, in memory or in a file."""
+"""A piece of data to send, in memory or in a file."""

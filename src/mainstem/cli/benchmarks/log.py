@@ -82,11 +82,11 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float
     """and the first divided by the second."""
     of_one: float | None = None
-    """The rate divided by that of one partition, where both were measured in turns."""
+    """The rate divided by that of one partition, if both were measured alternately."""
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One turn of something measured: what was moved in how long, by the log and by bare files."""
+    """One round of a measurement: amount and time, of the log and of bare files."""
 
     events: int
     size: int
@@ -108,7 +108,7 @@ def cases(durabilities: Iterable[Durability] = Durability) -> list[Case]:
 def measure_log(
     directory: Path, seconds: float, rounds: int, durabilities: Sequence[Durability]
 ) -> Iterator[Measured]:
-    """Measure every case in about so many seconds; yields each result as it is known."""
+    """Measure every case, in about ``seconds`` in total; yields each result when it is ready."""
     log = DiskLog.open(directory / "log", now_ms=_now_ms)
     try:
         chosen = cases(durabilities)
@@ -130,7 +130,7 @@ def measure_log(
 
 
 def measure_first_read(directory: Path, case: Case, rounds: int) -> Measured:
-    """Measure reads of what another process wrote: every block is verified when first seen."""
+    """Measure reads of another process's data, whose blocks are verified at first read."""
     (batch, *_) = batches(case)
     count = min(FIRST_READ_BYTES // len(batch), FIRST_READ_BATCHES)
     log = DiskLog.open(directory, now_ms=_now_ms)
@@ -153,7 +153,7 @@ def measure_first_read(directory: Path, case: Case, rounds: int) -> Measured:
 
 
 def in_time(rounds: int, seconds: float) -> Iterator[int]:
-    """Count rounds, but end early, after two fifths of them at least, when the time is up."""
+    """Yield round numbers; when the time is up, stop after at least two fifths of them."""
     until = time.perf_counter() + seconds
     for number in range(rounds):
         if number >= rounds * 2 // 5 and time.perf_counter() > until:

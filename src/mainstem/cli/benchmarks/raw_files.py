@@ -10,7 +10,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class RawFiles:
-    """So many fresh files in a directory; they are removed at the end."""
+    """``count`` new files in a directory, which are removed at the end."""
 
     def __init__(self, directory: Path, count: int) -> None:
         self._paths = [directory / f"bare-{number}" for number in range(count)]
@@ -30,7 +30,7 @@ class RawFiles:
             path.unlink()
 
     def append(self, pieces: Sequence[Buffer], syncs: int) -> float:
-        """Write pieces one by one, in turn over the files, with so many syncs between them."""
+        """Write pieces round robin to the files, with ``syncs`` syncs in between."""
         work = []
         ends = dict.fromkeys(self._fds, 0)
         for number, (fd, piece) in enumerate(zip(cycle(self._fds), pieces, strict=False)):
@@ -46,7 +46,7 @@ class RawFiles:
         return time.perf_counter() - began
 
     def read(self, lengths: Sequence[int], passes: int) -> float:
-        """Read as much as was written, in pieces of these lengths, so many times."""
+        """Read all data in pieces of these lengths, ``times`` times."""
         work = []
         position, files = 0, cycle(self._fds)
         fd, size = next(files), 0

@@ -119,7 +119,7 @@ def log(
 def measure(
     directory: Path, seconds: float, rounds: int, durabilities: Sequence[Durability]
 ) -> Iterator[Measured]:
-    """Measure the log, then the Python API, in about so many seconds."""
+    """Measure the log, then the Python API, in about ``seconds`` in total."""
     yield from measure_log(directory, seconds * (1 - API_SHARE), rounds, durabilities)
     with mainstem.open(directory / "stem") as stem:
         yield from Api(stem, directory, seconds * API_SHARE, rounds).measure(durabilities)
@@ -151,7 +151,7 @@ def _page_section(results: Sequence[Measured], rounds: int, given: Sequence[str]
 
 
 def _watched(results: Iterator[Measured]) -> list[Measured]:
-    """Collect results, and say which one is being worked on if a person is looking."""
+    """Collect results, and show on a terminal which one is being measured."""
     found: list[Measured] = []
     shown = sys.stderr.isatty()
     for each in results:

@@ -1,6 +1,6 @@
 """``mainstem dead``: list dead letters with their reasons, publish them again, delete them.
 
-How this works: those who redrive are consumers of a queue on the dead letters. A letter is settled
+How this works: a redrive is a consumer of a queue on the dead letters. A letter is settled
 after its event has been published again, so an interruption makes it come twice and never lost.
 """
 
@@ -37,14 +37,14 @@ from mainstem.core.event import Event, Position
 from mainstem.core.names import check_topic
 
 QUEUE = "mainstem.redrive"
-"""The queue on dead letters that knows which ones have been dealt with."""
+"""The queue on dead letters that stores the progress of redrives."""
 _NOTHING_LEFT = "no dead letters here that nobody has dealt with"
 _LOCK_S = 30.0
 _MIN_RATE, _MAX_RATE = 0.0001, 1_000_000.0
 _AT_ONCE = 100
-"""So many letters are in memory to be looked at."""
+"""Letters held in memory at a time."""
 _SAID = 10
-"""Of so many letters that are left it is said why."""
+"""Letters that could not be published and are reported with the reason."""
 _NOTHING_GOES = (Closed, DamagedLog, StorageFailed, StorageFull, Unreachable)
 """Errors after which no other letter can be published either."""
 
@@ -152,7 +152,7 @@ def redrive(
             else:
                 _redrive(stem, name, to, rate, tally)
         finally:
-            # Also of one that was interrupted: what was done is done.
+            # Report an interrupted redrive, too.
             if dry_run:
                 say("dry run: nothing was published")
             rows = [{"to": each, "letters": count} for each, count in sorted(tally.done.items())]
@@ -212,7 +212,7 @@ def drop(topic: str, yes: bool, at: str | None) -> None:
     """Delete all dead letters of a topic, including redriven ones."""
     with open_target(at) as stem:
         name = _dead(stem, topic)
-        # Noted before the question: what comes later is not what was asked about.
+        # Determined before the question, so that letters that arrive later are not deleted.
         tails = _tails(stem, name)
         confirm(f"delete {_left(stem, name):,} dead letters that nobody has dealt with", yes=yes)
         with closing(_taken(stem, name, tails)) as taken:
@@ -247,7 +247,7 @@ def _queue(stem: Stem, name: str) -> QueueInfo | None:
 
 
 def _letters(stem: Stem, name: str, at_once: int = _AT_ONCE) -> Iterator[Event]:
-    """Return the letters that nobody has dealt with, and take none."""
+    """Return the unsettled letters, without delivering any."""
     if _queue(stem, name) is None:
         yield from stem.subscribe(name, follow=False)
         return
@@ -258,7 +258,7 @@ def _letters(stem: Stem, name: str, at_once: int = _AT_ONCE) -> Iterator[Event]:
 
 
 def _tails(stem: Stem, name: str) -> dict[int, int]:
-    """Return where the letters end that are there now: more may come while they are dealt with."""
+    """Return the present end of the letters, as more may arrive meanwhile."""
     return {each.partition: each.tail for each in stem.topics.show(name).partitions}
 
 
@@ -271,7 +271,7 @@ def _taken(stem: Stem, name: str, tails: Mapping[int, int]) -> Generator[Deliver
 
 
 def _paced(deliveries: Iterator[Delivery], rate: float | None, expected: int) -> Iterator[Delivery]:
-    """Take deliveries at a pace: the wait comes first, as the lock of what is taken runs."""
+    """Take deliveries at a rate; waits before taking one, as its lock runs from then on."""
     begun = time.monotonic()
     for number in count():
         if rate is not None and number < expected:
@@ -288,7 +288,7 @@ def _publish(stem: Stem, letter: Event, to: str | None) -> str:
     origin = origin_of(letter) if to is None else None
     publish = partial(stem.publish, target, event.value, key=event.key, headers=event.headers)
     try:
-        # Its producer may have chosen otherwise than we would, and its key is there since.
+        # Keep the partition, as the producer may have used another partitioner for this key.
         publish(partition=None if origin is None else origin.partition)
     except UnknownPartition:
         publish()
@@ -305,7 +305,7 @@ def _target(letter: Event, to: str | None) -> str:
 
 
 def _sent(letter: Event, to: str | None) -> Event:
-    """Return what is published of a letter: among dead letters it is one, and keeps its story."""
+    """Return the event to publish for a letter; in a dead-letter topic it keeps its headers."""
     event = revived(letter)
     is_letter = to is not None and to.endswith(SUFFIX) and origin_of(event) is None
     return letter if is_letter else event

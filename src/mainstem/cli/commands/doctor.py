@@ -86,7 +86,7 @@ def _limits(soft: int, hard: int) -> str:
 
 
 def packages() -> Iterator[Check]:
-    """Look at mainstem and what it requires."""
+    """Check mainstem and its requirements."""
     yield Check("mainstem", "ok", metadata.version("mainstem"))
     for requirement in metadata.requires("mainstem") or ():
         if "extra ==" in requirement:
@@ -141,7 +141,7 @@ def storage(directory: Path) -> Iterator[Check]:
 
 
 def data_directory(directory: Path) -> Check:
-    """Look at the directory itself, without taking it."""
+    """Check the data directory, without locking it."""
     if not is_log(directory):
         return Check("data directory", "none", f"{directory} holds no log yet")
     holder = holder_of(directory)

@@ -186,7 +186,7 @@ class Publishing:
             raise EventTooLarge(self._topic.name, splitter.too_large, limit)
 
     def tell_before_error(self) -> None:
-        """Say what is in the log although the command fails; a burst that failed is not counted."""
+        """Report what was published before the command failed; a failed batch is not counted."""
         if self._published:
             say(f"at least {self._published:,} events were published before this error:")
 
@@ -228,7 +228,7 @@ def _topic(stem: Stem, name: str, create: bool, quiet: bool) -> TopicInfo:
 
 
 def _await_input() -> None:
-    """Wait for the first of a pipe before the data directory is taken: who feeds it may need it."""
+    """Wait for the first input before locking the data directory: the producer may need it."""
     if not sys.stdin.isatty():
         select.select([sys.stdin], [], [])
 

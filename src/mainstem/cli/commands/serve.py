@@ -98,7 +98,7 @@ def serve(
     start_logging(log_format)
 
     def ready(running: "Running") -> None:
-        # What is there now stays, so it need not be looked through again.
+        # Exclude the objects created so far from garbage collection, as they live on.
         gc.freeze()
         gc.enable()
         if log_format == "json":
@@ -120,7 +120,7 @@ def serve(
 
 
 def _introduction(running: "Running") -> Iterator[str]:
-    """Say what is served, how to connect to it, and what it promises."""
+    """Print what is served, how to connect, and the durability."""
     node = running.node
     where = "a log in memory" if node.path is None else str(node.path)
     yield f"mainstem {__version__} serves {where}, ready after {running.started_ms} ms"

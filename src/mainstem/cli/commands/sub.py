@@ -298,7 +298,7 @@ def _render(
 def _told_what_is_missing(
     stem: Stem, topics: tuple[str, ...], *, waits: bool, quiet: bool
 ) -> Iterator[None]:
-    """Say which patterns match no topic; if nothing is waited for, and none does, that is all."""
+    """Report patterns that match no topic; with ``-e``, and if none matches, end with that."""
     missing = [each for each in topics if is_pattern(each) and not stem.topics.list(each)]
     if missing and not waits and len(missing) == len(topics):
         raise NotFound(f"no topic matches {' '.join(missing)} (mainstem topic ls lists them)")

@@ -39,7 +39,7 @@ _TURN_S = 0.1
 _PATIENCE_S = 60
 _CATCH_UP_S = 30
 _SERVES = re.compile(r"Kafka +(\S+:\d+) .*stop", re.DOTALL)
-"""What the server says when it can be reached."""
+"""The server's output when it is ready."""
 _CLEAR = "\x1b[2J\x1b[H"
 
 
@@ -78,7 +78,7 @@ class Stop:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         leave_closed_terminal()
         if self.asked.is_set() or number == signal.SIGHUP:
-            # Nobody reads a summary any more.
+            # The terminal is closed, so there is no summary.
             self.hurry.set()
         self.asked.set()
 
@@ -214,7 +214,7 @@ def _show(
     seconds: float | None,
     runs: "subprocess.Popen[bytes]",
 ) -> int:
-    """Show the tables until it is enough, then what there was; returns the exit code."""
+    """Show the tables until the end, then a summary; returns the exit code."""
     os.chdir(work)
     pipeline = load(_TABLES, "sample")
     until = time.monotonic() + seconds if seconds else float("inf")
@@ -230,7 +230,7 @@ def _show(
                 click.echo(f"{_CLEAR}{head}\n\n{_picture(generator, pipeline, rows)}", nl=False)
     finally:
         generator.close()
-    # What was published in the end is in the tables a moment later.
+    # The last events reach the tables a moment later.
     until = time.monotonic() + _CATCH_UP_S
     while _behind(generator, pipeline) and runs.poll() is None and time.monotonic() < until:
         if stop.hurry.wait(_TURN_S):

@@ -145,7 +145,7 @@ def _kill_and_recover(directory: Path) -> int:
 
 
 def _acknowledged_before_kill(directory: Path) -> dict[tuple[int, int], str]:
-    """Run a writer, kill it without warning, and return what it had acknowledged until then."""
+    """Run a writer, kill it with SIGKILL, and return what it had acknowledged until then."""
     command = [sys.executable, "-m", "mainstem.cli.demo.tour", "write", str(directory)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout

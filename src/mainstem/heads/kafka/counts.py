@@ -1,4 +1,4 @@
-"""What Kafka clients asked for, and what they were refused: counted as it is answered."""
+"""Counters of the requests of Kafka clients and of the error codes in responses."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -34,7 +34,7 @@ class Counts:
         self.fetched_bytes = 0
 
     def answered(self, api_key: int, version: int, body: Wire) -> None:
-        """Count the errors in an answer, however deep they are."""
+        """Count the error codes in a response, at all levels."""
         for code in _finder(type(body), version)(body):
             place = (api_key, int(code))
             self.errors[place] = self.errors.get(place, 0) + 1

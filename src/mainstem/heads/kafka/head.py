@@ -1,4 +1,4 @@
-"""The Kafka head: every conversation with a Kafka client, over one broker."""
+"""The Kafka head: serves all Kafka clients of a node."""
 
 from collections.abc import Callable
 from functools import partial

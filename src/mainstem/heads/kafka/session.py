@@ -1,4 +1,4 @@
-"""One peer's conversation: where its frames begin and end, and what it may ask for."""
+"""One Kafka client's connection: its frames, and the requests it may send."""
 
 from struct import Struct
 

@@ -394,7 +394,7 @@ class ClassicGroups:
             self.journal.write(members=self.journal.members.forget(name))
 
     def _occupy(self, name: str) -> None:
-        """Reserve the name for classic members; generations go on from a consumer group's epoch."""
+        """Reserve the name for classic members; generations continue a consumer group's epoch."""
         self._state.groups.check_not_live(name, f"joined by {KIND} consumers")
         if name in self._consumers:
             self.journal.write([_reached(name, self._consumers.epoch(name))])

@@ -59,7 +59,7 @@ class MemberSessions:
         self.deadlines.set((group.name, "session", member.id), self.now_ms + timeout_ms)
 
     def update(self, group: ClassicGroup, member: ClassicMember, join: Join) -> None:
-        """Take over what a member says of itself now."""
+        """Update a member from a new join."""
         self.held_bytes -= member.size_bytes
         group.update(member, join)
         self.held_bytes += member.size_bytes

@@ -1,4 +1,4 @@
-"""Kafka's words in terms of the broker's: one file per API in ``apis``, and what they share.
+"""Kafka's words in terms of the broker's: one file per API in ``apis``, and their common parts.
 
 | theirs | ours |
 |---|---|

@@ -38,7 +38,7 @@ def attempt_change(
 
 
 def _wrong(resource: tuple[int, str], names: Sequence[str]) -> str | None:
-    """Return what is wrong with a change, whatever the values."""
+    """Return what is wrong with a change apart from its values; None if it is valid."""
     if resource == (GROUP, ""):
         return "settings of all groups are set at the start of the server: name a group"
     if resource == (TOPIC, ""):

@@ -1,13 +1,13 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once, and then only what changes.
+"""Fetch sessions (KIP-227): a consumer sends its partitions once, and then only changes.
 
-How this works: a session is what a consumer wants of each partition, and what it was last told of
-each. A fetch in the session (epoch 1, 2, ...) may add, change and forget partitions; its answer
-has only those with something new. Partitions that gave events go behind the others, as the
-consumer, which names none of them, can no longer see to it that each has its turn.
+How this works: a session stores a consumer's request for each partition, and the last response
+about it. A fetch in the session (epoch 1, 2, ...) may add, change and forget partitions; its
+response has only partitions with news. Partitions that returned records go behind the others,
+as the consumer no longer determines their order.
 
-A session is worth a little memory and nothing else: a consumer that has none, or lost it, names
-all its partitions again. So there are as many as fit, in numbers and in partitions; one that was
-not used for a while makes room for another, and none outlives its connection.
+Losing a session costs little: the consumer sends all its partitions again. So the number of
+sessions and of their partitions is limited, an unused session is evicted for a new one, and every
+session ends with its connection.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,10 +24,10 @@ from mainstem.kafka_protocol.messages.fetch import (
 )
 
 FULL, BEGIN = -1, 0
-"""Epochs of fetches that name everything: without a session, and to begin one."""
+"""Epochs of full fetches: without a session, and to begin one."""
 _LAST_EPOCH = 2**31 - 1
 _IDLE_MS = 120_000
-"""A session that was not used for so long makes room for others."""
+"""The idle time after which a session may be evicted."""
 
 Call = Callable[[], None]
 SessionPartition = tuple[str, bytes, int]
@@ -35,7 +35,7 @@ SessionPartition = tuple[str, bytes, int]
 
 
 class _Told:
-    """What a consumer wants of a partition, and what it was last told of it."""
+    """A consumer's request for a partition, and the last response about it."""
 
     __slots__ = ("asked", "stable", "start", "tail")
 
@@ -44,9 +44,9 @@ class _Told:
         self.tail = self.stable = self.start = -2
 
     def is_news(self, found: FetchedPartition) -> bool:
-        """Tell whether an answer has anything new, and take note of it."""
+        """Tell whether a response has news, and remember it."""
         if found.error_code:
-            # Whatever comes after it is told.
+            # After an error, the next response is always sent.
             self.tail = -2
             return True
         told = (found.high_watermark, found.last_stable_offset, found.log_start_offset)
@@ -65,7 +65,7 @@ class FetchSession:
         self.leaving = leaving
         self.leave = leave
         self.epoch = 1
-        """What the next fetch has to say."""
+        """The epoch of the next fetch."""
         self.used_ms = 0
         self._places: dict[SessionPartition, _Told] = {}
 
@@ -77,7 +77,7 @@ class FetchSession:
         return sum(place not in self._places for place, _ in _places(topics))
 
     def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
-        """Take what a fetch adds and changes, and forget what it forgets."""
+        """Add, change and remove partitions, as a fetch says."""
         for place, asked in _places(topics):
             told = self._places.get(place)
             if told is None:
@@ -89,7 +89,7 @@ class FetchSession:
                 self._places.pop((topic.topic, topic.topic_id, number), None)
 
     def topics(self) -> list[FetchTopic]:
-        """Return all that the consumer wants, as a fetch that names everything would."""
+        """Return all partitions of the session, as in a full fetch."""
         grouped = groupby(self._places.items(), lambda item: item[0][:2])
         return [
             FetchTopic(topic_id, name, [told.asked for _, told in items])
@@ -97,7 +97,7 @@ class FetchSession:
         ]
 
     def news(self, topics: Iterable[FetchedTopic]) -> list[FetchedTopic]:
-        """Return only what the consumer does not know yet, and take note that it will."""
+        """Return only the partitions with news, and remember them as sent."""
         found: list[FetchedTopic] = []
         for topic in topics:
             new = [each for each in topic.partitions if self._is_news(topic, each)]
@@ -109,7 +109,7 @@ class FetchSession:
         place = (topic.topic, topic.topic_id, found.partition_index)
         told = self._places.get(place)
         if told is None:
-            # Forgotten by a fetch that came while this one waited.
+            # Another fetch removed it while this one waited.
             return False
         if found.records:
             self._places[place] = self._places.pop(place)
@@ -129,7 +129,7 @@ class FetchSessions:
         self._max_sessions, self._max_partitions = max_sessions, max_partitions
         self._monotonic_ms, self._new_id = monotonic_ms, new_id
         self._sessions: dict[int, FetchSession] = {}
-        """Those that were used last, last."""
+        """Sessions by id, the least recently used first."""
         self._partitions = 0
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class FetchSessions:
 
     @property
     def partitions(self) -> int:
-        """How many partitions all sessions have."""
+        """The number of partitions of all sessions."""
         return self._partitions
 
     def open(
@@ -145,7 +145,7 @@ class FetchSessions:
     ) -> FetchSession | None:
         """Begin a session, unless there is no room for it.
 
-        ``leaving``: what is called when its connection closes.
+        ``leaving``: the callbacks for when its connection closes.
         """
         session_id = self._new_id()
         session = FetchSession(session_id, by_id, leaving, partial(self.close, session_id))
@@ -166,9 +166,9 @@ class FetchSessions:
         *,
         by_id: bool,
     ) -> FetchSession | Code | None:
-        """Go on with a session, or tell why that cannot be; the consumer then begins another.
+        """Return a session updated by a fetch, or the error code; the consumer then begins anew.
 
-        None if nothing is left in it, with which it ends.
+        None if the session has no partitions left, which ends it.
         """
         session = self._sessions.get(session_id)
         if session is None:
@@ -206,7 +206,7 @@ class FetchSessions:
         self._partitions -= len(session)
 
     def _make_room(self, partitions: int) -> bool:
-        """Tell whether one more fits, after those have gone that nobody used for a while."""
+        """Evict unused sessions; return whether there is room for one more."""
         since_ms = self._monotonic_ms() - _IDLE_MS
         while (
             len(self._sessions) >= self._max_sessions

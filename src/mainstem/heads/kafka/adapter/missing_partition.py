@@ -6,7 +6,7 @@ from mainstem.heads.kafka.adapter.service import Service
 
 
 def missing_partition(service: Service, topic: str, number: int) -> int:
-    """Return 0 for a partition that is here, else the code that says it is not."""
+    """Return 0 for an existing partition, else the error code."""
     try:
         service.broker.bounds(topic, number)
     except MainstemError as error:

@@ -1,12 +1,11 @@
-"""Produce requests like the one before: neither decoded nor encoded in full.
+"""The fast path for repeated produce requests, without full decoding and encoding.
 
-How this works: a producer's requests for one topic differ in nothing but their correlation id, the
-partition and the records, and so do the answers. Once two requests in a row were for the same topic
-and for one partition, the bytes in between are remembered. A request that has the same bytes there
-is not decoded, and its answer is not encoded: the rest of both is known. Those that came in one
-read are carried out together, so that the log writes once for each partition, and their answers
-leave together. Everything else (another topic, several partitions, a transaction) takes the long
-way, through ``produce``.
+How this works: the requests of a producer for one topic differ only in correlation id, partition
+and records, and so do the responses. After two requests in a row for one partition of the same
+topic, the bytes in between are remembered. A request with the same bytes need not be decoded, nor
+its response encoded. Requests of one read are appended together, so that the log writes once for
+each partition, and their responses are sent together. All other requests (another topic, several
+partitions, a transaction) take the slow path, through ``produce``.
 """
 
 from collections.abc import Sequence
@@ -31,12 +30,12 @@ from mainstem.kafka_protocol.server_codec import RequestHeader, encode_response
 MOST_TOGETHER = 128
 """Requests handled in one turn, so that other connections get theirs."""
 _FIRST = 5
-"""The first version that tells where the log starts."""
+"""The first version with the log start offset."""
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _PRODUCED = Struct(">ihqqq")
 """Partition, error code, base offset, append time, start of the log."""
 _NO_TAGS = b"\0\0\0"
-"""Of the partition, the topic and the request."""
+"""The empty tagged fields of the partition, the topic and the request."""
 _MARK = (-2, 0, -2, -1, -2)
 _UVARINT_BYTES = 5
 
@@ -47,7 +46,7 @@ _Batch = tuple[int, memoryview]
 
 
 class _Shape:
-    """What requests for one topic have in common, and their answers."""
+    """The common bytes of requests for one topic, and of their responses."""
 
     __slots__ = (
         "_after",
@@ -86,7 +85,7 @@ class _Shape:
         self._answer = Struct(f">ii{len(self._before)}sihqqq{len(self._after)}s")
 
     def body(self, partition: ProducedPartition) -> ProduceResponse:
-        """Return the answer to a request, before it is encoded."""
+        """Return the response to a request, before it is encoded."""
         return ProduceResponse((ProducedTopic(self.topic_id, self.topic, (partition,)),))
 
     def request_at(self, view: memoryview, at: int) -> tuple[int, int, memoryview, int] | None:
@@ -122,7 +121,7 @@ class _Shape:
         return correlation_id, partition, view[begin:stop], end
 
     def answer(self, asked: _Asked, arrived: AppendedBatch) -> bytes:
-        """Return the answer to a request that was carried out."""
+        """Return the response to a request that was appended."""
         return self._answer.pack(
             self._answer_size,
             asked[0],
@@ -161,10 +160,10 @@ class ProduceFastPath:
         self._shape: _Shape | None = None
         self._durable: Durable | None = None
         self._gathered: list[_Pending] | None = None
-        """What is looked at when that is decided."""
+        """Requests to be answered when that commit is durable."""
 
     def learn(self, header: RequestHeader, request: ProduceRequest) -> None:
-        """Look at a request that took the long way."""
+        """Remember a request that took the slow path."""
         topics = request.topic_data
         self._shape = None
         if len(topics) != 1 or len(topics[0].partition_data) != 1:
@@ -180,9 +179,9 @@ class ProduceFastPath:
             self._shape = _Shape(header, request, self._service.settings.max_frame_bytes)
 
     def take(self, view: memoryview) -> tuple[Answer | Later, int] | None:
-        """Carry out the requests at the beginning that are like the last one; None if not several.
+        """Append the first requests that are like the last one; None if there are not several.
 
-        Nor if one of them may have to wait for room, or is stored in another way than it comes.
+        Also None if the topic may have to wait for room, or rewrites batches.
         """
         shape = self._shape
         if shape is None:
@@ -198,9 +197,9 @@ class ProduceFastPath:
         return None if done is None else (done, at)
 
     def answer(self, frame: memoryview) -> Answer | Later | HeldPublish | None:
-        """Carry out a request that is like the last one; None if it is not.
+        """Append a request that is like the last one; None if it is not.
 
-        Held if it has to wait for room: nothing was appended, and the long way goes on from there.
+        HeldPublish if it has to wait for room: nothing was appended; continue on the slow path.
         """
         shape = self._shape
         found = None if shape is None else shape.request_at(frame, 0)
@@ -215,7 +214,7 @@ class ProduceFastPath:
     def _carry_out(
         self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
     ) -> Answer | Later | None:
-        """Append to a topic that takes everything at once; None if there is no such topic."""
+        """Append to a topic without a backlog limit or rewriting; None if it is another topic."""
         try:
             topic = shape.topic or self._name(shape.topic_id)
             outcomes = self._service.broker.append_batches(
@@ -230,7 +229,7 @@ class ProduceFastPath:
     def _carry_out_in_turn(
         self, shape: _Shape, asked: Sequence[_Asked], batches: Sequence[_Batch]
     ) -> Answer | Later | HeldPublish | None:
-        """Append one batch to a topic that may have no room, or stores it in another way."""
+        """Append one batch to a topic with a backlog limit, or that rewrites batches."""
         broker, (partition, records) = self._service.broker, batches[0]
         outcome: AppendOutcome
         try:
@@ -263,7 +262,7 @@ class ProduceFastPath:
         batches: Sequence[_Batch],
         outcomes: Sequence[AppendOutcome],
     ) -> Answer | Later:
-        """Answer when everything is durable, with all others that become so at the same time."""
+        """Answer when all batches are durable, together with others of the same commit."""
         counts = self._service.counts
         counts.requests[PRODUCE.key] += len(asked)
         waits = None
@@ -286,7 +285,7 @@ class ProduceFastPath:
         return pending.later
 
     def _gather(self, pending: _Pending) -> bool:
-        """Wait for what is not decided yet, if there is anything."""
+        """Wait for commits that are pending, if there are any."""
         for outcome in pending.outcomes:
             if isinstance(outcome, AppendedBatch) and not outcome.durable.done:
                 self._await(outcome.durable, pending)
@@ -321,7 +320,7 @@ class ProduceFastPath:
     def _encoded(
         self, shape: _Shape, asked: Sequence[_Asked], outcomes: Sequence[AppendOutcome]
     ) -> Answer:
-        """Return the answers; raises ProtocolError if none is wanted, and there is a refusal."""
+        """Return the responses; raises ProtocolError if a batch with acks=0 was refused."""
         answers: list[bytes] = []
         for each, outcome in zip(asked, outcomes, strict=True):
             try:
@@ -361,8 +360,8 @@ def _prefix(header: RequestHeader, request: ProduceRequest, flexible: bool) -> b
     if not flexible:
         named = _INT16.pack(len(name)) + name
         return head + _INT16.pack(-1) + acks + timeout + _INT32.pack(1) + named + _INT32.pack(1)
-    # No tags, no transactional id; counts and lengths are one more than what they count.
-    # A name that needs two bytes for its length gets no prefix that would ever be met.
+    # No tags, no transactional id; compact counts and lengths are stored plus one. A name whose
+    # length needs two bytes gets a prefix that never matches.
     named = bytes([len(name) + 1 & 0x7F]) + name
     if header.api_version >= produce.BY_ID:
         named = request.topic_data[0].topic_id

@@ -1,4 +1,4 @@
-"""Answers of the transaction APIs, given when what they say is durable."""
+"""Answers of the transaction APIs, sent when the result is durable."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What handlers of requests use: the broker, settings, clock and event loop."""
+"""What the APIs use: the broker, settings, clock and event loop."""
 
 import asyncio
 import copy
@@ -39,14 +39,14 @@ class Service:
         self.cluster_id = cluster_id
         self.counts = Counts()
         self.host, self.port = "127.0.0.1", 0
-        """Where clients are told to connect; known once the head listens."""
+        """The advertised address; known once the head listens."""
         self.run_id = context.run_id
         loop = asyncio.get_running_loop()
         self.fetch_sessions = FetchSessions(
             settings.max_fetch_sessions,
             settings.max_session_partitions,
             monotonic_ms=lambda: int(loop.time() * 1000),
-            # Unguessable, so that nobody can use another's session.
+            # Random, so that a client cannot guess another's session id.
             new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
         )
         self.share_sessions = ShareSessions(

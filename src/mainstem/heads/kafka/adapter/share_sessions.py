@@ -1,11 +1,11 @@
-"""Share sessions (KIP-932): a member names the partitions it takes from once, and then changes.
+"""Share sessions (KIP-932): a member sends its partitions once, and then only changes.
 
-How this works: a session belongs to one member of one group, and each of its requests says the
-next epoch, 1, 2, ...; 0 begins a session anew, and -1 ends it. What the member holds is given back
-when its session ends, and that delivery counts, as with Apache Kafka 4.3, unless it is we who end
-it; a session that takes the place of another has what the member held in that. A member that
-closes leaves its group first, while a fetch of its session may still wait: that is answered then,
-or it would take what nobody looks at any more.
+How this works: a session belongs to one member of one group; its requests have the epochs 1, 2,
+...; epoch 0 begins a new session, and -1 ends it. When a session ends, its member's unsettled
+records are released, and that delivery counts, as in Apache Kafka 4.3, unless the server ends it. A
+session that replaces another takes over the member's records. A closing member leaves its group
+first, while a fetch of its session may still wait: the fetch is answered then, or it would acquire
+records that no consumer reads.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -32,32 +32,32 @@ class ShareSession:
         self.group = group
         self.member = member
         self.epoch = 1
-        """What the next request has to say."""
+        """The epoch of the next request."""
         self.places: dict[SessionPartition, None] = {}
         self.lent: set[bytes] = set()
-        """Topics of which it was lent something; all of which it holds something are there."""
+        """Topics from which it acquired records; includes all with unsettled ones."""
         self.leaving: set[Call] = set()
-        """What is called when its connection closes."""
+        """Callbacks for when its connection closes."""
         self.lost: Call = _nothing
         self.waiting: set[Call] = set()
-        """What answers its fetches that wait for more."""
+        """Callbacks that answer its waiting fetches."""
 
     def add(self, places: Iterable[SessionPartition]) -> None:
-        """Take from more partitions."""
+        """Add partitions."""
         for place in places:
             self.places[place] = None
 
     def forget(self, places: Iterable[SessionPartition]) -> None:
-        """Take no more from partitions."""
+        """Remove partitions."""
         for place in places:
             self.places.pop(place, None)
 
     def topics(self) -> set[bytes]:
-        """Return the topics that it takes from, or has taken from."""
+        """Return the topics of its partitions and of its unsettled records."""
         return {topic_id for topic_id, _ in self.places} | self.lent
 
     def by_topic(self) -> dict[bytes, list[int]]:
-        """Return the partitions of each topic, beginning with another topic each time."""
+        """Return the partitions of each topic; each call starts with another topic."""
         found: dict[bytes, list[int]] = {}
         for topic_id, number in self.places:
             found.setdefault(topic_id, []).append(number)
@@ -91,7 +91,7 @@ class ShareSessions:
     def open(
         self, group: str, member: str, places: Iterable[SessionPartition], leaving: set[Call]
     ) -> ShareSession | Code:
-        """Begin a session, in place of the one that the member had; it keeps what it holds."""
+        """Begin a session that replaces the member's old one; it keeps its unsettled records."""
         session, was = ShareSession(group, member), self._sessions.get((group, member))
         session.add(places)
         count, partitions = len(self._sessions) + 1, self._partitions + len(session.places)
@@ -118,7 +118,7 @@ class ShareSessions:
         added: Iterable[SessionPartition] = (),
         forgotten: Collection[SessionPartition] = (),
     ) -> ShareSession | Code:
-        """Go on with a session, in its next epoch, or to end it."""
+        """Return a session for a request of its next epoch, or for one that ends it."""
         session = self._sessions.get((group, member))
         if session is None:
             return Code.SHARE_SESSION_NOT_FOUND
@@ -140,17 +140,17 @@ class ShareSessions:
         return session
 
     def is_open(self, session: ShareSession) -> bool:
-        """Tell whether a session has not ended, nor been replaced."""
+        """Tell whether a session has neither ended nor been replaced."""
         return self._sessions.get((session.group, session.member)) is session
 
     def left(self, group: str, member: str) -> None:
-        """Let a member that left its group wait no longer for more."""
+        """Answer the waiting fetches of a member that left its group."""
         session = self._sessions.get((group, member))
         if session is not None:
             _answer(session)
 
     def close(self, group: str, member: str, *, failed: bool = True) -> None:
-        """End a session, if there is one, and give back what its member holds."""
+        """End a session, if there is one, and release its member's records."""
         session = self._sessions.pop((group, member), None)
         if session is None:
             return
@@ -159,12 +159,12 @@ class ShareSessions:
         for topic_id in session.lent:
             name = self._topic_name(topic_id)
             if name is not None:
-                # What cannot be given back now is taken back when its time is up.
+                # Records that cannot be released now are released when their locks expire.
                 with suppress(MainstemError):
                     self._queues.leave(name, group, member, failed=failed)
 
     def _let_go(self, session: ShareSession) -> None:
-        """Keep topics in mind that a session wants no more only while it holds something there."""
+        """Drop topics without partitions and without unsettled records from the session."""
         wanted = {topic_id for topic_id, _ in session.places}
         for topic_id in session.lent - wanted:
             name, owners = self._topic_name(topic_id), dict[str, int]()
@@ -175,14 +175,14 @@ class ShareSessions:
                 session.lent.discard(topic_id)
 
     def _bind(self, session: ShareSession, leaving: set[Call]) -> None:
-        """Let a session end with the connection that used it last."""
+        """End a session with the connection that used it last."""
         session.leaving.discard(session.lost)
         session.leaving = leaving
         session.lost = partial(self._lose, session)
         leaving.add(session.lost)
 
     def _lose(self, session: ShareSession) -> None:
-        """End a session whose connection is gone; its member has not failed if we have."""
+        """End a session whose connection is lost; while the server stops, that is no failure."""
         self.close(session.group, session.member, failed=not self._is_stopping())
 
 
@@ -192,4 +192,4 @@ def _answer(session: ShareSession) -> None:
 
 
 def _nothing() -> None:
-    """Before a session has a connection."""
+    """Do nothing, before a session has a connection."""

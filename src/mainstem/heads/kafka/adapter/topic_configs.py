@@ -1,6 +1,6 @@
-"""Topic configs in requests: reading changes, and showing what is set. The table is shared.
+"""Topic configs in requests: parsing changes, and describing the present values.
 
-What we honour is taken, what we do not is refused. Configs about how Kafka manages its files are
+Supported configs are accepted, others are refused. Configs about how Kafka manages its files are
 stored and shown (``KEPT``): they promise nothing to users.
 """
 

@@ -15,7 +15,7 @@ def name_of(service: Service, topic_id: bytes) -> str | None:
 
 
 def id_of(topic: Topic) -> bytes:
-    """Return the id of a topic as it is sent; internal topics may have none."""
+    """Return the id of a topic as bytes; internal topics may have none."""
     return bytes.fromhex(topic.id) if topic.id else NO_ID
 
 

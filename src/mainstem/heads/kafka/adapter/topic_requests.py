@@ -21,7 +21,7 @@ def named_once(asked: Sequence[T], name: Callable[[T], K]) -> tuple[list[T], lis
 
 def misplaced(places: Iterable[Sequence[int]]) -> Wrong:
     """Return what is wrong with the brokers that partitions are assigned to."""
-    # Whatever its number: there is one broker, and a script need not know what it is called.
+    # Any broker id is accepted: there is one broker, and scripts need not know its id.
     if any(len(each) != 1 or min(each) < 0 for each in places):
         return Code.INVALID_REPLICA_ASSIGNMENT, "every partition has one copy, on one broker"
     return None

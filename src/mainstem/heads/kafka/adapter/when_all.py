@@ -22,7 +22,7 @@ def when_all(durables: Iterable[Kept], call: Callable[[MainstemError | None], No
     left, lock = len(kept), threading.Lock()
 
     def decided(error: MainstemError | None) -> None:
-        # Commits are settled by the thread of the log, or by whoever waits for one: both at a time.
+        # The log's thread and a waiter may settle commits at the same time.
         nonlocal left
         with lock:
             was, left = left, 0 if error is not None else left - 1

@@ -10,7 +10,7 @@ _WHY = "there are no access control lists here yet: whoever can connect may do e
 
 @serves(messages.DESCRIBE_ACLS, 1, 3)
 def describe(_asked: Asked, request: messages.DescribeAclsRequest, reply: Reply) -> None:
-    """Say that there are no rules."""
+    """Return no ACLs."""
     reply(messages.DescribeAclsResponse(error_code=Code.SECURITY_DISABLED, error_message=_WHY))
 
 
@@ -23,6 +23,6 @@ def create(_asked: Asked, request: messages.CreateAclsRequest, reply: Reply) -> 
 
 @serves(messages.DELETE_ACLS, 1, 3)
 def delete(_asked: Asked, request: messages.DeleteAclsRequest, reply: Reply) -> None:
-    """Say for each filter that there are no rules."""
+    """Return for each filter that no ACL matches."""
     results = [messages.DeletedAcls(Code.SECURITY_DISABLED, _WHY) for _ in request.filters]
     reply(messages.DeleteAclsResponse(filter_results=results))

@@ -27,7 +27,7 @@ def answer(asked: Asked, request: messages.AlterShareGroupOffsetsRequest, reply:
         try:
             durable, refused = share.seek(request.group_id, topic.topic_name, offsets)
         except (UnknownGroup, GroupIsLive) as error:
-            # Somebody has joined meanwhile.
+            # A member has joined meanwhile.
             reply(_not_altered(error))
             return
         except MainstemError as error:

@@ -1,4 +1,4 @@
-"""ApiVersions, versions 0 to 4: what is served, computed from the table of APIs."""
+"""ApiVersions, versions 0 to 4: the supported requests, from the table of APIs."""
 
 from mainstem.heads.kafka.adapter.registry import SERVED, serves
 from mainstem.heads.kafka.adapter.service import Asked, Reply

@@ -1,10 +1,10 @@
-"""ConsumerGroupHeartbeat, versions 0 to 1: groups whose members the broker assigns [KIP-848].
+"""ConsumerGroupHeartbeat, versions 0 to 1: groups whose partitions the broker assigns [KIP-848].
 
 | theirs | ours |
 |---|---|
-| member epoch 0, -1, -2 | a heartbeat that joins; leaving; leaving for a while |
-| assignment | what a member is to own |
-| topic partitions | what it says it has |
+| member epoch 0, -1, -2 | a heartbeat that joins; leaving; leaving temporarily |
+| assignment | the partitions that a member should own |
+| topic partitions | the partitions that it reports to own |
 """
 
 from mainstem.broker.door import (
@@ -51,8 +51,9 @@ def answer(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest, reply:
             raise STOPPING
         heard = _left(asked, request) if request.member_epoch < 0 else _heard(asked, request)
     except UnknownMember as error:
-        # A group that nobody knows may only be forgotten, by a server that keeps nothing, or as
-        # its members were asleep: they shall come again, and take GROUP_ID_NOT_FOUND for the end.
+        # The group may be unknown because of a restart without stored data, or because all its
+        # members were paused. UNKNOWN_MEMBER_ID makes them join again; they treat
+        # GROUP_ID_NOT_FOUND as fatal.
         is_taken = _is_of_others(service, request.group_id)
         reply(_refusal(asked, UnknownGroup(request.group_id) if is_taken else error))
         return
@@ -75,7 +76,7 @@ def answer(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest, reply:
 
 
 def _is_of_others(service: Service, group: str) -> bool:
-    """Tell whether members that could not be in a consumer group have its name."""
+    """Tell whether another kind of group has the name and members."""
     found = service.broker.classic.describe(group)
     is_live = found.phase not in (Phase.EMPTY, Phase.DEAD)
     is_other = is_live and found.protocol_type != CONSUMER
@@ -83,30 +84,33 @@ def _is_of_others(service: Service, group: str) -> bool:
 
 
 def _wrong(request: messages.ConsumerGroupHeartbeatRequest, version: int) -> str | None:
-    """Return what is wrong with a heartbeat, whatever the group; None if nothing is."""
+    """Return what is wrong with a heartbeat in itself; None if it is valid."""
     epoch, is_join = request.member_epoch, request.member_epoch == _JOIN
     owned, names = request.topic_partitions, request.subscribed_topic_names
     rules = (
-        (not request.group_id.strip(), "the group has no name"),
+        (not request.group_id.strip(), "the group id is empty"),
         (
             any(it is not None and not it.strip() for it in (request.instance_id, request.rack_id)),
-            "an instance id or a rack is empty",
+            "the instance id or rack is empty",
         ),
         (
             not request.member_id.strip() and (not is_join or version >= _CHOOSES_ITS_ID),
-            "the member has no id",
+            "the member id is empty",
         ),
-        (epoch < _LEAVE_FOR_A_WHILE, f"there is no epoch {epoch}"),
+        (epoch < _LEAVE_FOR_A_WHILE, f"invalid member epoch {epoch}"),
         (
             epoch == _LEAVE_FOR_A_WHILE and request.instance_id is None,
-            "only a member with an instance id can leave for a while",
+            "only a member with an instance id can leave temporarily (epoch -2)",
         ),
-        (is_join and request.rebalance_timeout_ms < 0, "who joins says its rebalance timeout"),
-        (is_join and (owned is None or len(owned) > 0), "who joins has no partitions, and says so"),
+        (is_join and request.rebalance_timeout_ms < 0, "a join needs a rebalance timeout"),
         (
-            # An empty list is what a client sends whose own pattern finds no topic yet.
+            is_join and (owned is None or len(owned) > 0),
+            "a join needs an empty list of owned partitions",
+        ),
+        (
+            # Clients send an empty list if their own pattern matches no topic yet.
             is_join and names is None and request.subscribed_topic_regex is None,
-            "who joins names topics, or gives a regular expression for them",
+            "a join needs subscribed topics or a regular expression",
         ),
     )
     return next((text for applies, text in rules if applies), None)
@@ -152,7 +156,7 @@ def _left(asked: Asked, request: messages.ConsumerGroupHeartbeatRequest) -> Hear
 def _refusal(asked: Asked, error: MainstemError) -> messages.ConsumerGroupHeartbeatResponse:
     code = code_in(asked.header, error)
     if isinstance(error, GroupIsLive):
-        # What it is asked for is a consumer group of that name, and there is none.
+        # The request is for a consumer group, and there is none of that name.
         code = Code.GROUP_ID_NOT_FOUND
     elif isinstance(error, InvalidSetting):
         code = Code.INVALID_REQUEST

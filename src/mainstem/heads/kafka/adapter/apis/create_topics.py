@@ -94,7 +94,7 @@ def _wrong_numbers(topic: messages.CreateTopic) -> Wrong:
 
 
 def _wrong_places(topic: messages.CreateTopic) -> Wrong:
-    """Return what is wrong with where the partitions of a new topic are to be."""
+    """Return what is wrong with the replica assignment of a new topic."""
     if (topic.num_partitions, topic.replication_factor) != (_BY_DEFAULT, _BY_DEFAULT):
         message = "partitions have places: leave their number and the replication factor to them"
         return Code.INVALID_REQUEST, message

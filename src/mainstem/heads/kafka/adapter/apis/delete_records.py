@@ -15,7 +15,7 @@ _TO_THE_TAIL = -1
 
 @serves(messages.DELETE_RECORDS, 0, 2)
 def answer(asked: Asked, request: messages.DeleteRecordsRequest, reply: Reply) -> None:
-    """Delete what is before offsets."""
+    """Delete the records before offsets."""
     topics = each_partition(request.topics, partial(_deleted, asked.service))
     reply(messages.DeleteRecordsResponse(topics=topics))
 

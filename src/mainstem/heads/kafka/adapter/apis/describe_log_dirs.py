@@ -33,7 +33,7 @@ def _topic(service: Service, name: str, numbers: Iterable[int]) -> messages.LogD
         try:
             bounds = service.broker.bounds(name, number)
         except MainstemError:
-            # What is not here is left out, as Kafka does.
+            # Missing partitions are left out, as in Kafka.
             continue
         partitions.append(messages.LogDirPartition(number, bounds.size_bytes))
     return messages.LogDirTopic(name, partitions)

@@ -1,7 +1,7 @@
 """Fetch, versions 4 to 18: record batches as stored, at once or as soon as there are enough.
 
-How a fetch waits: it watches every partition from the tail that it saw there, so that nothing is
-missed in between, and looks again at those that have grown. The others had nothing and still have.
+How a fetch waits: it watches every partition from the tail that it has seen, so that no append is
+missed, and reads only the partitions that have grown since.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ from mainstem.kafka_protocol.messages.fetch import (
 )
 
 _SAYS_WHY = 7
-"""The first version that has a code for the whole request."""
+"""The first version with an error code for the whole request."""
 _NAMES_BY_ID = 13
 _NOTHING = b""
 _READ_COMMITTED = 1
@@ -37,12 +37,12 @@ _READ_COMMITTED = 1
 
 @serves(FETCH, 4, 18)
 def answer(asked: Asked, request: FetchRequest, reply: Reply) -> None:
-    """Answer with what there is; wait if that is less than min_bytes."""
+    """Answer with the available records; wait if they are less than min_bytes."""
     count = sum(len(topic.partitions) for topic in request.topics)
     most = asked.service.settings.max_fetch_partitions
     if count > most:
         if asked.header.api_version < _SAYS_WHY:
-            raise ProtocolError(f"a fetch of {count} partitions; at most {most} are answered")
+            raise ProtocolError(f"a fetch of {count} partitions; the limit is {most}")
         reply(FetchResponse(error_code=Code.INVALID_REQUEST))
         return
     session = None
@@ -70,8 +70,8 @@ def _session(asked: Asked, request: FetchRequest) -> FetchSession | Code | None:
 class _Fetch:
     """One request: it reads again whenever one of its partitions grows.
 
-    What is known of a partition is kept by the ``id`` of what asked for it, as a request may name
-    a partition twice.
+    The state of a partition is keyed by the ``id`` of its request object, as a request may name a
+    partition twice.
     """
 
     def __init__(
@@ -86,23 +86,23 @@ class _Fetch:
         self._by_id = asked.header.api_version >= _NAMES_BY_ID
         self._committed = request.isolation_level == _READ_COMMITTED
         self._most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
-        # Batches are sent whole, and may leave room that nothing fits into.
+        # Batches are sent whole, so the limit may not be filled exactly.
         self._enough = min(request.min_bytes, self._most // 2)
         self._seen: dict[int, tuple[str, int, int]] = {}
-        """Topic, number and tail of each partition when it was looked at."""
+        """Topic, number and tail of each partition when it was last read."""
         self._quiet: dict[int, FetchedPartition] = {}
-        """Those that had nothing then, and have not grown since."""
+        """The empty results of partitions that have not grown since."""
         self._grown: deque[int] = deque()
-        """Those that were told of, from any thread, since the last look."""
+        """Partitions that have grown since the last look; added from any thread."""
         self._parked: Parked | None = None
 
     def look(self, *, last: bool = False) -> None:
-        """Read what is there; answer if it is enough, or if this is the last look."""
+        """Read the available records; answer if they are enough, or at the last look."""
         parked = self._parked
         while parked is not None and self._grown:
             key = self._grown.popleft()
             self._quiet.pop(key, None)
-            # It was told of, and is watched anew.
+            # Its watch has fired, and is set again.
             parked.watches.pop(key, None)
         self._length = 0
         self._failed = False
@@ -145,8 +145,7 @@ class _Fetch:
             if code:
                 self._failed = True
                 return _refused(asked.partition, code)
-            # The first batch found is sent whole, also if it is over the limit: readers must be
-            # able to go on.
+            # The first batch is sent whole even over the limit, so that consumers make progress.
             room = min(asked.partition_max_bytes, self._most - self._length)
             stable, aborted = bounds.tail, None
             self._seen[id(asked)] = topic, asked.partition, bounds.tail
@@ -200,7 +199,7 @@ class _Fetch:
                 wake()
 
     def _wake(self, key: int) -> None:
-        """Be told from any thread that a partition has grown."""
+        """Note that a partition has grown; called from any thread."""
         self._grown.append(key)
         if self._parked is not None:
             self._parked.wake()
@@ -213,5 +212,5 @@ class _Fetch:
 
 
 def _refused(partition: int, code: Code) -> FetchedPartition:
-    # Empty, not absent: librdkafka takes absent records for damage and does not see the code.
+    # Empty, not null: librdkafka treats null records as damage and ignores the error code.
     return FetchedPartition(partition, code, -1, records=_NOTHING)

@@ -1,4 +1,4 @@
-"""ListConfigResources, versions 0 to 1: topics, groups and the broker, as what has configs."""
+"""ListConfigResources, versions 0 to 1: the topics, groups and broker that have configs."""
 
 from mainstem.auth import CLUSTER, Action
 from mainstem.heads.kafka.adapter.config_resources import BROKER, GROUP, TOPIC, WITHOUT_CONFIGS

@@ -15,9 +15,9 @@ from mainstem.kafka_protocol.messages.consumer_protocol import SubscribedTopics
 from mainstem.kafka_protocol.primitives import MAX_ELEMENTS
 
 _CONSUMERS = "consumer"
-"""The protocol of groups whose members tell in a known form what they read."""
+"""The protocol type of consumers, whose subscriptions can be decoded."""
 _ALIKE = 16
-"""So many different subscriptions of members are known again: most groups have one."""
+"""Distinct subscriptions of members that are cached: most groups have one."""
 
 
 @serves(messages.OFFSET_DELETE, 0, 0)
@@ -66,9 +66,9 @@ def answer(asked: Asked, request: messages.OffsetDeleteRequest, reply: Reply) ->
 
 
 def read_by(group: GroupDescription, most: int = MAX_ELEMENTS) -> set[str] | None:
-    """Return the topics that the members of a group read; None if that cannot be told.
+    """Return the topics that the members of a group read; None if unknown.
 
-    Nor is it told if that takes more names than one request may have.
+    Also None if these are more names than a request may have.
     """
     if group.phase in (Phase.EMPTY, Phase.DEAD):
         return set()

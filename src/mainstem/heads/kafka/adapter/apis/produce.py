@@ -37,7 +37,7 @@ _ADDS_PARTITION = 12
 def answer(
     asked: Asked, request: ProduceRequest, reply: Reply, held: HeldPublish | None = None
 ) -> None:
-    """Append the batches; answered when all are as durable as the topic promises.
+    """Append the batches; answered when all have the durability of their topic.
 
     ``held``: the earlier attempt with the only batch, which has waited for room since.
     """
@@ -72,13 +72,13 @@ def refused(header: RequestHeader, partition: int, error: MainstemError) -> Prod
 def unheard(results: Iterable[ProducedPartition]) -> ProtocolError | None:
     """Return why to close the connection of an acks=0 producer, which gets no response.
 
-    As Apache Kafka does, so that the producer looks again at what there is; but not because a
-    topic is full, which is no reason to come back at once.
+    As in Apache Kafka, this makes the producer refresh its metadata; but not if the topic is full,
+    as reconnecting at once would not help.
     """
     for each in results:
         if each.error_code not in (Code.NONE, Code.REQUEST_TIMED_OUT):
             why = each.error_message or Code(each.error_code).name
-            return ProtocolError(f"its batch is refused, and it wants no answers (acks 0): {why}")
+            return ProtocolError(f"its batch was refused, and it gets no response (acks=0): {why}")
     return None
 
 
@@ -122,9 +122,9 @@ class _Production:
     def _append_at_once(
         self, topic: str, partitions: Sequence[ProducePartition], first: int
     ) -> bool:
-        """Append what goes to several partitions in one go; False if nothing was done.
+        """Append batches for several partitions at once; False if nothing was done.
 
-        That is only for topics that take everything, at once and as it is.
+        Only for topics that append batches as they come (``append_batches``).
         """
         batches = [(each.index, each.records) for each in partitions]
         given = [(number, batch) for number, batch in batches if isinstance(batch, memoryview)]
@@ -137,7 +137,7 @@ class _Production:
                 topic, given, adds_partition=adds_partition(self._header)
             )
         except MainstemError:
-            # Each partition is told, on its way.
+            # Each partition gets the error on the slow path.
             return False
         if outcomes is None:
             return False
@@ -200,14 +200,14 @@ class _Production:
         self._done()
 
     def _hold(self, place: "_Place", batch: memoryview | bytearray, held: HeldPublish) -> None:
-        """Wait for room in a topic that is full, but no longer than topic and client say."""
+        """Wait for room in a full topic, at most for the topic's and the client's timeout."""
         self._waiting += 1
-        # What comes behind a held batch would be out of order, and is not read until then.
+        # Later requests must not overtake a held batch, so they are not read meanwhile.
         self._later.hold()
-        # A client that has given up sends everything again.
+        # Answer well before the client's timeout, after which it would send everything again.
         patience_ms = self._timeout_ms // 2
         held = held._replace(until_ms=min(held.until_ms, held.since_ms + patience_ms))
-        # A view is of the frame, of which nothing is there when this returns.
+        # The frame's memory is reused when this returns, so a view must be copied.
         kept = bytearray(batch) if isinstance(batch, memoryview) else batch
 
         def again(held: HeldPublish = held) -> None:
@@ -224,7 +224,7 @@ class _Production:
                 self._results[place.slot] = stopped
                 self._done()
             else:
-                # A peer that has gone is tried for once more, and waits no longer.
+                # For a disconnected peer this is the last attempt.
                 again(held._replace(until_ms=0) if why is Over.PEER else held)
 
         delay_ms = max(0, held.until_ms - self._service.now_ms())

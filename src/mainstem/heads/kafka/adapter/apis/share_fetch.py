@@ -1,7 +1,7 @@
 """ShareFetch, versions 1 to 2: acquire records of a share group, and settle earlier ones.
 
-How a fetch waits: as a consumer of each of its topics' queues, until it is its turn there and it
-takes something; it is answered then, and its next request waits behind all others.
+How a fetch waits: it is a consumer of the queue of each of its topics, until it is its turn and it
+acquires records; then it is answered, and the member's next fetch goes to the end of the line.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ from mainstem.kafka_protocol.messages.share_fetch import (
 )
 
 _WHOLE_BATCHES, _STRICTLY = 0, 1
-"""The acquire modes: the number of records is no strict limit, or it is."""
+"""The acquire modes: batch_optimized, and record_limit (a strict number of records)."""
 _MOST_EVENTS = 100_000
 
 
@@ -57,7 +57,7 @@ def answer(asked: Asked, request: ShareFetchRequest, reply: Reply) -> None:
     elif request.max_records <= 0:
         fetching.end()
     else:
-        # Whoever is content with nothing does not wait; all others with the first event there is.
+        # min_bytes 0 does not wait; all other fetches wait for the first record only.
         fetching.begin(waits=request.max_wait_ms > 0 and request.min_bytes > 0)
 
 
@@ -72,12 +72,12 @@ def _session_to_fetch(asked: Asked, request: ShareFetchRequest) -> ShareSession 
     ]
     most = asked.service.settings.max_fetch_partitions
     if not _is_named(group, member) or len(places) > most:
-        return Refusal(Code.INVALID_REQUEST, "name a group, a member, and not too many partitions")
+        return Refusal(Code.INVALID_REQUEST, "no group id or member id, or too many partitions")
     if request.share_acquire_mode not in (_WHOLE_BATCHES, _STRICTLY):
-        return Refusal(Code.INVALID_REQUEST, f"no acquire mode {request.share_acquire_mode}")
+        return Refusal(Code.INVALID_REQUEST, f"unknown acquire mode {request.share_acquire_mode}")
     wanted = (request.max_records, request.max_bytes, request.min_bytes, request.max_wait_ms)
     if request.is_renew_ack and max(wanted) > 0:
-        return Refusal(Code.INVALID_REQUEST, "a fetch that renews asks for no records")
+        return Refusal(Code.INVALID_REQUEST, "a fetch that renews must not ask for records")
     if epoch == BEGIN:
         if any(each.acknowledgement_batches for it in request.topics for each in it.partitions):
             return Refusal(Code.INVALID_REQUEST, "a new session has nothing to acknowledge")
@@ -91,7 +91,7 @@ def _session_to_fetch(asked: Asked, request: ShareFetchRequest) -> ShareSession 
 
 
 def _is_named(group: str, member: str) -> bool:
-    """Tell whether there can be such a group and member: sessions keep what they are called."""
+    """Tell whether the group and member ids are valid, as sessions store them."""
     return 0 < len(group) <= MAX_GROUP_LENGTH and 0 < len(member) <= MAX_ID_LENGTH
 
 
@@ -109,7 +109,7 @@ class _ShareFetch:
         self._asked, self._service = asked, asked.service
         self._request, self._reply = request, reply
         self._session, self._acked = session, acked
-        # One batch at least, or nobody could go on; only who wants 0 bytes gets nothing.
+        # At least one batch, or a consumer could not make progress; max_bytes 0 gets nothing.
         most = min(request.max_bytes, self._service.settings.max_fetch_bytes)
         self._max_bytes = max(1, most) if most else 0
         self._found: dict[SessionPartition, SharedPartition] = {}
@@ -117,7 +117,7 @@ class _ShareFetch:
         self._parked: Parked | None = None
 
     def begin(self, *, waits: bool) -> None:
-        """Take what those leave who wait already; wait for more if there is nothing."""
+        """Serve earlier waiters first, then acquire; wait if there is nothing."""
         if self._service.draining:
             self.end()
             return
@@ -132,7 +132,7 @@ class _ShareFetch:
             self._wait()
 
     def end(self) -> None:
-        """Answer with what was taken, once what was settled is durable."""
+        """Answer with the acquired records, once the acknowledgements are durable."""
         self._stop_waiting()
         lock_ms = lock_ms_of(self._asked, self._session)
 
@@ -169,13 +169,13 @@ class _ShareFetch:
             self._parked.watches[topic_id] = consumer.close
 
     def _take_in_turn(self, _limit: int) -> int:
-        """Take as much as was asked for: all of that is one answer, and comes in one turn."""
+        """Acquire as much as requested, in one turn, as it is one response."""
         if self._look() and self._found:
             self.end()
         return self._count
 
     def _gone(self, _: MainstemError) -> None:
-        """Be told that a queue has ended: the answer says why, as nothing can be taken there."""
+        """Answer with the error, as a queue was deleted or cannot be read."""
         if self._look():
             self.end()
 
@@ -187,7 +187,7 @@ class _ShareFetch:
             self.end()
 
     def _look(self) -> bool:
-        """Take what there is, unless the session has ended: then that is answered."""
+        """Acquire the available records; if the session has ended, answer with that."""
         if self._service.share_sessions.is_open(self._session):
             self._take()
             return True
@@ -198,7 +198,8 @@ class _ShareFetch:
     def _take(self) -> None:
         left = min(self._request.max_records, _MOST_EVENTS)
         room = self._max_bytes
-        # Members that come together share what is there: the first does not take it all.
+        # The first fetch takes from one partition only, so that members that join together all
+        # get records.
         is_first = self._request.share_session_epoch == BEGIN
         queues, session = self._service.broker.queues, self._session
         is_strict = (
@@ -251,7 +252,7 @@ class _ShareFetch:
             )
 
     def _responses(self, error: MainstemError | None) -> list[SharedTopic]:
-        """Return what was taken and what became of what was settled, by topic."""
+        """Return the acquired records and the results of acknowledgements, by topic."""
         found = dict(self._found)
         for topic_id, numbers in results_by_topic(self._acked, error).items():
             for number, refusal in numbers.items():

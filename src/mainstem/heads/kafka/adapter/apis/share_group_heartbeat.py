@@ -68,24 +68,24 @@ def answer(asked: Asked, request: messages.ShareGroupHeartbeatRequest, reply: Re
 
 
 def _wrong(request: messages.ShareGroupHeartbeatRequest) -> str | None:
-    """Return what is wrong with a heartbeat, whatever the group."""
+    """Return what is wrong with a heartbeat in itself; None if it is valid."""
     if not request.group_id.strip() or not request.member_id.strip():
-        return "a heartbeat names its group and its member"
+        return "the group id or member id is empty"
     if len(request.member_id) > MAX_ID_LENGTH:
-        return f"the id of a member has at most {MAX_ID_LENGTH} characters"
+        return f"the member id is longer than {MAX_ID_LENGTH} characters"
     if request.rack_id is not None and not request.rack_id.strip():
-        return "a rack is empty"
+        return "the rack is empty"
     if request.member_epoch < _LEAVE:
-        return f"epoch {request.member_epoch}: there are 0 to join, -1 to leave, and those given"
+        return f"invalid member epoch {request.member_epoch}: 0 joins, -1 leaves"
     if request.member_epoch == 0 and not request.subscribed_topic_names:
-        return "a member that joins names the topics that it wants"
+        return "a join needs subscribed topics"
     return None
 
 
 def _refused(asked: Asked, error: MainstemError) -> messages.ShareGroupHeartbeatResponse:
     code = code_in(asked.header, error)
     if isinstance(error, GroupIsLive):
-        # What it is asked for is a share group of that name, and there is none.
+        # The request is for a share group, and there is none of that name.
         code = Code.GROUP_ID_NOT_FOUND
     return messages.ShareGroupHeartbeatResponse(error_code=code, error_message=str(error))
 

@@ -10,7 +10,7 @@ from mainstem.kafka_protocol.error_codes import Code
 from mainstem.kafka_protocol.messages import membership as messages
 
 _NAMES_PROTOCOL = 5
-"""Since this version a member says for which protocol it wants its assignment."""
+"""Since this version a member sends the protocol of its assignment."""
 
 
 @serves(messages.SYNC_GROUP, 0, 5)
