@@ -58,10 +58,10 @@ def test_what_falls_short_of_its_aim_is_said(standing: Standing) -> None:
     short = [line for line in text.splitlines() if line.startswith("- ")]
     assert short == [
         "- produce, disk: 1000 B, one event per request, one in flight, 1 partition: "
-        "0.75 of NATS JetStream",
+        "0.75 of NATS JetStream (aim: 1.0)",
         "- produce, synced: 1000 B, one event per request, one in flight, 1 partition: "
-        "1.50 of Apache Kafka",
-        "- process: start-up: 8.00 of Apache Kafka",
+        "1.50 of Apache Kafka (aim: 2.0)",
+        "- process: start-up: 8.00 of Apache Kafka (aim: 10.0)",
     ]
 
 
