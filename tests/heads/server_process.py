@@ -101,20 +101,31 @@ say = lambda it: print(json.dumps({k: str(v) for k, v in it.addresses.items()}),
 serve(Path(sys.argv[1]), config, say)
 """
 
-    def __init__(self, path: Path, *, loses_a_fifth: object = False, **settings: object) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        loses_a_fifth: object = False,
+        log: object = None,
+        **settings: object,
+    ) -> None:
+        """``log``: the path where its log lines go; with those of the tests if there is none."""
+        self._log = log if isinstance(log, Path) else None
         named = {name.replace("__", "."): value for name, value in settings.items()}
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                self._CODE,
-                str(path),
-                json.dumps(named),
-                "yes" if loses_a_fifth else "",
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        with contextlib.ExitStack() as stack:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    self._CODE,
+                    str(path),
+                    json.dumps(named),
+                    "yes" if loses_a_fifth else "",
+                ],
+                stdout=subprocess.PIPE,
+                stderr=stack.enter_context(self._log.open("wb")) if self._log else None,
+                text=True,
+            )
         assert self._process.stdout is not None
         self.addresses: dict[str, str] = json.loads(self._process.stdout.readline())
         """Where each head listens."""
@@ -128,6 +139,11 @@ serve(Path(sys.argv[1]), config, say)
         if self._process.poll() is None:
             self._process.kill()
         self._process.communicate(timeout=PATIENCE_S)
+
+    def logged(self) -> str:
+        """Return its log so far."""
+        assert self._log is not None
+        return self._log.read_text()
 
     def metric(self, name: str) -> float:
         """Return the sum of a metric over its labels, 0 if there is none."""
