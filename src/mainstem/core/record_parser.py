@@ -36,11 +36,17 @@ _MAX_INT64 = 2**63 - 1
 def unpack(header: BatchHeader, batch: Buffer, max_bytes: int | None) -> tuple[bytes, int]:
     """Return bytes that hold the records uncompressed, and where in them the records begin."""
     if not header.codec or not header.count:
-        return bytes(batch), HEADER_SIZE
+        return _as_bytes(batch), HEADER_SIZE
     if max_bytes is None:
         max_bytes = max(UNPACKED_BYTES, 4 * len(batch))
     data = memoryview(batch)[HEADER_SIZE:]
     return bytes(compression.decompress(header.codec, data, max_bytes)), 0
+
+
+def _as_bytes(batch: Buffer) -> bytes:
+    """Return a batch as bytes, without a copy if it is a view of all there is."""
+    whole = batch.obj if isinstance(batch, memoryview) else batch
+    return whole if isinstance(whole, bytes) and len(whole) == len(batch) else bytes(batch)
 
 
 def walk(  # noqa: C901, PLR0912, PLR0915 - one hot loop

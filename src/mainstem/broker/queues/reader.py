@@ -34,6 +34,8 @@ class PartitionReader:
         self._at = at
         self._uncommitted = uncommitted
         self._events: Iterator[Event] = iter(())
+        self._last = 0
+        """The last offset of the stretch that is in memory."""
         self.offset = offset
         """Everything before has been returned, or was no event that is to be delivered."""
 
@@ -47,10 +49,14 @@ class PartitionReader:
         while True:
             event = next(self._events, None)
             if event is not None:
+                if event.offset >= self._last:
+                    # So that the stretch is not kept until the next event comes.
+                    next(self._events, None)
                 return event
             found, end = self.read(self.offset, _READ_BYTES)
             if end == self.offset:
                 return None
+            self._last = end - 1
             self._events = self._decoded(found, end)
 
     def read(self, offset: int, max_bytes: int) -> tuple[list[memoryview], int]:
