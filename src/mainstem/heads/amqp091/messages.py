@@ -6,6 +6,7 @@ once: ``take_run`` then reads a message in one step, without keeping anything.
 """
 
 from functools import lru_cache
+from io import BytesIO
 from struct import Struct
 
 import msgspec
@@ -60,13 +61,13 @@ class Channel:
     def _begin(self) -> None:
         self._target: Target | None = None
         self._properties: bytes | None = None
-        self._body = bytearray()
+        self._body = BytesIO()
         self._left = 0
 
     @property
     def held(self) -> int:
         """Bytes that are kept of a message that is coming."""
-        return len(self._body) + len(self._properties or b"")
+        return self._body.tell() + len(self._properties or b"")
 
     def close(self) -> None:
         """Keep nothing, and wait for CloseOk."""
@@ -120,10 +121,11 @@ class Channel:
             detail = "content body frame exceeds remaining content size"
             raise AmqpError(ReplyCode.FRAME_ERROR, detail, *BasicPublish.ids)
         self._left -= len(part)
-        if not self._left:
-            return b"".join((self._body, part)) if self._body else bytes(part)
-        self._body += part
-        return b""
+        if not self._left and not self._body.tell():
+            return bytes(part)
+        self._body.write(part)
+        # Which makes no copy.
+        return b"" if self._left else self._body.getvalue()
 
 
 def take_run(  # noqa: C901 - calls are what costs most here
