@@ -497,6 +497,10 @@ PROPERTIES = {
     "expiration that is no number": (0x0100, short_string("soon")),
     "expiration negative": (0x0100, short_string("-1")),
     "expiration beyond all times": (0x0100, short_string("9" * 200)),
+    "10,001 headers": (
+        HEADERS_FLAG,
+        long_string(b"".join(b"\5%05dt\1" % it for it in range(10_001))),
+    ),
     "of another user": (0x0010, short_string("root")),
     "copies to a number": (HEADERS_FLAG, long_string(b"\2CCI\0\0\0\1")),
     "copies to a string": (HEADERS_FLAG, long_string(b"\3BCCS\0\0\0\1x")),

@@ -275,6 +275,8 @@ class AmqpChannel:
         queue = self._queue(method.queue)
         consumer = Consumer(tag, queue, no_ack=method.no_ack, exclusive=method.exclusive)
         self._service.queues.check_exclusive(queue, consumer)
+        # Whoever may not take anything is refused, instead of cancelled.
+        self._connection.door.queues.acquire(*queue.place, self._deliveries.owner, max_events=0)
         # Before its first message.
         if not method.nowait:
             self._connection.send([method_frame(self.number, methods.BasicConsumeOk(tag))])

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from mainstem.broker.door import AT_ONCE, Durable, HeldPublish, QueueSettlements, TopicEvents
-from mainstem.core.errors import MainstemError
+from mainstem.core.errors import Failure, MainstemError
 from mainstem.core.event import Event
 from mainstem.heads.amqp091 import codec
 from mainstem.heads.amqp091.adapter.failures import refusal
 from mainstem.heads.amqp091.adapter.messages import headers_of
+from mainstem.heads.amqp091.adapter.queue_arguments import MAX_EXPIRY_MS
 from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
 from mainstem.heads.amqp091.adapter.replies import REPLY_TO
 from mainstem.heads.amqp091.adapter.routing import BCC, without_bcc
@@ -36,6 +37,17 @@ if TYPE_CHECKING:
 
 PERSISTENT = 2
 """The delivery mode of messages that survive a power cut."""
+_FINAL = frozenset(
+    {
+        Failure.INVALID,
+        Failure.DENIED,
+        Failure.UNAUTHENTICATED,
+        Failure.TOO_LARGE,
+        Failure.UNSUPPORTED,
+    }
+)
+"""What would be refused again, and is an error of the channel."""
+_EXPIRY_DIGITS = 15
 REPLY_PREFIX = f"{REPLY_TO}."
 
 
@@ -76,6 +88,8 @@ class Publisher:
         target, properties = message.target, message.properties
         said = decode_properties(properties)
         connection.check_user_id(said.user_id)
+        if said.expiration is not None:
+            _check_expiration(said.expiration)
         connection.service.counts.published += 1
         if not target.exchange and target.routing_key.startswith(REPLY_PREFIX):
             self._reply(channel, number, message)
@@ -238,9 +252,10 @@ class Publisher:
         return waits
 
     def _refuse(self, routed: Routed, error: MainstemError) -> None:
-        """Say that a message was not taken: by a nack if that was asked for."""
+        """Say that a message was not taken: by a nack if that was asked for, and may help."""
         channel = routed.channel
-        if routed.number and channel.confirms is not None:
+        may_pass = error.failure not in _FINAL
+        if routed.number and channel.confirms is not None and may_pass:
             self._connection.warn(f"not taken: {error}")
             self._connection.send(channel.confirms.nack([routed.number]))
         else:
@@ -311,6 +326,20 @@ class Publisher:
             return found
         self._appended(entries, found.durable)
         return found.durable
+
+
+def _check_expiration(said: str) -> None:
+    """Refuse a time to live that is none."""
+    if not (said.isascii() and said.removeprefix("-").isdecimal()):
+        why = "no_integer"
+    elif said.startswith("-"):
+        why = f"{{value_negative,{said}}}"
+    elif len(said) > _EXPIRY_DIGITS or int(said) > MAX_EXPIRY_MS:
+        why = f"{{value_too_large,{said}}}"
+    else:
+        return
+    detail = f"invalid expiration '{said}': {why}"
+    raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail, *BasicPublish.ids)
 
 
 def _entries(routed: Sequence[Routed]) -> list[TopicEvents]:
