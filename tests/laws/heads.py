@@ -326,20 +326,17 @@ def _amqp_there_and_back(message: tuple[int, Method | Bare]) -> object:
 
 _AMQP = Spoken(
     settings=AmqpSettings(),
-    stream=HANDSHAKE
-    + _on_channel(
-        _declare("streamed"),
-        methods.ExchangeDeclare(exchange="e", type="topic"),
-        methods.QueueBind(queue="streamed", exchange="e", routing_key="a.#"),
-        methods.ConfirmSelect(),
-    )
-    + _publish("streamed", b"one")
-    + _publish("streamed", b"")
-    + _publish("nowhere", b"three", mandatory=True)
-    + b"".join(publish_frames(1, "streamed", b"in two parts", part_bytes=6))
-    + method_frame(1, methods.BasicGet(queue="streamed"))
-    + method_frame(1, methods.BasicNack(1, False, True))
-    + method_frame(0, methods.ConnectionClose(200)),
+    # Short, as it is cut at every place.
+    stream=PROTOCOL_HEADER
+    + method_frame(0, methods.ConnectionStartOk(response=b"\0u\0p"))
+    + method_frame(0, methods.ConnectionTuneOk())
+    + method_frame(0, methods.ConnectionOpen())
+    + _on_channel(_declare("q"), methods.ConfirmSelect())
+    + _publish("q", b"one")
+    + _publish("", b"", mandatory=True)
+    + b"".join(publish_frames(1, "q", b"parts", part_bytes=3))
+    + method_frame(1, methods.BasicGet(queue="q"))
+    + method_frame(1, methods.BasicNack(1, False, True)),
     answers=_amqp_answers,
     ask=HANDSHAKE + _AMQP_ASK,
     told=_amqp_told,
