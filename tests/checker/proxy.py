@@ -16,6 +16,7 @@ class Proxy:
         self.port = self.target = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._is_mute = self._is_down = False
+        self._swallowed = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._ready = threading.Event()
@@ -38,7 +39,12 @@ class Proxy:
 
     def mute(self) -> None:
         """Let requests through, and no answer."""
+        self._swallowed.clear()
         self._is_mute = True
+
+    def wait_until_swallowed(self) -> None:
+        """Wait until an answer did not get through."""
+        assert self._swallowed.wait(PATIENCE_S), "nothing was answered"
 
     def cut(self) -> None:
         """Break every connection off, and let nobody connect."""
@@ -95,8 +101,10 @@ class Proxy:
     ) -> None:
         with suppress(OSError):
             while data := await reader.read(1 << 16):
-                if not (answers and self._is_mute):
-                    writer.write(data)
-                    await writer.drain()
+                if answers and self._is_mute:
+                    self._swallowed.set()
+                    continue
+                writer.write(data)
+                await writer.drain()
         # When one side has gone, so has the other.
         writer.transport.abort()

@@ -7,6 +7,8 @@ After Jepsen's checker of that name: every event is put in once, under a number 
 - duplicated: worked on and acknowledged to the consumer more than once
 - redelivered: taken more than once, as it should be if a consumer has failed
 - in doubt: its consumer never heard whether its acknowledgement was heard
+
+What a consumer lost with its connection, before it acknowledged it, is given back: it comes again.
 """
 
 import threading
@@ -43,6 +45,7 @@ class TotalQueue:
         self.taken: Counter[int] = Counter()
         self.done: Counter[int] = Counter()
         self.doubted: Counter[int] = Counter()
+        self.given_back: Counter[int] = Counter()
 
     def note(self, deed: str, number: int) -> None:
         """Take note of what somebody has done with an event."""
@@ -58,6 +61,8 @@ class TotalQueue:
                     self.done[number] += 1
                 case "doubt":
                     self.doubted[number] += 1
+                case "gave back":
+                    self.given_back[number] += 1
                 case _:
                     raise ValueError(deed)
             self._changed.notify_all()
@@ -97,4 +102,5 @@ class TotalQueue:
         return self.acknowledged - self.done.keys() - self.doubted.keys()
 
     def _held(self) -> int:
-        return self.taken.total() - self.done.total() - self.doubted.total()
+        ended = self.done.total() + self.doubted.total() + self.given_back.total()
+        return self.taken.total() - ended

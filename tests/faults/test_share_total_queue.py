@@ -17,36 +17,13 @@ from confluent_kafka.admin import (
 )
 from tests.faults.killable_server import QUICK, Mortal, create
 from tests.faults.queue_checker import NOTHING_WRONG, TotalQueue, Verdict
+from tests.faults.queue_flaws import FORGETS_ACKS, LOSES_SOME
 from tests.faults.share_consumers import PATIENCE_S, Sharer
 from tests.long_runs import LONG
 
 EVENTS = 20_000 if LONG else 300
 KILLS = 20 if LONG else 2
 TOPIC = "queue"
-
-LOSES_SOME = """
-from mainstem.broker.queues.delivery_state import Window
-real = Window.add
-def add(self, offset, key):
-    given = real(self, offset, key)
-    if offset % 100 == 50:
-        del self.entries[offset]
-        return False
-    return given
-Window.add = add
-"""
-FORGETS_ACKS = """
-from mainstem.broker.queues.settlement import Settler
-from mainstem.broker.queues.records import QueueKey
-from mainstem.log.durable import AT_ONCE
-real = Settler.write
-def write(self, changes, letters=(), **how):
-    if any(isinstance(each.key, QueueKey) for each in changes):
-        return real(self, changes, letters, **how)
-    self._fold.apply(changes)
-    return AT_ONCE
-Settler.write = write
-"""
 
 
 class Filler:

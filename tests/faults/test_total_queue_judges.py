@@ -39,3 +39,10 @@ def test_what_is_in_doubt_is_not_lost() -> None:
     verdict = judged(("attempted", 1), ("acknowledged", 1), ("took", 1), ("doubt", 1))
 
     assert (verdict.lost, verdict.in_doubt) == ((), 1)
+
+
+def test_what_is_given_back_must_come_again() -> None:
+    begun = [("attempted", 1), ("acknowledged", 1), ("took", 1), ("gave back", 1)]
+
+    assert judged(*begun).lost == (1,)
+    assert judged(*begun, ("took", 1), ("done", 1)).wrong == NOTHING_WRONG

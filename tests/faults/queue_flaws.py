@@ -1,0 +1,28 @@
+"""What a server may do wrong with queues (``Mortal``), to see that it would be noticed."""
+
+LOSES_SOME = """
+from mainstem.broker.queues.delivery_state import Window
+real = Window.add
+def add(self, offset, key):
+    given = real(self, offset, key)
+    if offset % 100 == 50:
+        del self.entries[offset]
+        return False
+    return given
+Window.add = add
+"""
+"""Gives every hundredth event to nobody."""
+
+FORGETS_ACKS = """
+from mainstem.broker.queues.settlement import Settler
+from mainstem.broker.queues.records import QueueKey
+from mainstem.log.durable import AT_ONCE
+real = Settler.write
+def write(self, changes, letters=(), **how):
+    if any(isinstance(each.key, QueueKey) for each in changes):
+        return real(self, changes, letters, **how)
+    self._fold.apply(changes)
+    return AT_ONCE
+Settler.write = write
+"""
+"""Writes no acknowledgement down."""
