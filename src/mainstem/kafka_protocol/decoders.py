@@ -55,7 +55,7 @@ class _Writer:
         self.run = _Run()
 
     def flush(self) -> None:
-        """Write the unpacking of what waits."""
+        """Write the unpacking of the pending values."""
         run, self.run = self.run, _Run()
         if run.codes == "B":
             self.source.add(f"{run.targets[0]} = view[at]")
@@ -113,7 +113,7 @@ class _Writer:
             self.flush()
 
     def presence(self, shape: Shape, target: str, what: str) -> None:
-        """Write what tells null from present, and open the block for present if null is allowed."""
+        """Write the null check, and open the block for a present value if null is allowed."""
         add = self.source.add
         absent = "not n" if self.flexible else "n < 0"
         refuse = f"refuse_null({what!r})" if self.flexible else f"refuse_length({what!r}, n)"

@@ -27,7 +27,7 @@ def has_flexible_header(api: Api, version: int) -> bool:
 def encode_body(
     message: type[Wire], version: int, flexible: bool, body: Wire, frame: list[Piece]
 ) -> None:
-    """Add a body to a frame; raises ValueError if the version cannot say what it says."""
+    """Add a body to a frame; raises ValueError if the version lacks one of its fields."""
     try:
         encoder(message, version, flexible)(body, frame)
     except (StructError, AttributeError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""What members of classic consumer groups tell one another through the coordinator."""
+"""Subscriptions and assignments of classic consumer groups, as bytes."""
 
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class

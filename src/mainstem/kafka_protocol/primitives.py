@@ -24,7 +24,7 @@ _COPIED_BELOW = 8192
 
 
 class Malformed(ValueError):
-    """Bytes that are not what the protocol says."""
+    """Bytes that violate the protocol."""
 
 
 def read_uvarint(view: memoryview, at: int) -> tuple[int, int]:
@@ -169,7 +169,7 @@ def size_of(records: Piece) -> int:
 
 
 def put_records(records: Piece, parts: list[bytes], frame: list[Piece]) -> None:
-    """Add records: small ones to the parts at hand, others to the frame as they are."""
+    """Add records: small ones to ``parts``, large ones to the frame without a copy."""
     if isinstance(records, bytes) and len(records) < _COPIED_BELOW:
         parts.append(records)
         return

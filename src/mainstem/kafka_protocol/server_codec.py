@@ -44,7 +44,7 @@ class UnsupportedVersion(ProtocolError):
 
 
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):
-    """What stands before every request."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
@@ -53,7 +53,7 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """A request and its header; the class of ``body`` says what is asked."""
+    """A request and its header; the class of ``body`` determines the API."""
 
     header: RequestHeader
     body: Wire
@@ -87,7 +87,7 @@ def decode_request(frame: memoryview, max_elements: int = MAX_ELEMENTS) -> Reque
 def encode_response(api_key: int, version: int, correlation_id: int, body: Wire) -> list[Piece]:
     """Return a response as a frame in pieces; records are a piece of their own unless small.
 
-    Raises ValueError if the version cannot say what the body says.
+    Raises ValueError if the version lacks a field of the body.
     """
     api = APIS[api_key]
     frame: list[Piece] = []

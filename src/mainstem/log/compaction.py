@@ -37,7 +37,7 @@ Snapshots of producers are written every minute; the rest is for those that are 
 
 
 def old_enough(sealed: Sequence[Segment], settings: TopicSettings, now_ms: int) -> list[Segment]:
-    """Return those first segments that hold nothing too young to be compacted."""
+    """Return the leading segments whose events are all old enough to be compacted."""
     if not settings.compact_after_ms:
         return list(sealed)
     before = now_ms - settings.compact_after_ms
@@ -45,7 +45,7 @@ def old_enough(sealed: Sequence[Segment], settings: TopicSettings, now_ms: int) 
 
 
 def worth_compacting(sealed: Sequence[Segment], settings: TopicSettings, now_ms: int) -> bool:
-    """Tell whether enough of what is sealed has not been compacted yet, or some for too long."""
+    """Tell whether enough sealed data is uncompacted, or some of it for too long."""
     total = sum(segment.size for segment in sealed)
     dense = [segment for segment in sealed if segment.dense]
     dirty = sum(segment.size for segment in dense)
@@ -62,7 +62,7 @@ def compact(
     generation: int,
     added: list[Segment],
 ) -> list[Segment]:
-    """Write the sealed segments anew into ``added``; return those that these replace."""
+    """Rewrite sealed segments into ``added``; return the segments that are replaced."""
     offset_map = OffsetMap(now_ms - partition.settings.tombstone_ms)
     last_batches, covered = _survey(sealed, offset_map, MAX_KEYS)
     for run in _runs(covered, partition.settings.segment_bytes):
@@ -75,12 +75,12 @@ def compact(
 
 
 class _Survey(NamedTuple):
-    """What is in segments that are compacted together."""
+    """The result of reading segments that are compacted together."""
 
     last_batches: set[int]
-    """Where the last batch of each idempotent producer stands."""
+    """The base offset of the last batch of each idempotent producer."""
     covered: list[Segment]
-    """The segments up to which that, and the latest of each key, is known."""
+    """The segments that the survey and the offset map cover."""
 
 
 def _survey(sealed: Sequence[Segment], offset_map: OffsetMap, max_keys: int) -> _Survey:
@@ -107,7 +107,7 @@ def _kept(
             header = read_header(batch)
             kept = offset_map.kept(header, batch)
             if kept is None and header.base_offset in last_batches:
-                # What its producer sends again, or next, is told by this after a restart.
+                # After a restart this batch tells the producer's last sequence number.
                 if header.count:
                     kept = emptied(batch, now_ms)
                 elif now_ms - header.base_timestamp < EMPTY_MS:
@@ -117,7 +117,7 @@ def _kept(
 
 
 def _runs(segments: Sequence[Segment], max_bytes: int) -> list[list[Segment]]:
-    """Cut segments into runs that together are not larger than one may be."""
+    """Split segments into runs, each at most as large as one segment."""
     runs: list[list[Segment]] = []
     size = 0
     for segment in segments:
@@ -131,7 +131,7 @@ def _runs(segments: Sequence[Segment], max_bytes: int) -> list[list[Segment]]:
 
 
 class Compactor:
-    """Compacts partitions on disk, and puts the new segments in place of the old ones."""
+    """Compacts partitions on disk, and replaces the old segments."""
 
     def __init__(
         self,

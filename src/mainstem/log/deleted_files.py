@@ -65,5 +65,5 @@ class DeletedFiles:
         try:
             self._files.remove(path)
         except OSError as error:
-            # A directory that holds somebody else's file cannot be removed; that is not our file.
+            # A directory with a foreign file cannot be removed; leave it.
             _logger.warning("cannot remove %s: %s", path, error)

@@ -264,7 +264,7 @@ class DiskLog:
         """Call ``wake`` once, from any thread, as soon as the tail is past ``offset``."""
         with self._lock:
             watched = self._partitions.find(partition)
-            # Once closing has begun, nobody calls new watches.
+            # Once closing has begun, new watches are never called.
             if offset >= watched.tail and not self._partitions.is_closed:
                 watches = watched.watches
                 token = watches.add(offset, wake)

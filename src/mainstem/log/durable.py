@@ -86,7 +86,7 @@ class Commit:
 
 
 class _AtOnce:
-    """For appends that are as durable as their policy says before ``append`` returns."""
+    """For appends that have their durability before ``append`` returns."""
 
     __slots__ = ()
 

@@ -33,13 +33,13 @@ _logger = logging.getLogger("mainstem.log")
 SYNC_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
 GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 LAZY_S = 0.05
-"""How long a sync that nobody waits for may wait for others to share it."""
+"""How long a lazy sync, which has no waiter, is delayed so that others can share it."""
 QUICK_S = 0.001
-"""A disk is quick if its syncs take no longer than this,"""
+"""The longest sync of a fast disk."""
 QUICK_RUN = 32
-"""for this many syncs in a row,"""
+"""The number of fast syncs in a row after which a disk counts as fast."""
 QUICK_BYTES = 8 * 1024
-"""with no more than this to sync."""
+"""The most bytes in a commit that is expected to be fast."""
 
 
 class Group:
@@ -50,11 +50,11 @@ class Group:
     ) -> None:
         self.commit = Commit(hand_over, check_wait)
         self.empty = True
-        """Whether nothing in it is waited for."""
+        """Whether it has no waiters."""
         self.lazy = False
-        """Whether it is to be committed in a while even so."""
+        """Whether it must be committed a little later even without waiters."""
         self.size = 0
-        """How many appends share the commit."""
+        """The number of appends in it."""
         self.tails: dict[DiskPartition, tuple[int, Segment, int]] = {}
         """The new tail of each partition, with its segment and position."""
         self.memory_tails: dict[MemoryPartition, int] = {}
@@ -95,9 +95,9 @@ class Committer:
         """Number of commits so far."""
         self._timer = timer
         self.sync_seconds = Histogram(SYNC_SECONDS)
-        """Distribution of sync times,"""
+        """The distribution of sync times."""
         self.group_sizes = Histogram(GROUP_SIZES)
-        """and of appends per commit."""
+        """The distribution of appends per commit."""
         self.summon: Callable[[], None] = self._work.notify
         """Called under the lock when a group begins; must have it committed soon."""
         self._quick_run = 0
@@ -135,7 +135,7 @@ class Committer:
             self.summon()
         elif group.empty and not group.lazy:
             group.lazy = True
-            # The thread commits in a while, unless somebody else does before.
+            # The thread commits after LAZY_S, unless another thread does before.
             self._work.notify()
         return group
 
@@ -169,7 +169,7 @@ class Committer:
             self.flush()
 
     def commit(self) -> None:
-        """Make the current group durable and visible, and call whoever waits for it."""
+        """Make the current group durable and visible, and call its waiters."""
         with self._committing:
             self._commit()
 

@@ -14,7 +14,7 @@ from mainstem.core.errors import CorruptBatch
 from mainstem.core.records import keys, retain
 
 MAX_TRANSACTED = 1_000_000
-"""At most so many keys of transactional events are remembered; beyond, every tombstone is kept."""
+"""Keys of transactional events that are remembered; beyond that, every tombstone is kept."""
 _DIGEST = 16
 
 

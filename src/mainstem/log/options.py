@@ -17,9 +17,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_bytes: int = 512 * 1024 * 1024
     """or when this much was appended,"""
     checkpoint_batches: int = 200_000
-    """or so many batches, since recovery has to read them all."""
+    """The number of batches after which a checkpoint is made, as recovery has to read them."""
     sync_all_from: int = 32
-    """With so many changed partitions, a checkpoint calls syncfs instead of syncing each file."""
+    """From this many changed partitions on, a checkpoint calls syncfs instead of many fsyncs."""
     upkeep_ms: int = 1000
     """Interval of retention, compaction and checkpoints."""
     max_memory_bytes: int = 1024 * 1024 * 1024

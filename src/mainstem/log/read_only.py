@@ -67,7 +67,7 @@ class LayeredFile:
             rest = rest[len(piece) :]
 
     def allocate(self, position: int, length: int) -> None:
-        """Lengthen the file by zeros."""
+        """Extend the file with zeros."""
         self._files.changed(self)
         self._size = max(self._size, position + length)
 
@@ -76,7 +76,7 @@ class LayeredFile:
         return self._size
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or lengthen it by zeros."""
+        """Truncate the file, or extend it with zeros."""
         self._files.changed(self)
         if size < self._size:
             number, start = divmod(size, _PAGE_BYTES)
@@ -98,14 +98,14 @@ class LayeredFile:
         return page
 
     def _read_below(self, position: int, end: int) -> bytes:
-        """Return what is on disk, and zeros where there is nothing."""
+        """Return the bytes on disk, with zeros beyond the end."""
         there = max(0, min(end, self._below_size) - position)
         data = b"" if self._below is None or not there else self._below.pread(there, position)
         return data + bytes(end - position - len(data))
 
 
 class ReadOnlyFiles:
-    """Implements the port ``Files`` on a directory that stays as it is."""
+    """Implements the port ``Files`` on a directory without changing it."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.fspath(root)
@@ -131,7 +131,7 @@ class ReadOnlyFiles:
         return file
 
     def changed(self, file: LayeredFile) -> None:
-        """Keep a file from now on: it is no longer what is on disk."""
+        """Keep a file in memory, as it now differs from the disk."""
         if self._open.get(file.path) is file:
             self._changed[file.path] = file
 
@@ -169,18 +169,18 @@ class ReadOnlyFiles:
         """Do nothing: there is nothing to make durable."""
 
     def salt(self) -> int:
-        """Return a number of 32 bits that nobody can guess."""
+        """Return a random 32-bit number."""
         return self._real.salt()
 
     def lock(self, listens: str | None, admin: str | None = None) -> None:
-        """Keep those out who write, or raise DirectoryInUse if somebody does; nothing is made."""
+        """Take a shared lock, or raise DirectoryInUse if a writer holds it; creates no file."""
         if self._lock_fd >= 0:
             return
         check_no_links(self._root)
         try:
             fd = open_lock(self._root, os.O_RDONLY)
         except FileNotFoundError:
-            # Nobody ever held this directory, or it is a copy: whoever writes makes a lock first.
+            # Without a lock file there is no writer: a writer creates it first.
             return
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -194,7 +194,7 @@ class ReadOnlyFiles:
         """Do nothing: nothing is written."""
 
     def unlock(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1

@@ -1,8 +1,8 @@
 """``mainstem repair``: keeps all that can be read of a damaged data directory, reports the rest.
 
-Segments with damage are written anew from what is whole in them, the originals go to
-``quarantine/`` untouched, and a lost manifest is made again from what is in the directories. The
-broker gives partitions their names and settings back when it opens the log.
+Damaged segments are rewritten with their intact batches, the originals go to ``quarantine/``
+unchanged, and a lost manifest is rebuilt from the directories. The broker restores the names and
+settings of partitions when it opens the log.
 """
 
 from collections.abc import Callable, Iterator

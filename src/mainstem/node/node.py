@@ -218,7 +218,7 @@ def _open(
 def open_view(path: Path, config: Config, *, now_ms: Callable[[], int] = time_of_day_ms) -> Node:
     """Open a data directory read-only, as it is now.
 
-    Nobody is kept from writing once it is open: what is written then is not seen.
+    Other processes may write once it is open; their changes are not visible here.
     """
     limit = raise_open_files()
     options = Options(

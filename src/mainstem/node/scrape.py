@@ -1,4 +1,4 @@
-"""Collects what ``/metrics`` shows, in a thread of its own and without holding anybody up.
+"""Collects the metrics of ``/metrics``, in a thread of its own, without long locks.
 
 How this works: what happens is counted where it happens, as plain numbers that the event loop
 changes; here they are only read. What can be read off the log and the cursors is not counted at

@@ -33,7 +33,7 @@ AUTO = "auto"
 
 
 class AddressTaken(MainstemError):
-    """Somebody else listens there."""
+    """Another process listens on that address."""
 
     failure = Failure.UNAVAILABLE
 
@@ -92,7 +92,7 @@ async def running(
         for head, listener in bound.items():
             if head.starts_first:
                 await _start(stack, heads, head, context, config, listener)
-        # In a thread, so that whoever asks meanwhile is told what it waits for.
+        # In a thread, so that the admin head can answer during recovery.
         node = await asyncio.to_thread(
             open_node,
             path,
@@ -193,7 +193,7 @@ async def serve_until_told(
             continue
         loop.add_signal_handler(number, tell)
     async with running(path, config, hurry=hurry) as server:
-        # What is here now stays: looking through it for garbage would stop everybody for 13 ms.
+        # Exclude present objects from garbage collection, which would block the loop for 13 ms.
         gc.freeze()
         ready(server)
         await told.wait()

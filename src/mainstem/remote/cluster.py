@@ -68,7 +68,7 @@ class Cluster:
         return str(self._settings.get("security.protocol", "plaintext")).lower() == "plaintext"
 
     def check_reachable(self) -> None:
-        """Raise Unreachable at once if nobody listens: librdkafka would try until the time-out."""
+        """Raise Unreachable at once if no server listens; librdkafka would retry until timeout."""
         reason = ""
         for place in self.address.split(","):
             host, port = host_and_port(place)

@@ -153,7 +153,7 @@ class RemoteConsumer:
             if first is not None:
                 messages.append(first)
                 if limit > 1:
-                    # No more than asked for: while events wait here, nobody polls for the group.
+                    # Take no more than requested: while events wait here, the group is not polled.
                     messages += self._consumer.consume(min(limit - 1, _AT_ONCE), 0)
         except KafkaException as error:
             self._trouble = self._cluster.refusal(error, group=self._group or "")
@@ -404,11 +404,11 @@ class RemoteConsumer:
     ) -> Progress:
         former, cursor = self._former.get(place), cursors.get(place)
         if former is not None and former.committed == cursor:
-            # Nobody else owned it in between: go on instead of repeating uncommitted events.
+            # No other member owned it in between: continue without repeating events.
             former.next = former.given
             former.done = former.limit is not None and former.next >= former.limit
             return former
-        # Where a group begins is stored even if nothing is read: see ``latest``.
+        # Commit the start even if nothing is read, so that ``latest`` keeps its meaning.
         progress = self._progress_from(place, fresh.get(place, 0) if cursor is None else cursor)
         progress.committed = cursor
         return progress

@@ -7,7 +7,7 @@ from mainstem.kafka_protocol.wire import Array, Int8, Int16, String
 
 
 class AclFilter(Wire, frozen=True):
-    """What is looked for; null means whatever it is."""
+    """A filter of ACLs; null matches everything."""
 
     resource_type_filter: Int8 = 0
     resource_name_filter: String | None = None
@@ -19,11 +19,11 @@ class AclFilter(Wire, frozen=True):
 
 
 class DescribeAclsRequest(AclFilter, frozen=True):
-    """Ask for the lists that a filter finds."""
+    """Ask for the ACLs that match a filter."""
 
 
 class AclDescription(Wire, frozen=True):
-    """Who may do what, from where."""
+    """An ACL: principal, host, operation and permission."""
 
     principal: String = ""
     host: String = ""
@@ -32,7 +32,7 @@ class AclDescription(Wire, frozen=True):
 
 
 class AclResource(Wire, frozen=True):
-    """A resource, and what is allowed."""
+    """A resource and its ACLs."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -41,13 +41,13 @@ class AclResource(Wire, frozen=True):
 
 
 class DescribeAclsResponse(ExplainedError, frozen=True):
-    """What was found."""
+    """The matching ACLs."""
 
     resources: Array[AclResource] = ()
 
 
 class AclCreation(Wire, frozen=True):
-    """One rule to be made."""
+    """An ACL to create."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -59,32 +59,32 @@ class AclCreation(Wire, frozen=True):
 
 
 class CreateAclsRequest(Wire, frozen=True):
-    """Ask for rules to be made."""
+    """Create ACLs."""
 
     creations: Array[AclCreation] = ()
 
 
 class AclResult(Wire, frozen=True):
-    """Whether something was done."""
+    """The error code of one result."""
 
     error_code: Int16 = 0
     error_message: String | None = None
 
 
 class CreateAclsResponse(Throttled, frozen=True):
-    """How that went, rule by rule."""
+    """The results, by ACL."""
 
     results: Array[AclResult] = ()
 
 
 class DeleteAclsRequest(Wire, frozen=True):
-    """Ask for the rules that filters find to be deleted."""
+    """Delete the ACLs that match filters."""
 
     filters: Array[AclFilter] = ()
 
 
 class DeletedAcl(AclResult, frozen=True):
-    """A rule that was deleted, or why not."""
+    """A deleted ACL, or the error."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -96,13 +96,13 @@ class DeletedAcl(AclResult, frozen=True):
 
 
 class DeletedAcls(AclResult, frozen=True):
-    """What one filter found."""
+    """The ACLs that one filter matched."""
 
     matching_acls: Array[DeletedAcl] = ()
 
 
 class DeleteAclsResponse(Throttled, frozen=True):
-    """How that went, filter by filter."""
+    """The results, by filter."""
 
     filter_results: Array[DeletedAcls] = ()
 

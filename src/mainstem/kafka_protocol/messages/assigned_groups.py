@@ -1,4 +1,4 @@
-"""What consumer groups and share groups say alike: their coordinator assigns partitions."""
+"""Common parts of consumer groups and share groups, whose coordinator assigns partitions."""
 
 from typing import Generic, TypeVar
 
@@ -14,7 +14,7 @@ TopicPartitions = ByTopicId[Int32]
 
 
 class Assignment(Wire, frozen=True):
-    """What a member is to own, or may fetch."""
+    """The assignment of a member."""
 
     topic_partitions: Array[TopicPartitions] = ()
 
@@ -36,7 +36,7 @@ class GroupIdsRequest(Wire, frozen=True):
 
 
 class AssignedPartitions(Wire, frozen=True):
-    """What a member has, or is to have, of one topic."""
+    """The current or target partitions of a member in one topic."""
 
     topic_id: Uuid = NO_ID
     topic_name: String = ""
@@ -44,7 +44,7 @@ class AssignedPartitions(Wire, frozen=True):
 
 
 class DescribedAssignment(Wire, frozen=True):
-    """What a member has, or is to have."""
+    """The current or target assignment of a member."""
 
     topic_partitions: Array[AssignedPartitions] = ()
 

@@ -1,4 +1,4 @@
-"""What several answers say of brokers: who leads, and where it listens."""
+"""Leaders and broker addresses, as several responses have them."""
 
 from mainstem.kafka_protocol.fields import Wire
 from mainstem.kafka_protocol.wire import Int32, String
@@ -12,7 +12,7 @@ class CurrentLeader(Wire, frozen=True):
 
 
 class NodeEndpoint(Wire, frozen=True):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     node_id: Int32 = 0
     host: String = ""

@@ -16,7 +16,7 @@ class TopicOfCommits(Wire, frozen=True):
 
 
 class CommitPartition(Wire, frozen=True):
-    """The offset that is committed for one partition."""
+    """The offset to commit for one partition."""
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
@@ -31,7 +31,7 @@ class CommitTopic(TopicOfCommits, frozen=True):
 
 
 class OffsetCommitRequest(Wire, frozen=True):
-    """Commit how far a group has got."""
+    """Commit offsets of a group."""
 
     group_id: String = ""
     generation_id_or_member_epoch: Int32 = -1
@@ -45,13 +45,13 @@ CommittedPartition = PartitionResult
 
 
 class CommittedTopic(TopicOfCommits, frozen=True):
-    """What became of one topic."""
+    """The result of one topic."""
 
     partitions: Array[CommittedPartition] = ()
 
 
 class OffsetCommitResponse(Wire, frozen=True):
-    """What was committed."""
+    """The results, by partition."""
 
     throttle_time_ms: Annotated[Int32, Since(3), IGNORABLE] = 0
     topics: Array[CommittedTopic] = ()
@@ -69,7 +69,7 @@ class OffsetFetchTopic(TopicOfCommits, frozen=True):
 
 
 class OffsetFetchGroup(Wire, frozen=True):
-    """A group that is asked about; null topics means all."""
+    """A requested group; null topics means all."""
 
     group_id: String = ""
     member_id: Annotated[String | None, Since(9), IGNORABLE] = None
@@ -78,7 +78,7 @@ class OffsetFetchGroup(Wire, frozen=True):
 
 
 class OffsetFetchRequest(Wire, frozen=True):
-    """Ask how far groups have got; several at once since version 8."""
+    """Ask for committed offsets; of several groups since version 8."""
 
     groups: Annotated[Array[OffsetFetchGroup], Since(8)] = ()
     group_id: Annotated[String, Until(7)] = ""
@@ -87,7 +87,7 @@ class OffsetFetchRequest(Wire, frozen=True):
 
 
 class FetchedOffset(Wire, frozen=True):
-    """What is committed for one partition; -1 if nothing is."""
+    """The committed offset of one partition; -1 if there is none."""
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
@@ -103,7 +103,7 @@ class FetchedOffsetsTopic(TopicOfCommits, frozen=True):
 
 
 class FetchedOffsetsGroup(Wire, frozen=True):
-    """What one group has committed."""
+    """The committed offsets of one group."""
 
     group_id: String = ""
     topics: Array[FetchedOffsetsTopic] = ()
@@ -111,7 +111,7 @@ class FetchedOffsetsGroup(Wire, frozen=True):
 
 
 class OffsetFetchResponse(Wire, frozen=True):
-    """How far the groups have got."""
+    """The committed offsets of the groups."""
 
     throttle_time_ms: Annotated[Int32, Since(3), IGNORABLE] = 0
     groups: Annotated[Array[FetchedOffsetsGroup], Since(8)] = ()
@@ -127,7 +127,7 @@ OffsetDeleteTopic = ByName[OffsetDeletePartition]
 
 
 class OffsetDeleteRequest(Wire, frozen=True):
-    """Forget what a group has committed for some partitions."""
+    """Delete committed offsets of a group."""
 
     group_id: String = ""
     topics: Array[OffsetDeleteTopic] = ()
@@ -138,7 +138,7 @@ DeletedOffsetsTopic = ByName[DeletedOffset]
 
 
 class OffsetDeleteResponse(Wire, frozen=True):
-    """What was forgotten."""
+    """The results of the deletion."""
 
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0

@@ -1,4 +1,4 @@
-"""Settings of topics, brokers and groups."""
+"""Configs of topics, brokers and groups."""
 
 from typing import Annotated, Generic, TypeVar
 
@@ -12,7 +12,7 @@ C = TypeVar("C")
 
 
 class DescribeConfigsResource(Wire, frozen=True):
-    """Whose settings, and which; null means all."""
+    """A resource and the names of its configs; null means all."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -20,7 +20,7 @@ class DescribeConfigsResource(Wire, frozen=True):
 
 
 class DescribeConfigsRequest(Wire, frozen=True):
-    """Ask for settings."""
+    """Ask for configs."""
 
     resources: Array[DescribeConfigsResource] = ()
     include_synonyms: Bool = False
@@ -28,7 +28,7 @@ class DescribeConfigsRequest(Wire, frozen=True):
 
 
 class ConfigSynonym(Wire, frozen=True):
-    """A value that holds unless one before it in the list does."""
+    """A source of a config's value; the first in the list takes precedence."""
 
     name: String = ""
     value: String | None = ""
@@ -36,7 +36,7 @@ class ConfigSynonym(Wire, frozen=True):
 
 
 class ConfigValue(Wire, frozen=True):
-    """A setting, its value, and where that is from."""
+    """A config, its value and source."""
 
     name: String = ""
     value: String | None = ""
@@ -46,7 +46,7 @@ class ConfigValue(Wire, frozen=True):
 
 
 class DescribedConfig(ConfigValue, frozen=True):
-    """A setting as it is described."""
+    """A described config."""
 
     synonyms: Array[ConfigSynonym] = ()
     config_type: Annotated[Int8, Since(3), IGNORABLE] = 0
@@ -54,7 +54,7 @@ class DescribedConfig(ConfigValue, frozen=True):
 
 
 class ConfigsResult(Wire, frozen=True):
-    """A resource, and whether its settings were shown or changed."""
+    """A resource, and the result of its description or change."""
 
     error_code: Int16 = 0
     error_message: String | None = ""
@@ -63,13 +63,13 @@ class ConfigsResult(Wire, frozen=True):
 
 
 class DescribedConfigs(ConfigsResult, frozen=True):
-    """The settings of one resource."""
+    """The configs of one resource."""
 
     configs: Array[DescribedConfig] = ()
 
 
 class DescribeConfigsResponse(Throttled, frozen=True):
-    """The settings asked for."""
+    """The requested configs."""
 
     results: Array[DescribedConfigs] = ()
 
@@ -80,14 +80,14 @@ DESCRIBE_CONFIGS = Api(
 
 
 class AlterConfig(Wire, frozen=True):
-    """A setting and its new value."""
+    """A config and its new value."""
 
     name: String = ""
     value: String | None = ""
 
 
 class ResourceConfigs(Wire, Generic[C], frozen=True):
-    """Whose settings, and what they become or what changes."""
+    """A resource and its new or changed configs."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -98,18 +98,18 @@ AlterConfigsResource = ResourceConfigs[AlterConfig]
 
 
 class AlterConfigsRequest(Wire, frozen=True):
-    """Replace all settings of resources."""
+    """Replace all configs of resources."""
 
     resources: Array[AlterConfigsResource] = ()
     validate_only: Bool = False
 
 
 class AlteredConfigs(ConfigsResult, frozen=True):
-    """Whether the settings of one resource were changed."""
+    """The result of one resource."""
 
 
 class AlterConfigsResponse(Throttled, frozen=True):
-    """Whose settings were replaced."""
+    """The results, by resource."""
 
     responses: Array[AlteredConfigs] = ()
 
@@ -120,7 +120,7 @@ ALTER_CONFIGS = Api(
 
 
 class IncrementalAlter(Wire, frozen=True):
-    """A setting to set (0), delete (1), append to (2) or take from (3)."""
+    """A config to set (0), delete (1), append to (2) or subtract from (3)."""
 
     name: String = ""
     config_operation: Int8 = 0
@@ -131,14 +131,14 @@ IncrementalAlterResource = ResourceConfigs[IncrementalAlter]
 
 
 class IncrementalAlterConfigsRequest(Wire, frozen=True):
-    """Change some settings of resources."""
+    """Change some configs of resources."""
 
     resources: Array[IncrementalAlterResource] = ()
     validate_only: Bool = False
 
 
 class IncrementalAlterConfigsResponse(AlterConfigsResponse, frozen=True):
-    """Whose settings were changed."""
+    """The results, by resource."""
 
 
 INCREMENTAL_ALTER_CONFIGS = Api(
@@ -152,7 +152,7 @@ INCREMENTAL_ALTER_CONFIGS = Api(
 
 
 class ListConfigResourcesRequest(Wire, frozen=True):
-    """Ask which resources have settings."""
+    """Ask which resources have configs."""
 
     resource_types: Annotated[Array[Int8], Since(1)] = ()
 
@@ -165,7 +165,7 @@ class ConfigResource(Wire, frozen=True):
 
 
 class ListConfigResourcesResponse(ThrottledError, frozen=True):
-    """The resources that have settings."""
+    """The resources that have configs."""
 
     config_resources: Array[ConfigResource] = ()
 

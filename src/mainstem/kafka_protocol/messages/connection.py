@@ -1,4 +1,4 @@
-"""What a peer says first: which versions are spoken, and who it is."""
+"""The first requests of a connection: versions and authentication."""
 
 from typing import Annotated
 
@@ -8,14 +8,14 @@ from mainstem.kafka_protocol.wire import Array, Bool, Bytes, Int16, Int32, Int64
 
 
 class ApiVersionsRequest(Wire, frozen=True):
-    """Ask which APIs are served in which versions."""
+    """Ask for the supported APIs and versions."""
 
     client_software_name: Annotated[String, Since(3), IGNORABLE] = ""
     client_software_version: Annotated[String, Since(3), IGNORABLE] = ""
 
 
 class ServedApi(Wire, frozen=True):
-    """One API, and the versions of it that are served."""
+    """One API and its supported versions."""
 
     api_key: Int16 = 0
     min_version: Int16 = 0
@@ -23,7 +23,7 @@ class ServedApi(Wire, frozen=True):
 
 
 class SupportedFeature(Wire, frozen=True):
-    """The levels of a feature that could be agreed on."""
+    """A supported feature and its range of levels."""
 
     name: String = ""
     min_version: Int16 = 0
@@ -31,7 +31,7 @@ class SupportedFeature(Wire, frozen=True):
 
 
 class FinalizedFeature(Wire, frozen=True):
-    """The level of a feature that has been agreed on."""
+    """A finalized feature and its level."""
 
     name: String = ""
     max_version_level: Int16 = 0
@@ -39,7 +39,7 @@ class FinalizedFeature(Wire, frozen=True):
 
 
 class ApiVersionsResponse(Wire, frozen=True):
-    """The APIs served, and the features that all of a cluster agree on."""
+    """The supported APIs, and the supported and finalized features."""
 
     error_code: Int16 = 0
     api_keys: Array[ServedApi] = ()
@@ -54,13 +54,13 @@ API_VERSIONS = Api(18, ApiVersionsRequest, ApiVersionsResponse, first=0, last=4,
 
 
 class SaslHandshakeRequest(Wire, frozen=True):
-    """Choose a way to authenticate."""
+    """Choose a SASL mechanism."""
 
     mechanism: String = ""
 
 
 class SaslHandshakeResponse(Wire, frozen=True):
-    """The ways to authenticate there are."""
+    """The supported SASL mechanisms."""
 
     error_code: Int16 = 0
     mechanisms: Array[String] = ()
@@ -70,7 +70,7 @@ SASL_HANDSHAKE = Api(17, SaslHandshakeRequest, SaslHandshakeResponse, first=0, l
 
 
 class SaslAuthenticateRequest(Wire, frozen=True):
-    """One step of the authentication that was chosen."""
+    """One step of the chosen SASL mechanism."""
 
     auth_bytes: Bytes = b""
 

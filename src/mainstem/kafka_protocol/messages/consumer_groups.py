@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol, whose coordinator assigns [KIP-848]."""
+"""Groups of the consumer protocol [KIP-848]."""
 
 from typing import Annotated
 
@@ -53,7 +53,7 @@ class ConsumerGroupDescribeRequest(GroupIdsRequest, frozen=True):
 
 
 class DescribedConsumer(Wire, frozen=True):
-    """A member, what it owns and what it is to own."""
+    """A member with its current and target assignment."""
 
     member_id: String = ""
     instance_id: String | None = None
@@ -72,7 +72,7 @@ DescribedConsumerGroup = AssignedGroup[DescribedConsumer]
 
 
 class ConsumerGroupDescribeResponse(Throttled, frozen=True):
-    """The groups asked for."""
+    """The requested groups."""
 
     groups: Array[DescribedConsumerGroup] = ()
 

@@ -1,4 +1,4 @@
-"""What members of a consumer group tell one another through the coordinator."""
+"""Subscriptions and assignments of classic consumer groups, opaque to the coordinator."""
 
 from typing import Annotated
 
@@ -17,13 +17,13 @@ class ConsumerPartitions(Wire, frozen=True):
 
 
 class SubscribedTopics(Wire, frozen=True):
-    """The beginning of a subscription, in every version: what a member wants."""
+    """The beginning of a subscription, the same in every version: the topics."""
 
     topics: Array[String] = ()
 
 
 class ConsumerProtocolSubscription(Wire, frozen=True):
-    """What a member wants, and what it owned: the metadata with which it joins."""
+    """A member's subscription and owned partitions: the metadata of its join."""
 
     topics: Array[String] = ()
     user_data: Bytes | None = None
@@ -33,7 +33,7 @@ class ConsumerProtocolSubscription(Wire, frozen=True):
 
 
 class ConsumerProtocolAssignment(Wire, frozen=True):
-    """What the leader assigned to a member."""
+    """The partitions that the leader assigned to a member."""
 
     assigned_partitions: Array[ConsumerPartitions] = ()
     user_data: Bytes | None = None

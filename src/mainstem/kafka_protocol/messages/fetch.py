@@ -9,14 +9,14 @@ from mainstem.kafka_protocol.wire import Array, Int8, Int16, Int32, Int64, Recor
 
 
 class FetchingReplica(Wire, frozen=True):
-    """Which broker fetches; a consumer leaves it out."""
+    """The fetching replica; not set by consumers."""
 
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
 class FetchPartition(Wire, frozen=True):
-    """From which offset to read one partition, and how much."""
+    """The offset and size limit of one partition's fetch."""
 
     partition: Int32 = 0
     current_leader_epoch: Annotated[Int32, Since(9), IGNORABLE] = -1
@@ -29,7 +29,7 @@ class FetchPartition(Wire, frozen=True):
 
 
 class FetchTopic(Wire, frozen=True):
-    """What is read of one topic, by its id since version 13."""
+    """The partitions to fetch of one topic, by its id since version 13."""
 
     topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
     topic: Annotated[String, Until(12), IGNORABLE] = ""
@@ -62,28 +62,28 @@ class FetchRequest(Wire, frozen=True):
 
 
 class EpochEnd(Wire, frozen=True):
-    """The last epoch that reader and log have in common, and where it ends."""
+    """The last epoch that consumer and log have in common, and its end offset."""
 
     epoch: Int32 = -1
     end_offset: Int64 = -1
 
 
 class SnapshotId(Wire, frozen=True):
-    """A snapshot to read instead, of a cluster's own metadata."""
+    """A snapshot of the cluster's metadata log, to be fetched instead."""
 
     end_offset: Int64 = -1
     epoch: Int32 = -1
 
 
 class AbortedTransaction(Wire, frozen=True):
-    """A producer whose records from an offset on are to be passed over."""
+    """An aborted transaction: its producer and first offset."""
 
     producer_id: Int64 = 0
     first_offset: Int64 = 0
 
 
 class FetchedPartition(Wire, frozen=True):
-    """What was read of one partition, and what it holds."""
+    """The records and offsets of one partition."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -99,7 +99,7 @@ class FetchedPartition(Wire, frozen=True):
 
 
 class FetchedTopic(Wire, frozen=True):
-    """What was read of one topic."""
+    """The fetched partitions of one topic."""
 
     topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
     topic: Annotated[String, Until(12), IGNORABLE] = ""
@@ -107,7 +107,7 @@ class FetchedTopic(Wire, frozen=True):
 
 
 class FetchResponse(Wire, frozen=True):
-    """Records of many partitions, one session's changes only if it has one."""
+    """Records of many partitions; in a session only partitions with changes."""
 
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, Since(7), IGNORABLE] = 0

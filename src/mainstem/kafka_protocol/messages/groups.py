@@ -1,4 +1,4 @@
-"""Looking at groups and deleting them."""
+"""Describing, listing and deleting groups."""
 
 from typing import Annotated
 
@@ -40,7 +40,7 @@ class DescribedGroup(Wire, frozen=True):
 
 
 class DescribeGroupsResponse(Wire, frozen=True):
-    """The groups asked for."""
+    """The requested groups."""
 
     throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     groups: Array[DescribedGroup] = ()
@@ -52,7 +52,7 @@ DESCRIBE_GROUPS = Api(
 
 
 class ListGroupsRequest(Wire, frozen=True):
-    """Ask for all groups, perhaps of some states and types only."""
+    """Ask for all groups, optionally of some states and types."""
 
     states_filter: Annotated[Array[String], Since(4)] = ()
     types_filter: Annotated[Array[String], Since(5)] = ()
@@ -68,7 +68,7 @@ class ListedGroup(Wire, frozen=True):
 
 
 class ListGroupsResponse(Wire, frozen=True):
-    """The groups there are."""
+    """The groups."""
 
     throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     error_code: Int16 = 0
@@ -79,20 +79,20 @@ LIST_GROUPS = Api(16, ListGroupsRequest, ListGroupsResponse, first=0, last=5, fl
 
 
 class DeleteGroupsRequest(Wire, frozen=True):
-    """Delete groups and what they have committed."""
+    """Delete groups and their committed offsets."""
 
     groups_names: Array[String] = ()
 
 
 class DeletedGroup(Wire, frozen=True):
-    """Whether one group was deleted."""
+    """The result of one group."""
 
     group_id: String = ""
     error_code: Int16 = 0
 
 
 class DeleteGroupsResponse(Throttled, frozen=True):
-    """Which groups were deleted."""
+    """The results, by group."""
 
     results: Array[DeletedGroup] = ()
 

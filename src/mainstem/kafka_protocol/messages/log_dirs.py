@@ -1,4 +1,4 @@
-"""Where partitions are stored, and how large they are."""
+"""Log directories and the sizes of partitions."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ LogDirsTopic = ByTopic[Int32]
 
 
 class DescribeLogDirsRequest(Wire, frozen=True):
-    """Ask where partitions are stored; null means all."""
+    """Ask for the log directories of partitions; null means all."""
 
     topics: Array[LogDirsTopic] | None = ()
 
@@ -41,7 +41,7 @@ class LogDir(Wire, frozen=True):
 
 
 class DescribeLogDirsResponse(Throttled, frozen=True):
-    """The directories, and what is in them."""
+    """The directories and their partitions."""
 
     error_code: Annotated[Int16, Since(3), IGNORABLE] = 0
     results: Array[LogDir] = ()

@@ -1,4 +1,4 @@
-"""Being a member of a group by the classic protocol."""
+"""Membership in classic groups."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from mainstem.kafka_protocol.wire import Array, Bool, Bytes, Int8, Int16, Int32,
 
 
 class FindCoordinatorRequest(Wire, frozen=True):
-    """Ask which broker keeps groups (0), transactions (1) or share partitions (2)."""
+    """Ask for the coordinator of groups (0), transactions (1) or share partitions (2)."""
 
     key: Annotated[String, Until(3)] = ""
     key_type: Annotated[Int8, Since(1)] = 0
@@ -16,7 +16,7 @@ class FindCoordinatorRequest(Wire, frozen=True):
 
 
 class Coordinator(Wire, frozen=True):
-    """Who keeps one of them."""
+    """The coordinator of one key."""
 
     key: String = ""
     node_id: Int32 = 0
@@ -27,7 +27,7 @@ class Coordinator(Wire, frozen=True):
 
 
 class FindCoordinatorResponse(Wire, frozen=True):
-    """Who keeps them, in a list since version 4."""
+    """The coordinators, in a list since version 4."""
 
     throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     coordinators: Annotated[Array[Coordinator], Since(4)] = ()
@@ -44,14 +44,14 @@ FIND_COORDINATOR = Api(
 
 
 class JoinProtocol(Wire, frozen=True):
-    """An assignor that is understood, and the subscription in its terms."""
+    """A supported assignor, with the subscription as its metadata."""
 
     name: String = ""
     metadata: Bytes = b""
 
 
 class JoinGroupRequest(Wire, frozen=True):
-    """Become a member, or stay one, and say what assignments are understood."""
+    """Join a group, for the first time or in a rebalance, with the supported assignors."""
 
     group_id: String = ""
     session_timeout_ms: Int32 = 0
@@ -64,7 +64,7 @@ class JoinGroupRequest(Wire, frozen=True):
 
 
 class JoinedMember(Wire, frozen=True):
-    """A member and its subscription, as the leader is told."""
+    """A member and its subscription, for the leader."""
 
     member_id: String = ""
     group_instance_id: Annotated[String | None, Since(5), IGNORABLE] = None
@@ -72,7 +72,7 @@ class JoinedMember(Wire, frozen=True):
 
 
 class JoinGroupResponse(Wire, frozen=True):
-    """The generation, and to its leader all members."""
+    """The generation; for its leader also all members."""
 
     throttle_time_ms: Annotated[Int32, Since(2), IGNORABLE] = 0
     error_code: Int16 = 0
@@ -89,14 +89,14 @@ JOIN_GROUP = Api(11, JoinGroupRequest, JoinGroupResponse, first=0, last=9, flexi
 
 
 class MemberAssignment(Wire, frozen=True):
-    """What the leader assigned to one member."""
+    """The leader's assignment for one member."""
 
     member_id: String = ""
     assignment: Bytes = b""
 
 
 class SyncGroupRequest(Wire, frozen=True):
-    """Ask for one's assignment; the leader brings everybody's."""
+    """Ask for an assignment; the leader sends all of them."""
 
     group_id: String = ""
     generation_id: Int32 = 0
@@ -108,7 +108,7 @@ class SyncGroupRequest(Wire, frozen=True):
 
 
 class SyncGroupResponse(Wire, frozen=True):
-    """What was assigned."""
+    """The member's assignment."""
 
     throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     error_code: Int16 = 0
@@ -121,7 +121,7 @@ SYNC_GROUP = Api(14, SyncGroupRequest, SyncGroupResponse, first=0, last=5, flexi
 
 
 class HeartbeatRequest(Wire, frozen=True):
-    """Say that one is still there."""
+    """Keep the session alive."""
 
     group_id: String = ""
     generation_id: Int32 = 0
@@ -130,7 +130,7 @@ class HeartbeatRequest(Wire, frozen=True):
 
 
 class HeartbeatResponse(Wire, frozen=True):
-    """Whether the generation still holds."""
+    """The error code: whether to join again."""
 
     throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     error_code: Int16 = 0
@@ -148,7 +148,7 @@ class LeavingMember(Wire, frozen=True):
 
 
 class LeaveGroupRequest(Wire, frozen=True):
-    """Leave, or since version 3 have several members leave."""
+    """Leave a group; since version 3 several members at once."""
 
     group_id: String = ""
     members: Annotated[Array[LeavingMember], Since(3)] = ()
@@ -156,7 +156,7 @@ class LeaveGroupRequest(Wire, frozen=True):
 
 
 class LeftMember(Wire, frozen=True):
-    """Whether one member has left."""
+    """The result of one member."""
 
     member_id: String = ""
     group_instance_id: String | None = ""
@@ -164,7 +164,7 @@ class LeftMember(Wire, frozen=True):
 
 
 class LeaveGroupResponse(Wire, frozen=True):
-    """Who has left."""
+    """The results, by member."""
 
     throttle_time_ms: Annotated[Int32, Since(1), IGNORABLE] = 0
     error_code: Int16 = 0

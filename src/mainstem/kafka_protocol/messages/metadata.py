@@ -9,7 +9,7 @@ from mainstem.kafka_protocol.wire import Array, Bool, Int8, Int16, Int32, String
 
 
 class MetadataTopicName(Wire, frozen=True):
-    """A topic that is asked for, by name or by id."""
+    """A requested topic, by name or by id."""
 
     topic_id: Annotated[Uuid, Since(10), IGNORABLE] = NO_ID
     name: Annotated[String | None, NullSince(10)] = ""
@@ -25,7 +25,7 @@ class MetadataRequest(Wire, frozen=True):
 
 
 class MetadataBroker(Wire, frozen=True):
-    """A broker, and where it listens."""
+    """A broker and its address."""
 
     node_id: Int32 = 0
     host: String = ""
@@ -46,7 +46,7 @@ class MetadataPartition(Wire, frozen=True):
 
 
 class MetadataTopic(Wire, frozen=True):
-    """A topic, or why it cannot be shown."""
+    """A topic, or the error."""
 
     error_code: Int16 = 0
     name: Annotated[String | None, NullSince(12)] = ""
@@ -57,7 +57,7 @@ class MetadataTopic(Wire, frozen=True):
 
 
 class MetadataResponse(Wire, frozen=True):
-    """The brokers, and the topics asked for."""
+    """The brokers and the requested topics."""
 
     throttle_time_ms: Annotated[Int32, Since(3), IGNORABLE] = 0
     brokers: Array[MetadataBroker] = ()
@@ -72,7 +72,7 @@ METADATA = Api(3, MetadataRequest, MetadataResponse, first=0, last=13, flexible_
 
 
 class DescribeClusterRequest(Wire, frozen=True):
-    """Ask for the brokers alone."""
+    """Ask for the brokers."""
 
     include_cluster_authorized_operations: Bool = False
     endpoint_type: Annotated[Int8, Since(1)] = 1
@@ -80,7 +80,7 @@ class DescribeClusterRequest(Wire, frozen=True):
 
 
 class ClusterBroker(Wire, frozen=True):
-    """A broker, and where it listens."""
+    """A broker and its address."""
 
     broker_id: Int32 = 0
     host: String = ""

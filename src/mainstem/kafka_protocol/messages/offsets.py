@@ -1,4 +1,4 @@
-"""Offsets by time and by epoch, and deleting what is before one."""
+"""Offsets by time and by epoch, and deleting records before an offset."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from mainstem.kafka_protocol.wire import Array, Int8, Int16, Int32, Int64
 
 
 class ListOffsetsPartition(Wire, frozen=True):
-    """The time that is searched in one partition."""
+    """The timestamp to search in one partition."""
 
     partition_index: Int32 = 0
     current_leader_epoch: Annotated[Int32, Since(4), IGNORABLE] = -1
@@ -30,7 +30,7 @@ class ListOffsetsRequest(Wire, frozen=True):
 
 
 class ListedOffset(Wire, frozen=True):
-    """What was found in one partition."""
+    """The offset found in one partition."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -53,7 +53,7 @@ LIST_OFFSETS = Api(2, ListOffsetsRequest, ListOffsetsResponse, first=1, last=11,
 
 
 class EpochPartition(Wire, frozen=True):
-    """The epoch that is asked of one partition."""
+    """The requested epoch of one partition."""
 
     partition: Int32 = 0
     current_leader_epoch: Int32 = -1
@@ -64,14 +64,14 @@ EpochTopic = ByTopic[EpochPartition]
 
 
 class OffsetForLeaderEpochRequest(Wire, frozen=True):
-    """Find where epochs ended, to learn whether the log was cut since."""
+    """Ask for the end offsets of epochs, to detect truncation."""
 
     replica_id: Annotated[Int32, Since(3), IGNORABLE] = -2
     topics: Array[EpochTopic] = ()
 
 
 class EpochEndOffset(Wire, frozen=True):
-    """Where the epoch, or the last one before it, ended in one partition."""
+    """The end offset of the epoch, or of the last one before it, in one partition."""
 
     error_code: Int16 = 0
     partition: Int32 = 0
@@ -83,7 +83,7 @@ EpochEndTopic = ByTopic[EpochEndOffset]
 
 
 class OffsetForLeaderEpochResponse(Throttled, frozen=True):
-    """Where the epochs ended."""
+    """The end offsets of the epochs."""
 
     topics: Array[EpochEndTopic] = ()
 
@@ -94,7 +94,7 @@ OFFSET_FOR_LEADER_EPOCH = Api(
 
 
 class DeleteRecordsPartition(Wire, frozen=True):
-    """The first offset that one partition keeps."""
+    """The new first offset of one partition."""
 
     partition_index: Int32 = 0
     offset: Int64 = 0
@@ -104,14 +104,14 @@ DeleteRecordsTopic = ByName[DeleteRecordsPartition]
 
 
 class DeleteRecordsRequest(Wire, frozen=True):
-    """Delete what is before an offset; -1 is the end of what is committed."""
+    """Delete the records before an offset; -1 is the high watermark."""
 
     topics: Array[DeleteRecordsTopic] = ()
     timeout_ms: Int32 = 0
 
 
 class DeletedRecordsPartition(Wire, frozen=True):
-    """Where one partition starts now."""
+    """The new start of one partition."""
 
     partition_index: Int32 = 0
     low_watermark: Int64 = 0
@@ -122,7 +122,7 @@ DeletedRecordsTopic = ByName[DeletedRecordsPartition]
 
 
 class DeleteRecordsResponse(Throttled, frozen=True):
-    """Where the partitions start now."""
+    """The new starts of the partitions."""
 
     topics: Array[DeletedRecordsTopic] = ()
 

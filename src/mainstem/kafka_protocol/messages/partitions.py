@@ -1,4 +1,4 @@
-"""What many messages have in common: partitions by topic, and what became of them."""
+"""Common parts of many messages: partitions by topic, and results by partition."""
 
 from typing import Generic, TypeVar
 
@@ -10,7 +10,7 @@ P = TypeVar("P")
 
 
 class ByName(Wire, Generic[P], frozen=True):
-    """Partitions of one topic, as most messages name it."""
+    """Partitions of one topic, in the form of most messages."""
 
     name: String = ""
     partitions: Array[P] = ()
@@ -38,7 +38,7 @@ class ByTopicId(Wire, Generic[P], frozen=True):
 
 
 class ByNameAndId(Wire, Generic[P], frozen=True):
-    """Partitions of one topic, which is said by its name and its id."""
+    """Partitions of one topic, by its name and its id."""
 
     topic_name: String = ""
     topic_id: Uuid = NO_ID
@@ -59,13 +59,13 @@ class PartitionIndex(Wire, frozen=True):
 
 
 class PartitionResult(Wire, frozen=True):
-    """What became of one partition."""
+    """The result of one partition."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class ExplainedResult(PartitionResult, frozen=True):
-    """What became of one partition, and why."""
+    """The result of one partition, with a message."""
 
     error_message: String | None = None

@@ -9,14 +9,14 @@ from mainstem.kafka_protocol.wire import Array, Int16, Int32, Int64, Records, St
 
 
 class ProducePartition(Wire, frozen=True):
-    """What goes to one partition: record batches as they are stored."""
+    """The record batches for one partition."""
 
     index: Int32 = 0
     records: Records | None = None
 
 
 class ProduceTopic(Wire, frozen=True):
-    """What goes to one topic, by its id since version 13."""
+    """The record batches for one topic, by its id since version 13."""
 
     topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
     name: Annotated[String, Until(12), IGNORABLE] = ""
@@ -33,14 +33,14 @@ class ProduceRequest(Wire, frozen=True):
 
 
 class RecordError(Wire, frozen=True):
-    """A record that was refused, and with it its batch."""
+    """A refused record, because of which its batch was refused."""
 
     batch_index: Int32 = 0
     batch_index_error_message: String | None = None
 
 
 class ProducedPartition(Wire, frozen=True):
-    """What became of one partition's records."""
+    """The result of one partition."""
 
     index: Int32 = 0
     error_code: Int16 = 0
@@ -53,7 +53,7 @@ class ProducedPartition(Wire, frozen=True):
 
 
 class ProducedTopic(Wire, frozen=True):
-    """What became of one topic's records."""
+    """The results of one topic."""
 
     topic_id: Annotated[Uuid, Since(13), IGNORABLE] = NO_ID
     name: Annotated[String, Until(12), IGNORABLE] = ""
@@ -61,7 +61,7 @@ class ProducedTopic(Wire, frozen=True):
 
 
 class ProduceResponse(Wire, frozen=True):
-    """Where the records went, or why they did not."""
+    """The offsets of the records, or the errors."""
 
     responses: Array[ProducedTopic] = ()
     throttle_time_ms: Int32 = 0

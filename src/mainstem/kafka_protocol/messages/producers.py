@@ -1,4 +1,4 @@
-"""Looking at producers and their transactions."""
+"""Describing producers and transactions."""
 
 from typing import Annotated
 
@@ -12,13 +12,13 @@ ProducersTopic = PartitionIndexes
 
 
 class DescribeProducersRequest(Wire, frozen=True):
-    """Ask who writes to partitions with a producer id."""
+    """Ask for the idempotent producers of partitions."""
 
     topics: Array[ProducersTopic] = ()
 
 
 class ActiveProducer(Wire, frozen=True):
-    """A producer, and how far it has got in one partition."""
+    """A producer and its state in one partition."""
 
     producer_id: Int64 = 0
     producer_epoch: Int32 = 0
@@ -29,7 +29,7 @@ class ActiveProducer(Wire, frozen=True):
 
 
 class DescribedProducersPartition(Wire, frozen=True):
-    """Who writes to one partition."""
+    """The producers of one partition."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -41,7 +41,7 @@ DescribedProducersTopic = ByName[DescribedProducersPartition]
 
 
 class DescribeProducersResponse(Throttled, frozen=True):
-    """Who writes to the partitions."""
+    """The producers of the partitions."""
 
     topics: Array[DescribedProducersTopic] = ()
 
@@ -61,7 +61,7 @@ DescribedTransactionTopic = ByTopic[Int32]
 
 
 class DescribedTransaction(Wire, frozen=True):
-    """A transaction, its state, and the partitions it has written."""
+    """A transaction, its state and its partitions."""
 
     error_code: Int16 = 0
     transactional_id: String = ""
@@ -74,7 +74,7 @@ class DescribedTransaction(Wire, frozen=True):
 
 
 class DescribeTransactionsResponse(Throttled, frozen=True):
-    """The transactions asked for."""
+    """The requested transactions."""
 
     transaction_states: Array[DescribedTransaction] = ()
 
@@ -85,7 +85,7 @@ DESCRIBE_TRANSACTIONS = Api(
 
 
 class ListTransactionsRequest(Wire, frozen=True):
-    """Ask for all transactions, perhaps of some states, producers, ages or names only."""
+    """Ask for all transactions, optionally of some states, producers, ages or names."""
 
     state_filters: Array[String] = ()
     producer_id_filters: Array[Int64] = ()
@@ -102,7 +102,7 @@ class ListedTransaction(Wire, frozen=True):
 
 
 class ListTransactionsResponse(ThrottledError, frozen=True):
-    """The transactions there are."""
+    """The transactions."""
 
     unknown_state_filters: Array[String] = ()
     transaction_states: Array[ListedTransaction] = ()

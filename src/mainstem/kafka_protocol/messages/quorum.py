@@ -1,4 +1,4 @@
-"""Who keeps the cluster's metadata."""
+"""The quorum of the cluster's metadata."""
 
 from typing import Annotated
 
@@ -15,13 +15,13 @@ QuorumTopicName = ByTopicName[QuorumPartitionNumber]
 
 
 class DescribeQuorumRequest(Wire, frozen=True):
-    """Ask who keeps the cluster's metadata."""
+    """Ask for the metadata quorum."""
 
     topics: Array[QuorumTopicName] = ()
 
 
 class Voter(Wire, frozen=True):
-    """Who keeps the metadata, and how far it has got."""
+    """A replica of the metadata log and its offset."""
 
     replica_id: Int32 = 0
     replica_directory_id: Annotated[Uuid, Since(2), IGNORABLE] = NO_ID
@@ -31,7 +31,7 @@ class Voter(Wire, frozen=True):
 
 
 class QuorumPartition(Wire, frozen=True):
-    """Who leads, who votes and who looks on."""
+    """The leader, voters and observers of the metadata log."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -47,7 +47,7 @@ QuorumTopic = ByTopicName[QuorumPartition]
 
 
 class QuorumListener(Wire, frozen=True):
-    """Where a node listens."""
+    """An address of a node."""
 
     name: String = ""
     host: String = ""
@@ -55,14 +55,14 @@ class QuorumListener(Wire, frozen=True):
 
 
 class QuorumNode(Wire, frozen=True):
-    """A node that keeps the metadata."""
+    """A node of the quorum."""
 
     node_id: Int32 = 0
     listeners: Array[QuorumListener] = ()
 
 
 class DescribeQuorumResponse(Wire, frozen=True):
-    """Who keeps the cluster's metadata."""
+    """The quorum of the cluster's metadata."""
 
     error_code: Int16 = 0
     error_message: Annotated[String | None, Since(2), IGNORABLE] = None

@@ -1,4 +1,4 @@
-"""Where partitions are led and stored: elections, reassignments, directories."""
+"""Leader elections, reassignments and log directories of partitions."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ ReplicaDirTopic = ByName[Int32]
 
 
 class ReplicaDir(Wire, frozen=True):
-    """A directory, and what is to be moved into it."""
+    """A directory, and the partitions to move into it."""
 
     path: String = ""
     topics: Array[ReplicaDirTopic] = ()
@@ -36,7 +36,7 @@ MovedTopic = ByTopicName[MovedPartition]
 
 
 class AlterReplicaLogDirsResponse(Throttled, frozen=True):
-    """What became of the moves."""
+    """The results of the moves."""
 
     results: Array[MovedTopic] = ()
 
@@ -58,7 +58,7 @@ class ElectLeadersRequest(Wire, frozen=True):
 
 
 class ElectedPartition(Wire, frozen=True):
-    """What became of one election."""
+    """The result of one election."""
 
     partition_id: Int32 = 0
     error_code: Int16 = 0
@@ -66,14 +66,14 @@ class ElectedPartition(Wire, frozen=True):
 
 
 class ElectedTopic(Wire, frozen=True):
-    """What became of the elections of one topic."""
+    """The results of the elections of one topic."""
 
     topic: String = ""
     partition_result: Array[ElectedPartition] = ()
 
 
 class ElectLeadersResponse(Throttled, frozen=True):
-    """What became of the elections."""
+    """The results of the elections."""
 
     error_code: Annotated[Int16, Since(1), IGNORABLE] = 0
     replica_election_results: Array[ElectedTopic] = ()
@@ -85,7 +85,7 @@ ELECT_LEADERS = Api(
 
 
 class ReassignablePartition(Wire, frozen=True):
-    """A partition and the brokers it is to be on; null ends a move under way."""
+    """A partition and its new replicas; null cancels a reassignment."""
 
     partition_index: Int32 = 0
     replicas: Array[Int32] | None = None
@@ -107,7 +107,7 @@ ReassignedTopic = ByName[ReassignedPartition]
 
 
 class AlterPartitionReassignmentsResponse(Throttled, frozen=True):
-    """What became of the reassignments."""
+    """The results of the reassignments."""
 
     allow_replication_factor_change: Annotated[Bool, Since(1), IGNORABLE] = True
     error_code: Int16 = 0
@@ -148,7 +148,7 @@ OngoingTopic = ByName[OngoingReassignment]
 
 
 class ListPartitionReassignmentsResponse(ExplainedError, frozen=True):
-    """What is being moved."""
+    """The ongoing reassignments."""
 
     topics: Array[OngoingTopic] = ()
 

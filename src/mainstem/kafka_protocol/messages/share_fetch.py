@@ -21,7 +21,7 @@ from mainstem.kafka_protocol.wire import (
 
 
 class Acknowledgement(Wire, frozen=True):
-    """How offsets are settled: 0 a gap, 1 accept, 2 release, 3 reject, 4 renew."""
+    """Acknowledge types of a range of offsets: 0 gap, 1 accept, 2 release, 3 reject, 4 renew."""
 
     first_offset: Int64 = 0
     last_offset: Int64 = 0
@@ -29,7 +29,7 @@ class Acknowledgement(Wire, frozen=True):
 
 
 class ShareFetchPartition(Wire, frozen=True):
-    """What is settled in one partition that is to be read."""
+    """A partition to fetch, with acknowledgements."""
 
     partition_index: Int32 = 0
     acknowledgement_batches: Array[Acknowledgement] = ()
@@ -40,7 +40,7 @@ ForgottenShareTopic = ByTopicId[Int32]
 
 
 class ShareFetchRequest(Wire, frozen=True):
-    """Acquire records, and settle some that were acquired before."""
+    """Acquire records, and acknowledge earlier ones."""
 
     group_id: String | None = None
     member_id: String | None = ""
@@ -57,7 +57,7 @@ class ShareFetchRequest(Wire, frozen=True):
 
 
 class AcquiredRecords(Wire, frozen=True):
-    """Offsets that are acquired, and how often they were delivered."""
+    """A range of acquired offsets with its delivery count."""
 
     first_offset: Int64 = 0
     last_offset: Int64 = 0
@@ -65,7 +65,7 @@ class AcquiredRecords(Wire, frozen=True):
 
 
 class SharedPartition(Wire, frozen=True):
-    """Records of one partition, and which of them are acquired."""
+    """Records of one partition, and the acquired ranges."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -78,14 +78,14 @@ class SharedPartition(Wire, frozen=True):
 
 
 class SharedTopic(Wire, frozen=True):
-    """What was acquired of one topic."""
+    """The acquired records of one topic."""
 
     topic_id: Uuid = NO_ID
     partitions: Array[SharedPartition] = ()
 
 
 class ShareFetchResponse(ExplainedError, frozen=True):
-    """The records acquired, and what became of those settled."""
+    """The acquired records, and the results of acknowledgements."""
 
     acquisition_lock_timeout_ms: Int32 = 0
     responses: Array[SharedTopic] = ()
@@ -96,7 +96,7 @@ SHARE_FETCH = Api(78, ShareFetchRequest, ShareFetchResponse, first=1, last=2, fl
 
 
 class AcknowledgePartition(Wire, frozen=True):
-    """What is settled in one partition."""
+    """The acknowledgements of one partition."""
 
     partition_index: Int32 = 0
     acknowledgement_batches: Array[Acknowledgement] = ()
@@ -106,7 +106,7 @@ AcknowledgeTopic = ByTopicId[AcknowledgePartition]
 
 
 class ShareAcknowledgeRequest(Wire, frozen=True):
-    """Settle records that were acquired."""
+    """Acknowledge acquired records."""
 
     group_id: String | None = None
     member_id: String | None = ""
@@ -116,7 +116,7 @@ class ShareAcknowledgeRequest(Wire, frozen=True):
 
 
 class AcknowledgedPartition(Wire, frozen=True):
-    """What became of one partition."""
+    """The result of one partition."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -128,7 +128,7 @@ AcknowledgedTopic = ByTopicId[AcknowledgedPartition]
 
 
 class ShareAcknowledgeResponse(ExplainedError, frozen=True):
-    """What was settled."""
+    """The results, by partition."""
 
     acquisition_lock_timeout_ms: Annotated[Int32, Since(2), IGNORABLE] = 0
     responses: Array[AcknowledgedTopic] = ()

@@ -1,4 +1,4 @@
-"""Share groups: members, and where their partitions start [KIP-932]."""
+"""Share groups: members and start offsets [KIP-932]."""
 
 from typing import Annotated
 
@@ -54,7 +54,7 @@ DescribedShareAssignment = DescribedAssignment
 
 
 class DescribedShareMember(Wire, frozen=True):
-    """A member, and what it may fetch."""
+    """A member and its assignment."""
 
     member_id: String = ""
     rack_id: String | None = None
@@ -69,7 +69,7 @@ DescribedShareGroup = AssignedGroup[DescribedShareMember]
 
 
 class ShareGroupDescribeResponse(Throttled, frozen=True):
-    """The groups asked for."""
+    """The requested groups."""
 
     groups: Array[DescribedShareGroup] = ()
 
@@ -83,20 +83,20 @@ ShareOffsetsTopic = ByTopicName[Int32]
 
 
 class ShareOffsetsGroup(Wire, frozen=True):
-    """A group that is asked about; null topics means all."""
+    """A requested group; null topics means all."""
 
     group_id: String = ""
     topics: Array[ShareOffsetsTopic] | None = ()
 
 
 class DescribeShareGroupOffsetsRequest(Wire, frozen=True):
-    """Ask where groups' partitions start."""
+    """Ask for the start offsets of share groups."""
 
     groups: Array[ShareOffsetsGroup] = ()
 
 
 class DescribedShareOffset(Wire, frozen=True):
-    """Where one partition starts, and how far that is from its end."""
+    """The start offset and lag of one partition."""
 
     partition_index: Int32 = 0
     start_offset: Int64 = 0
@@ -110,7 +110,7 @@ DescribedShareOffsetsTopic = ByNameAndId[DescribedShareOffset]
 
 
 class DescribedShareOffsets(Wire, frozen=True):
-    """Where one group's partitions start."""
+    """The start offsets of one group."""
 
     group_id: String = ""
     topics: Array[DescribedShareOffsetsTopic] = ()
@@ -119,7 +119,7 @@ class DescribedShareOffsets(Wire, frozen=True):
 
 
 class DescribeShareGroupOffsetsResponse(Throttled, frozen=True):
-    """Where the groups' partitions start."""
+    """The start offsets of the groups."""
 
     groups: Array[DescribedShareOffsets] = ()
 
@@ -135,7 +135,7 @@ DESCRIBE_SHARE_GROUP_OFFSETS = Api(
 
 
 class AlterShareOffset(Wire, frozen=True):
-    """Where one partition is to start."""
+    """The new start offset of one partition."""
 
     partition_index: Int32 = 0
     start_offset: Int64 = 0
@@ -145,7 +145,7 @@ AlterShareOffsetsTopic = ByTopicName[AlterShareOffset]
 
 
 class AlterShareGroupOffsetsRequest(Wire, frozen=True):
-    """Let a group without members start elsewhere."""
+    """Change the start offsets of a group without members."""
 
     group_id: String = ""
     topics: Array[AlterShareOffsetsTopic] = ()
@@ -156,7 +156,7 @@ AlteredShareOffsetsTopic = ByNameAndId[AlteredShareOffset]
 
 
 class AlterShareGroupOffsetsResponse(ExplainedError, frozen=True):
-    """Which starts were changed."""
+    """The results, by partition."""
 
     responses: Array[AlteredShareOffsetsTopic] = ()
 
@@ -172,20 +172,20 @@ ALTER_SHARE_GROUP_OFFSETS = Api(
 
 
 class DeleteShareOffsetsTopic(Wire, frozen=True):
-    """A topic that is forgotten."""
+    """A topic whose offsets are deleted."""
 
     topic_name: String = ""
 
 
 class DeleteShareGroupOffsetsRequest(Wire, frozen=True):
-    """Forget where a group is in some topics."""
+    """Delete the offsets of a share group in some topics."""
 
     group_id: String = ""
     topics: Array[DeleteShareOffsetsTopic] = ()
 
 
 class DeletedShareOffsetsTopic(Wire, frozen=True):
-    """What became of one topic."""
+    """The result of one topic."""
 
     topic_name: String = ""
     topic_id: Uuid = NO_ID
@@ -194,7 +194,7 @@ class DeletedShareOffsetsTopic(Wire, frozen=True):
 
 
 class DeleteShareGroupOffsetsResponse(ExplainedError, frozen=True):
-    """What was forgotten."""
+    """The results of the deletion."""
 
     responses: Array[DeletedShareOffsetsTopic] = ()
 

@@ -7,13 +7,13 @@ from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, String, Uuid
 
 
 class DescribeTopicName(Wire, frozen=True):
-    """A topic that is asked for."""
+    """A requested topic."""
 
     name: String = ""
 
 
 class PartitionsCursor(Wire, frozen=True):
-    """Where a page begins."""
+    """The start of a page."""
 
     topic_name: String = ""
     partition_index: Int32 = 0
@@ -53,7 +53,7 @@ class DescribedTopic(Wire, frozen=True):
 
 
 class DescribeTopicPartitionsResponse(Throttled, frozen=True):
-    """A page of topics, and where the next one begins."""
+    """A page of topics, and the start of the next one."""
 
     topics: Array[DescribedTopic] = ()
     next_cursor: PartitionsCursor | None = None

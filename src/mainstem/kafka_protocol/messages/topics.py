@@ -1,4 +1,4 @@
-"""Creating, deleting and growing topics."""
+"""Creating and deleting topics, and adding partitions."""
 
 from typing import Annotated
 
@@ -10,21 +10,21 @@ from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, String, Uuid
 
 
 class CreateAssignment(Wire, frozen=True):
-    """The brokers that are to hold one partition."""
+    """The replicas of one partition."""
 
     partition_index: Int32 = 0
     broker_ids: Array[Int32] = ()
 
 
 class CreateConfig(Wire, frozen=True):
-    """A setting of the new topic."""
+    """A config of the new topic."""
 
     name: String = ""
     value: String | None = ""
 
 
 class CreateTopic(Wire, frozen=True):
-    """A topic to create; -1 leaves a number to the broker."""
+    """A topic to create; -1 uses the broker's default."""
 
     name: String = ""
     num_partitions: Int32 = 0
@@ -34,7 +34,7 @@ class CreateTopic(Wire, frozen=True):
 
 
 class CreateTopicsRequest(Wire, frozen=True):
-    """Create topics, or only check whether it could be done."""
+    """Create topics, or only validate the request."""
 
     topics: Array[CreateTopic] = ()
     timeout_ms: Int32 = 60000
@@ -42,11 +42,11 @@ class CreateTopicsRequest(Wire, frozen=True):
 
 
 class CreatedConfig(ConfigValue, frozen=True):
-    """A setting that the new topic has."""
+    """A config of the created topic."""
 
 
 class CreatedTopic(Wire, frozen=True):
-    """A topic as it was created, or why it was not."""
+    """A created topic, or the error."""
 
     name: String = ""
     topic_id: Annotated[Uuid, Since(7), IGNORABLE] = NO_ID
@@ -59,7 +59,7 @@ class CreatedTopic(Wire, frozen=True):
 
 
 class CreateTopicsResponse(Throttled, frozen=True):
-    """Which topics were created."""
+    """The results, by topic."""
 
     topics: Array[CreatedTopic] = ()
 
@@ -85,7 +85,7 @@ class DeleteTopicsRequest(Wire, frozen=True):
 
 
 class DeletedTopic(Wire, frozen=True):
-    """Whether one topic was deleted."""
+    """The result of one topic."""
 
     name: Annotated[String | None, NullSince(6)] = ""
     topic_id: Annotated[Uuid, Since(6), IGNORABLE] = NO_ID
@@ -94,7 +94,7 @@ class DeletedTopic(Wire, frozen=True):
 
 
 class DeleteTopicsResponse(Throttled, frozen=True):
-    """Which topics were deleted."""
+    """The results, by topic."""
 
     responses: Array[DeletedTopic] = ()
 
@@ -105,13 +105,13 @@ DELETE_TOPICS = Api(
 
 
 class CreatePartitionsAssignment(Wire, frozen=True):
-    """The brokers that are to hold one new partition."""
+    """The replicas of one new partition."""
 
     broker_ids: Array[Int32] = ()
 
 
 class CreatePartitionsTopic(Wire, frozen=True):
-    """A topic, and how many partitions it is to have."""
+    """A topic and its new number of partitions."""
 
     name: String = ""
     count: Int32 = 0
@@ -119,7 +119,7 @@ class CreatePartitionsTopic(Wire, frozen=True):
 
 
 class CreatePartitionsRequest(Wire, frozen=True):
-    """Let topics have more partitions."""
+    """Add partitions to topics."""
 
     topics: Array[CreatePartitionsTopic] = ()
     timeout_ms: Int32 = 0

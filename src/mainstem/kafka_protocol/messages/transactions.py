@@ -1,4 +1,4 @@
-"""Writing in transactions."""
+"""Transactions."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from mainstem.kafka_protocol.wire import Array, Bool, Int16, Int32, Int64, Strin
 
 
 class InitProducerIdRequest(Wire, frozen=True):
-    """Ask for a producer id, and fence whoever had the transactional id before."""
+    """Ask for a producer id, and fence the previous producer of the transactional id."""
 
     transactional_id: String | None = ""
     transaction_timeout_ms: Int32 = 0
@@ -46,14 +46,14 @@ class OwnTransaction(Wire, frozen=True):
 
 
 class TransactionPartitions(OwnTransaction, frozen=True):
-    """A transaction, and the partitions it is about to write."""
+    """A transaction and the partitions to add."""
 
     verify_only: Bool = False
     topics: Array[TransactionTopic] = ()
 
 
 class AddPartitionsToTxnRequest(Wire, frozen=True):
-    """Name the partitions that a transaction is about to write; in a list since version 4."""
+    """Add partitions to a transaction; to several transactions since version 4."""
 
     transactions: Annotated[Array[TransactionPartitions], Since(4)] = ()
     v3_and_below_transactional_id: Annotated[String, Until(3)] = ""
@@ -63,28 +63,28 @@ class AddPartitionsToTxnRequest(Wire, frozen=True):
 
 
 class AddedPartition(Wire, frozen=True):
-    """What became of one partition."""
+    """The result of one partition."""
 
     partition_index: Int32 = 0
     partition_error_code: Int16 = 0
 
 
 class AddedTopic(Wire, frozen=True):
-    """What became of one topic's partitions."""
+    """The results of one topic."""
 
     name: String = ""
     results_by_partition: Array[AddedPartition] = ()
 
 
 class AddedPartitions(Wire, frozen=True):
-    """What became of one transaction's partitions."""
+    """The results of one transaction."""
 
     transactional_id: String = ""
     topic_results: Array[AddedTopic] = ()
 
 
 class AddPartitionsToTxnResponse(Throttled, frozen=True):
-    """Which partitions are part of the transaction now."""
+    """The results, by partition."""
 
     error_code: Annotated[Int16, Since(4), IGNORABLE] = 0
     results_by_transaction: Annotated[Array[AddedPartitions], Since(4)] = ()
@@ -97,13 +97,13 @@ ADD_PARTITIONS_TO_TXN = Api(
 
 
 class AddOffsetsToTxnRequest(OwnTransaction, frozen=True):
-    """Say that a transaction is about to commit offsets of a group."""
+    """Add a group to a transaction, which will commit its offsets."""
 
     group_id: String = ""
 
 
 class AddOffsetsToTxnResponse(ThrottledError, frozen=True):
-    """Whether the group is part of the transaction now."""
+    """The error code."""
 
 
 ADD_OFFSETS_TO_TXN = Api(
@@ -118,7 +118,7 @@ class EndTxnRequest(OwnTransaction, frozen=True):
 
 
 class EndTxnResponse(ThrottledError, frozen=True):
-    """Whether it has ended, and since version 5 the epoch to go on with."""
+    """The error code, and since version 5 the next epoch."""
 
     producer_id: Annotated[Int64, Since(5), IGNORABLE] = -1
     producer_epoch: Annotated[Int16, Since(5), IGNORABLE] = -1
@@ -128,7 +128,7 @@ END_TXN = Api(26, EndTxnRequest, EndTxnResponse, first=0, last=5, flexible_since
 
 
 class TxnCommitPartition(Wire, frozen=True):
-    """The offset that is committed for one partition."""
+    """The offset to commit for one partition."""
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
@@ -140,7 +140,7 @@ TxnCommitTopic = ByName[TxnCommitPartition]
 
 
 class TxnOffsetCommitRequest(Wire, frozen=True):
-    """Commit how far a group has got, if and when the transaction commits."""
+    """Commit offsets of a group, if and when the transaction commits."""
 
     transactional_id: String = ""
     group_id: String = ""
@@ -157,7 +157,7 @@ TxnCommittedTopic = ByName[TxnCommittedPartition]
 
 
 class TxnOffsetCommitResponse(Throttled, frozen=True):
-    """What was taken into the transaction."""
+    """The results, by partition."""
 
     topics: Array[TxnCommittedTopic] = ()
 

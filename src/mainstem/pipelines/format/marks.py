@@ -16,7 +16,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the rows that one task wrote, where tasks write for themselves."""
 
     def text(self) -> str:
-        """Return what is committed with the batch."""
+        """Return the mark to commit with the batch."""
         return msgspec.json.encode(self).decode()
 
 

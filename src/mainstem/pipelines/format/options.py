@@ -86,7 +86,7 @@ class SinkOptions(msgspec.Struct, frozen=True):
 
 
 class Given:
-    """Options by name, whatever their case; what was asked for is known in the end."""
+    """Options by name, case-insensitive; it records which ones were read."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): str(value) for name, value in options.items()}
@@ -142,7 +142,7 @@ class Given:
         return server
 
     def refuse_others(self, kind: str) -> None:
-        """Raise InvalidSetting for an option that nobody asked for."""
+        """Raise InvalidSetting for an option that was never read, so is unknown."""
         # Spark adds some of its own that begin with underscores.
         others = [each for each in self._options if each not in self._known and each[:1] != "_"]
         if others:

@@ -16,7 +16,7 @@ from mainstem.remote.admin import Place
 
 Positions = Mapping[Place, int]
 AtTime = Callable[[int], Positions]
-"""Tells the first offset at or after a time (in ms) in every partition, or its end."""
+"""Returns the first offset at or after a time (in ms) in every partition, or its end."""
 
 _FULL_ENOUGH, _AIM = 0.8, 0.92
 _FIRST_STEP_MS = 1000
@@ -46,7 +46,7 @@ class Admission:
     def by_time(
         self, start: Positions, tails: Positions, max_rows: int, at_time: AtTime, now_ms: int
     ) -> dict[Place, int]:
-        """Return ends at most so many rows from the start, at one moment in all partitions."""
+        """Return end offsets within ``max_rows`` of the start, at one moment in all partitions."""
 
         def ends(moment_ms: int) -> dict[Place, int]:
             found = at_time(moment_ms)
@@ -115,7 +115,7 @@ def _backward(
 
 
 def evenly(start: Positions, tails: Positions, max_rows: int) -> dict[Place, int]:
-    """Return ends at most so many rows from the start, every partition by its share of them."""
+    """Return end offsets at most ``max_rows`` from the start, in proportion to the backlogs."""
     waiting = rows_between(start, tails)
     if waiting <= max_rows:
         return dict(tails)
@@ -129,14 +129,14 @@ def evenly(start: Positions, tails: Positions, max_rows: int) -> dict[Place, int
 
 
 def rows_between(start: Positions, ends: Positions) -> int:
-    """Return how many offsets lie between; there are at most so many events."""
+    """Return the number of offsets in a range, an upper bound of its events."""
     return sum(max(0, end - start[place]) for place, end in ends.items())
 
 
 def split(
     ranges: Iterable[Range], *, min_partitions: int = 1, max_rows: int | None = None
 ) -> list[Range]:
-    """Share ranges out among at least so many tasks, with at most so many rows each."""
+    """Split ranges into at least ``min_partitions`` tasks, of at most ``max_rows`` rows each."""
     whole = [each for each in ranges if each.end > each.start]
     total = sum(each.end - each.start for each in whole)
     most = max_rows or max(total, 1)

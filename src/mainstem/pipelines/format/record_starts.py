@@ -14,13 +14,13 @@ from mainstem.core.batch import BatchHeader
 from mainstem.core.errors import CorruptBatch
 
 _ONE_BY_ONE, _ALIKE = 16, 8
-"""So many are found one by one before a run is looked for, if so many seem to be of one length."""
+"""Records parsed one by one before looking for a run of equal lengths."""
 _AHEAD, _FURTHER = 256, 4
 _LONGEST_LENGTH = 5
 
 
 def add_starts(header: BatchHeader, data: bytes, at: int, stop: int, found: "array[int]") -> None:
-    """Add where each record of a batch begins whose records are at these places of the data.
+    """Add the start of each record in a range of the data.
 
     Raises CorruptBatch if the last one does not end with them.
     """

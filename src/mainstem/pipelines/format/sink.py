@@ -119,7 +119,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._sink.publish(messages, self._pipeline(run), batchId, run)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Forget a batch of which a task failed."""
+        """Drop a batch after one of its tasks failed."""
         _drop(messages)
 
     def _pipeline(self, run: str) -> str:
@@ -152,7 +152,7 @@ class BatchSink(DataSourceArrowWriter):
         self._sink.publish(messages, pipeline or self._alone, options.batch, options.run)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Forget a write of which a task failed."""
+        """Drop a write after one of its tasks failed."""
         _drop(messages)
 
     def _run(self) -> str:

@@ -132,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.warning("the cursors of group %r at %s: %s", group, cluster.address, error)
 
     def stop(self) -> None:
-        """Let go of connections: the query has ended."""
+        """Close the connections, as the query has ended."""
         if self._kept_metadata is not None:
             self._kept_metadata.close()
             self._kept_metadata = None

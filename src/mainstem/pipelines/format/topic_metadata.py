@@ -27,7 +27,7 @@ TOPICS_KEPT_S = 1.0
 """How soon a new partition, or a new topic that matches a pattern, is found."""
 BOUNDS_KEPT_S = 0.02
 _LARGE_BYTES = 1 << 20
-"""What events are thought to have at most, unless more of them wait than fit by that."""
+"""The assumed upper bound of an event's size, unless the backlog exceeds the limit by it."""
 _LOOKS = 3
 _AGAIN_S = 0.1
 
@@ -118,7 +118,7 @@ class TopicMetadata:
             return None
 
     def rows_in(self, max_bytes: int, begin: Mapping[Place, int], ends: Mapping[Place, int]) -> int:
-        """Estimate how many rows have so many bytes, by sampling the largest backlogs."""
+        """Estimate how many rows fit into a number of bytes, by sampling the largest backlogs."""
         waiting = {place: end - begin[place] for place, end in ends.items()}
         # A few rows are never too large, and sampling costs a request.
         if not self._cluster.is_plain or sum(waiting.values()) * _LARGE_BYTES <= max_bytes:
@@ -160,7 +160,7 @@ class TopicMetadata:
         return found
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._leaders.close()
 
     def __del__(self) -> None:

@@ -25,7 +25,7 @@ class ConsoleSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Say where the rows are."""
+        """Return where the rows are, for people."""
         return "console"
 
     def check(self, columns: "StructType") -> None:

@@ -26,7 +26,7 @@ class DeltaSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Say where the rows are."""
+        """Return where the rows are, for people."""
         return f"Delta table {self.path}"
 
     def check(self, columns: "StructType") -> None:

@@ -51,7 +51,7 @@ class ParquetSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Say where the rows are."""
+        """Return where the rows are, for people."""
         return f"Parquet directory {self.path}"
 
     def check(self, columns: "StructType") -> None:

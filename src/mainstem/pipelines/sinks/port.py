@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Which batch of which table, made from which checkpoint."""
+    """A mark: table, checkpoint and batch number."""
 
     pipeline: str
     batch: int

@@ -42,7 +42,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Say where the rows are, without the password."""
+        """Return where the rows are, for people, without the password."""
         return f"PostgreSQL table {self.table}"
 
     def check(self, columns: "StructType") -> None:

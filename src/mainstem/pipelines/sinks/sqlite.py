@@ -39,7 +39,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Say where the rows are."""
+        """Return where the rows are, for people."""
         return f"SQLite table {self.table} in {self.path}"
 
     def check(self, columns: "StructType") -> None:

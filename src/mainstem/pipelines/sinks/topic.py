@@ -28,7 +28,7 @@ class TopicSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Say where the rows are."""
+        """Return where the rows are, for people."""
         return f"topic {self.topic}"
 
     def check(self, columns: "StructType") -> None:
