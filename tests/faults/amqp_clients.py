@@ -13,6 +13,9 @@ from typing import Self
 
 import pika  # type: ignore[import-untyped]
 from pika.adapters.blocking_connection import BlockingChannel  # type: ignore[import-untyped]
+from pika.adapters.utils.connection_workflow import (  # type: ignore[import-untyped]
+    AMQPConnectorException,
+)
 from pika.exceptions import AMQPError  # type: ignore[import-untyped]
 from pika.spec import Basic, BasicProperties  # type: ignore[import-untyped]
 from tests.faults.queue_checker import TotalQueue
@@ -136,7 +139,7 @@ class Consumer:
         while not self._stop.is_set():
             try:
                 connection = pika.BlockingConnection(_parameters(self._port))
-            except AMQPError:
+            except (AMQPError, AMQPConnectorException):
                 time.sleep(0.01)
                 continue
             self.lives.append([])

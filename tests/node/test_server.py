@@ -44,6 +44,23 @@ async def test_a_server_that_runs_is_alive_and_ready(tmp_path: Path) -> None:
         assert await ask(server, "/readyz") == (200, "ok\n")
 
 
+async def test_a_head_that_is_off_can_be_started_later_and_stops_with_the_others() -> None:
+    async with running(None, FREE) as server:
+        address = await server.start_head("stomp", ANY)
+        reader, writer = await asyncio.open_connection(*address.pair)
+        writer.write(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
+        assert await reader.readline() == b"CONNECTED\n"
+        assert server.addresses["stomp"] == address
+        with pytest.raises(InvalidSetting):
+            await server.start_head("amqp", "off")
+    said = await reader.read()
+    writer.close()
+
+    assert b"Server is stopping" in said
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*address.pair)
+
+
 async def test_a_server_that_is_still_recovering_says_so(tmp_path: Path) -> None:
     answers: list[Page] = []
 

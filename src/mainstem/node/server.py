@@ -8,7 +8,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -48,6 +48,8 @@ class Running(msgspec.Struct, frozen=True):
     """How long it took to get ready."""
     catch_up: Callable[[], None]
     """Does what has become due; for whoever has moved the clock."""
+    start_head: Callable[[str, str], Awaitable[Address]]
+    """Starts a head that is off, given its name and where it is to listen; from the event loop."""
 
     @property
     def kafka(self) -> Address:
@@ -110,6 +112,18 @@ async def running(
         for head, listener in bound.items():
             if not head.starts_first:
                 await _start(stack, heads, head, context, config, listener)
+
+        async def start_head(name: str, listen: str) -> Address:
+            chosen = config.listening(**{name: listen})
+            (head,) = (each for each in HEADS if each.name == name)
+            listener = _bind(head, chosen)
+            if listener is None:
+                raise InvalidSetting(f"--{name} {listen}: a head cannot be started that is off")
+            bound[head] = stack.enter_context(listener)
+            context.addresses[name] = address_of(listener)
+            await _start(stack, heads, head, context, chosen, listener)
+            return context.addresses[name]
+
         # What a crash left open has its deadlines, too.
         clock.look()
         operations.node = node
@@ -118,7 +132,7 @@ async def running(
         health.phase = Phase.READY
         try:
             took_ms = int((time.monotonic() - began) * 1000)
-            yield Running(node, context.addresses, took_ms, clock.catch_up)
+            yield Running(node, context.addresses, took_ms, clock.catch_up, start_head)
         finally:
             health.phase = Phase.DRAINING
             context.drain()

@@ -7,8 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+import pika  # type: ignore[import-untyped]
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
+from pika.exceptions import AMQPConnectionError  # type: ignore[import-untyped]
 
 from mainstem import LocalBroker
 
@@ -104,6 +106,56 @@ def test_what_was_acknowledged_is_there_after_a_crash(mainstem: LocalBroker) -> 
     assert mainstem.kafka == address
     values = {event.text() for event in stem.subscribe(orders, follow=False)}
     assert values == {*map(str, range(500)), "after"}
+
+
+def test_amqp_clients_have_a_virtual_host_of_their_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pika, pytest
+
+        @pytest.mark.parametrize("number", [1, 2])
+        def test_empty(mainstem, number):
+            connection = pika.BlockingConnection(pika.URLParameters(mainstem.amqp_url))
+            channel = connection.channel()
+            channel.confirm_delivery()
+            declared = channel.queue_declare("orders", durable=True)
+            channel.basic_publish("", "orders", b"book")
+            connection.close()
+            assert declared.method.message_count == 0
+        """
+    )
+
+    run(pytester).assert_outcomes(passed=2)
+
+
+def test_queues_and_confirmed_messages_are_there_after_a_crash(mainstem: LocalBroker) -> None:
+    url = mainstem.amqp_url
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("orders", durable=True)
+    channel.basic_publish("", "orders", b"book", pika.BasicProperties(delivery_mode=2))
+
+    mainstem.crash_and_restart()
+
+    with pytest.raises(AMQPConnectionError):
+        channel.queue_declare("orders", passive=True)
+    assert mainstem.amqp_url == url
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    assert connection.channel().basic_get("orders", auto_ack=True)[2] == b"book"
+    connection.close()
+
+
+def test_a_queue_of_amqp_may_be_on_a_topic_of_the_test(mainstem: LocalBroker) -> None:
+    bills = mainstem.topic("bills")
+    stem = mainstem.connect()
+    stem.publish(bills, "paid")
+    connection = pika.BlockingConnection(pika.URLParameters(mainstem.amqp_url))
+    channel = connection.channel()
+    channel.queue_declare("bills", arguments={"x-mainstem-topic": bills})
+
+    assert channel.basic_get("bills", auto_ack=True)[2] == b"paid"
+    connection.close()
 
 
 def test_a_member_that_is_silent_for_its_session_loses_its_partitions(

@@ -9,6 +9,9 @@ import mainstem
 from mainstem.client.stem import Stem
 from mainstem.core.errors import MainstemError
 
+FREE_PORT = "127.0.0.1:0"
+OFF = "off"
+
 
 class LocalServer:
     """A server process in a directory of its own, which can be killed and started again."""
@@ -17,9 +20,10 @@ class LocalServer:
         self._directory = directory
         self._log = directory.with_suffix(".log")
         self._moved_ms = 0
-        self.kafka = ""
+        self.kafka = FREE_PORT
         """Its address as host:port; the same after a restart."""
-        self._start(port=0)
+        self._amqp = OFF
+        self._start()
 
     @property
     def moved(self) -> bool:
@@ -36,19 +40,22 @@ class LocalServer:
             return False
         return True
 
+    @property
+    def amqp(self) -> str:
+        """The address for AMQP clients as host:port; listened at once it was asked for."""
+        if self._amqp == OFF:
+            self._amqp = self._tell(f"start amqp {FREE_PORT}", "started")
+        return self._amqp
+
     def advance(self, milliseconds: int) -> None:
         """Move the clock forward; on return, all deadlines that have passed were handled."""
         self._moved_ms += milliseconds
-        assert self._process.stdin is not None
-        # A server that has ended is noticed by the missing answer.
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(f"advance {milliseconds}\n".encode())
-        self._expect("moved")
+        self._tell(f"advance {milliseconds}", "moved")
 
     def crash_and_restart(self) -> None:
         """Kill the process as ``kill -9`` does, and start it again at the same address."""
         self.kill()
-        self._start(port=int(self.kafka.rpartition(":")[2]))
+        self._start()
 
     def kill(self) -> None:
         """Kill the process; what it has not written is lost."""
@@ -56,8 +63,8 @@ class LocalServer:
         with self._process:
             self._process.kill()
 
-    def _start(self, port: int) -> None:
-        arguments = (str(self._directory), str(port), str(self._moved_ms))
+    def _start(self) -> None:
+        arguments = (str(self._directory), self.kafka, self._amqp, str(self._moved_ms))
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "mainstem.client.testing.server_process", *arguments],
@@ -69,6 +76,13 @@ class LocalServer:
                 start_new_session=True,
             )
         self.kafka = self._expect("ready")
+
+    def _tell(self, command: str, answer: str) -> str:
+        assert self._process.stdin is not None
+        # A server that has ended is noticed by the missing answer.
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(f"{command}\n".encode())
+        return self._expect(answer)
 
     def _expect(self, word: str) -> str:
         assert self._process.stdout is not None
@@ -92,6 +106,11 @@ class LocalBroker:
     def kafka(self) -> str:
         """The address for Kafka clients (``bootstrap.servers``): host:port."""
         return self._server.kafka
+
+    @property
+    def amqp_url(self) -> str:
+        """The URL for AMQP 0-9-1 clients, with a virtual host of this test's own."""
+        return f"amqp://guest:guest@{self._server.amqp}/{self._namespace}"
 
     def topic(self, name: str) -> str:
         """Return the name of a topic that belongs to this test alone."""

@@ -1,6 +1,7 @@
 """The server process of a test run; it reads commands from standard input.
 
 ``advance MILLISECONDS`` moves its clock forward, handles passed deadlines, and prints ``moved``.
+``start HEAD ADDRESS`` starts a protocol, and prints ``started`` with the address it listens at.
 The process stops when its input ends, which is when the test run ends, for whatever reason. Only
 standard input controls the clock, so that no other process on the machine can move it.
 """
@@ -35,9 +36,9 @@ class Clock:
         self._moved_ms += milliseconds
 
 
-async def serve(directory: Path, port: int, clock: Clock) -> None:
+async def serve(directory: Path, kafka: str, amqp: str, clock: Clock) -> None:
     """Serve a directory until standard input ends."""
-    config = CONFIG.listening(kafka=f"127.0.0.1:{port}", admin="off")
+    config = CONFIG.listening(kafka=kafka, amqp=amqp, admin="off")
     async with running(directory, config, now_ms=clock.now_ms) as server:
         _say(f"ready {server.kafka}")
         await _obey(server, clock)
@@ -48,12 +49,16 @@ async def _obey(server: Running, clock: Clock) -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     while line := await commands.readline():
-        verb, _, milliseconds = line.decode().partition(" ")
-        assert verb == "advance", line
-        clock.advance(int(milliseconds))
-        server.catch_up()
-        await asyncio.to_thread(server.node.keep_up)
-        _say("moved")
+        match line.decode().split():
+            case ["advance", milliseconds]:
+                clock.advance(int(milliseconds))
+                server.catch_up()
+                await asyncio.to_thread(server.node.keep_up)
+                _say("moved")
+            case ["start", head, listen]:
+                _say(f"started {await server.start_head(head, listen)}")
+            case _:
+                raise AssertionError(line)
 
 
 def _say(text: str) -> None:
@@ -62,4 +67,5 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(Path(sys.argv[1]), int(sys.argv[2]), Clock(int(sys.argv[3]))))
+    _, directory, kafka, amqp, moved_ms = sys.argv
+    uvloop.run(serve(Path(directory), kafka, amqp, Clock(int(moved_ms))))
