@@ -1,9 +1,9 @@
-"""Record batches that arrived one behind the other, appended in as few writes as can be.
+"""Appends record batches that arrived together, in as few writes as possible.
 
-How this works: each batch stands for itself, and is checked, appended or refused as if it had come
-alone. But they are given to the log at once, which writes those of one partition in one go and
-commits all in one. The log, or what is known of an idempotent producer, may end such a run early;
-what follows is the next run.
+How this works: each batch is checked, appended or refused on its own, as if it had come alone. But
+all are passed to the log at once, which writes those of one partition in one write and commits all
+together. The log, or the sequence numbers of an idempotent producer, may end such a run early; the
+remaining batches are the next run.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _NUMBER = itemgetter(0)
 
 
 class BatchAppends:
-    """Appends what arrived for topics that take everything, at once and as it is."""
+    """Appends batches to topics without backlog limit, deep checks or rewriting."""
 
     def __init__(self, log: Log, idempotent: IdempotentAppends) -> None:
         self._log = log
@@ -39,7 +39,7 @@ class BatchAppends:
         *,
         adds_partition: bool,
     ) -> list[AppendOutcome]:
-        """Append batches to partitions by number; return what became of each."""
+        """Append batches to partitions by number; return one outcome each."""
         topic = opened.topic
         if len(batches) == 1:
             return [self._append_one(topic, *batches[0], adds_partition)]
@@ -53,7 +53,7 @@ class BatchAppends:
                 continue
             given.append(CheckedBatch(number, batch, header, len(outcomes)))
             outcomes.append(_UNDECIDED)
-        # Those of one partition stay in the order in which they came.
+        # A stable sort: batches of one partition stay in order.
         given.sort(key=_NUMBER)
         at = 0
         while at < len(given):
@@ -69,7 +69,7 @@ class BatchAppends:
     def _append_one(
         self, topic: Topic, number: int, batch: WritableBatch, adds_partition: bool
     ) -> AppendOutcome:
-        """Append a batch that came alone: the shortest way there is."""
+        """Append a single batch: the fast path."""
         try:
             header = _checked(topic, number, batch)
             if header.producer_id >= 0:
@@ -90,7 +90,7 @@ class BatchAppends:
     def _append_some(
         self, topic: Topic, given: Sequence[CheckedBatch], adds_partition: bool
     ) -> Sequence[AppendOutcome]:
-        """Append the first batches; return what became of them, at least of one."""
+        """Append the first batches; return their outcomes, at least one."""
         partitions = topic.partitions
         plain: list[tuple[PartitionId, WritableBatch]] = []
         for number, batch, header, _ in given:
@@ -110,7 +110,7 @@ def _checked(topic: Topic, number: int, batch: WritableBatch) -> BatchHeader:
 
 def _named(topic: Topic, outcome: AppendOutcome) -> AppendOutcome:
     if isinstance(outcome, UnknownPartition) and outcome.topic != topic.name:
-        # The log knows ids only: the topic was deleted meanwhile.
+        # The topic was deleted meanwhile; the log knows only topic ids.
         return UnknownTopic(topic.name)
     return outcome
 

@@ -1,8 +1,8 @@
-"""Events for several topics, and settlements of deliveries, in one append: all of it or nothing.
+"""Publishes to several topics and settles deliveries in one append: all or nothing.
 
-How this works: everything is decided first. Topics that limit their backlog are asked before
-anything is appended, and if one of them has no room, all of it waits or is refused. What is left is
-one append of the log, which a crash keeps whole or not at all, and which readers see at once.
+How this works: everything is decided first. If a topic that limits its backlog has no room, all of
+it waits or is refused. Otherwise all is one append of the log, which a crash keeps as a whole or
+not at all, and which becomes visible at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ _Part = tuple[OpenTopic, list[PartitionBatch]]
 
 
 class TopicEvents(NamedTuple):
-    """Events for one topic: by key, to the partition given, or else in turn."""
+    """Events for one topic: to the given partition, else by key, else in turn."""
 
     topic: str
     events: Sequence[Event]
@@ -31,14 +31,14 @@ class TopicEvents(NamedTuple):
 
 
 class PublishedAll(NamedTuple):
-    """Where the events of each entry stand, and when all of them are durable."""
+    """The positions of the events of each entry, and when all of them are durable."""
 
     published: list[Published]
     durable: Durable
 
 
 class AtomicPublish:
-    """Publishes to several topics and settles deliveries as one; never waits."""
+    """Publishes to several topics and settles deliveries atomically; never blocks."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class AtomicPublish:
         settled: Sequence[QueueSettlements],
         held: HeldPublish | None,
     ) -> PublishedAll | HeldPublish:
-        """Append everything, or say what to wait for; an error means that nothing was done."""
+        """Append everything, or return what to wait for; on an error nothing was done."""
         now_ms = self._now_ms()
         parts: list[_Part] = []
         for topic, events, partition in entries:
@@ -93,7 +93,7 @@ class AtomicPublish:
         try:
             appended = self._state.log.append([*batches, *beside]) if batches or beside else None
         except UnknownPartition as error:
-            # Deleted meanwhile; the log only knows ids.
+            # The topic was deleted meanwhile; the log knows only topic ids.
             for opened, _ in parts:
                 if opened.topic.id == error.topic:
                     raise UnknownTopic(opened.topic.name) from None
@@ -105,7 +105,7 @@ class AtomicPublish:
 
 
 def _counts(parts: Sequence[_Part]) -> dict[Gate, dict[int, int]]:
-    """Return how many events go where in topics that limit their backlog."""
+    """Count the events per partition, for topics that limit their backlog."""
     counts: dict[Gate, dict[int, int]] = {}
     for opened, made in parts:
         if opened.gate is not None:
@@ -118,13 +118,13 @@ def _counts(parts: Sequence[_Part]) -> dict[Gate, dict[int, int]]:
 def _admit(
     counts: Mapping[Gate, Mapping[int, int]], now_ms: int, held: HeldPublish | None
 ) -> HeldPublish | None:
-    """Ask every gate before any lets something in; the first without room holds or refuses."""
+    """Check all gates; the first one without room holds or refuses the publish."""
     if held is not None:
         for gate in counts:
             gate.forget(held)
     for gate, by_partition in counts.items():
         if not gate.has_room(by_partition, now_ms):
-            # However often another gate holds it, it is held no longer than by the first.
+            # ``held`` keeps its deadline, even if another gate holds it next.
             return gate.admit(by_partition, now_ms, held)
     if held is not None:
         next(iter(counts)).let_go(held, now_ms)

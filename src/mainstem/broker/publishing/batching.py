@@ -1,4 +1,4 @@
-"""From events to record batches: which partition each event goes to, and what fits in a batch."""
+"""Builds record batches from events: chooses partitions, and splits by size."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,12 +14,12 @@ from mainstem.core.records import build, build_one, check_records
 from mainstem.log.port import Durable, WritableBatch
 
 _RECORD_BYTES = 36
-"""The most that a record takes beside key, value and headers: seven numbers and a byte."""
+"""The largest overhead of a record without headers: seven numbers and a byte."""
 _HEADER_BYTES = 10
 
 
 class PartitionBatch(msgspec.Struct, frozen=True):
-    """A record batch for one partition, and which of the given events are in it."""
+    """A record batch for one partition, and the indexes of its events."""
 
     partition: int
     batch: WritableBatch
@@ -27,7 +27,7 @@ class PartitionBatch(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Where events stand, and when they are as durable as their topic says."""
+    """The positions of published events, and when they have the durability of their topic."""
 
     runs: Sequence[PartitionBatch]
     offsets: Sequence[int]
@@ -36,25 +36,25 @@ class Published(msgspec.Struct, frozen=True):
 
     @property
     def position(self) -> Position:
-        """Where the first event stands."""
+        """The position of the first event."""
         return Position(self.runs[0].partition, self.offsets[0])
 
     @property
     def count(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         runs = self.runs
-        # Asked for every batch of a producer, and those come one by one.
+        # Called for every batch of a producer, which is mostly a single one.
         return len(runs[0].places) if len(runs) == 1 else sum(len(run.places) for run in runs)
 
     @property
     def appended_ms(self) -> int:
-        """The time that the topic gave to the first batch, -1 if it keeps its own."""
+        """The append time of the first batch, -1 if it keeps its producer's timestamps."""
         header = read_header(self.runs[0].batch)
         return header.max_timestamp if header.log_append_time else -1
 
     @property
     def positions(self) -> list[Position]:
-        """Where each event stands, in the order in which they were given."""
+        """The position of each event, in the given order."""
         found = [Position(-1, -1)] * self.count
         for run, base in zip(self.runs, self.offsets, strict=True):
             for delta, place in enumerate(run.places):
@@ -68,7 +68,7 @@ _FIRST = range(1)
 def runs(
     topic: Topic, events: Sequence[Event], partition: int | None, turns: Turns, now_ms: int
 ) -> list[PartitionBatch]:
-    """Make record batches of events: by key, by the partition given, or else in turn."""
+    """Build record batches: for the given partition, else by key, else in turn."""
     if topic.settings.compact:
         _check_keys(topic, events)
     if topic.settings.bounds_times:
@@ -90,7 +90,7 @@ def runs(
 
 
 def check_batch(topic: Topic, batch: WritableBatch, now_ms: int) -> BatchHeader:
-    """Check a batch from a producer as its topic asks; return its header."""
+    """Check a producer's batch as the topic's settings demand; return its header."""
     settings = topic.settings
     header = check_header(batch, max_bytes=settings.max_batch_bytes, topic=topic.name)
     if settings.deep:
@@ -103,7 +103,7 @@ def check_batch(topic: Topic, batch: WritableBatch, now_ms: int) -> BatchHeader:
 def _spread(
     topic: Topic, events: Sequence[Event], turns: Turns, now_ms: int
 ) -> list[PartitionBatch]:
-    """Share events out: each key has its partition, those without a key stay together."""
+    """Distribute events by key; those without a key go to one partition."""
     count = len(topic.partitions)
     places: dict[int, list[int]] = {}
     sticky = -1
@@ -124,7 +124,7 @@ def _spread(
 def _split(
     topic: Topic, partition: int, events: Sequence[Event], places: Sequence[int], now_ms: int
 ) -> Iterator[PartitionBatch]:
-    """Cut what goes to one partition into batches that are not over the topic's limit."""
+    """Split the events of one partition into batches within the topic's limit."""
     limit = topic.settings.max_batch_bytes - HEADER_SIZE
     first, size = 0, 0
     for at, place in enumerate(places):
@@ -164,7 +164,7 @@ def _most_bytes(event: Event) -> int:
 
 
 def _check_times(topic: Topic, times: Sequence[int], now_ms: int) -> None:
-    """Refuse events by the time that their producer says; those without one are taken."""
+    """Refuse events whose timestamps are out of range; accept those without one."""
     ahead_ms, behind_ms = topic.settings.max_ahead_ms, topic.settings.max_behind_ms
     untimely = [
         place

@@ -1,4 +1,4 @@
-"""Record batches as their topic wants them stored, where that is not as they came."""
+"""Rewrites record batches: compression and append time by the topic's settings."""
 
 from mainstem.broker.topics.catalog import Topic
 from mainstem.core.batch import read_header, stamp
@@ -10,7 +10,7 @@ from mainstem.log.port import WritableBatch
 
 
 def converted(topic: Topic, batch: WritableBatch, now_ms: int) -> WritableBatch:
-    """Return a checked batch compressed and stamped as the topic says; raises CorruptBatch."""
+    """Return a checked batch with the topic's compression and timestamps; raises CorruptBatch."""
     settings = topic.settings
     wanted = settings.compression
     if wanted is not Compression.PRODUCER and NAMES[read_header(batch).codec] != wanted:

@@ -1,13 +1,13 @@
-"""Record batches of producers that can be told apart: decided, appended and applied as one.
+"""Appends of idempotent and transactional producers: decide, append, apply.
 
-How this works: under the broker's lock, so that no two requests decide on the same old state, a
-batch is first compared with what its producer has written before. If it is there already, the
-answer is where. Otherwise it is appended, with whatever must be written down together with it in
-the same append, and then everything that was decided is made true.
+How this works: all of this is under the broker's lock, so that no two requests decide on the same
+old state. A batch is compared with its producer's sequence numbers. For a duplicate, the result is
+its old offset. A new batch is appended, together with records that must be stored with it (a
+snapshot, a transaction's partition), and then all of it is applied.
 
-Batches that arrive together are decided one after the other, and what is new of all of them is one
-append. That ends before a batch that cannot be decided yet, because of one before it in the same
-partition, and before one that needs something written down with it, which is an append of its own.
+Batches that arrive together are decided one by one, and the new ones are one append. The run ends
+before a batch that cannot be decided yet, because it does not directly follow one before it in the
+same partition, and at one that needs other records in its append.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ from mainstem.log.port import Appended
 
 
 class _Beside(NamedTuple):
-    """What must be written down together with a batch, or it may not be written at all."""
+    """The records that must be in the same append as a batch."""
 
     begun: list[ProducersChange]
     touched: list[TransactionChange]
@@ -66,7 +66,7 @@ class IdempotentAppends:
         *,
         adds_partition: bool,
     ) -> Published | HeldPublish:
-        """Append a batch, unless it is there already; never waits.
+        """Append a batch, unless it is a duplicate; never blocks.
 
         ``adds_partition``: adds the partition to the batch's transaction, if it is not in it yet.
         Raises OutOfOrderSequence, InvalidProducerEpoch, UnknownProducer, InvalidTransactionState
@@ -94,10 +94,10 @@ class IdempotentAppends:
     def append_run(
         self, topic: str, given: Sequence[CheckedBatch], *, adds_partition: bool
     ) -> list[AppendOutcome]:
-        """Append batches to a topic without a backlog limit, as many as can be at once.
+        """Append batches to a topic without a backlog limit, as many as possible at once.
 
-        Those of one partition follow one another. Returns what became of the first ones, at least
-        of one; those beyond are to be given again.
+        Batches of one partition must be adjacent. Returns the outcomes of the first batches, at
+        least one; pass the others again.
         """
         outcomes: list[AppendOutcome | None] = []
         new: list[CheckedBatch] = []
@@ -109,7 +109,7 @@ class IdempotentAppends:
                 if header.producer_id < 0:
                     break
                 if new and new[-1].number == number:
-                    # What is known of its producer does not count the one before it yet.
+                    # The producer's state does not include the previous batch of this run yet.
                     if not follows(header, new[-1].header):
                         break
                 else:
@@ -137,7 +137,7 @@ class IdempotentAppends:
     def _decide(
         self, topic: Topic, number: int, header: BatchHeader, adds_partition: bool
     ) -> AppendedBatch | _Beside:
-        """Tell where a batch stands already, or what must be written down together with it."""
+        """Return the old position of a duplicate, or the records to append with a new batch."""
         if number >= len(topic.partitions):
             raise UnknownPartition(topic.name, number, len(topic.partitions))
         touched = self._transactions.enter(topic, number, header, adds_partition=adds_partition)
@@ -151,14 +151,14 @@ class IdempotentAppends:
     def _append_new(
         self, topic: Topic, new: Sequence[CheckedBatch], beside: _Beside
     ) -> list[AppendOutcome]:
-        """Append what was decided; return what became of the first ones."""
+        """Append new batches; return the outcomes of the first ones."""
         try:
             return appended_batches(new, self._append(topic, new, beside))
         except MainstemError as error:
             return [error]
 
     def _append(self, topic: Topic, new: Sequence[CheckedBatch], beside: _Beside) -> Appended:
-        """Append what was decided, and make it true."""
+        """Append new batches with their records, and apply them."""
         producers, completion = self._producers, self._transactions.completion
         partitions = topic.partitions
         batches = [(partitions[each.number], each.batch) for each in new]
@@ -189,7 +189,7 @@ class IdempotentAppends:
 def _filled(
     outcomes: Iterable[AppendOutcome | None], new: Iterable[AppendOutcome]
 ) -> list[AppendOutcome]:
-    """Put what became of new batches among the rest, up to the first one that was not appended."""
+    """Insert the outcomes of new batches, up to the first one that was not appended."""
     left = iter(new)
     filled: list[AppendOutcome] = []
     for outcome in outcomes:

@@ -1,4 +1,4 @@
-"""A record batch that arrived, and what became of it."""
+"""A received record batch, and the outcome of its append."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,32 +9,32 @@ from mainstem.log.port import Appended, Durable, WritableBatch
 
 
 class CheckedBatch(NamedTuple):
-    """A batch that is whole and may be appended to a partition by number."""
+    """A batch whose header was checked, for a partition by number."""
 
     number: int
     batch: WritableBatch
     header: BatchHeader
     place: int = 0
-    """Its place among all that arrived."""
+    """Its index among all received batches."""
 
 
 class AppendedBatch(NamedTuple):
-    """A batch that is in its partition, and when it is as durable as its topic says."""
+    """An appended batch, and when it has the durability of its topic."""
 
     offset: int
     durable: Durable
     events: int
     start: int
-    """Where its partition starts."""
+    """The start offset of its partition."""
     appended_ms: int = -1
-    """The time that its topic gave to it, -1 if it keeps its own."""
+    """Its append time, -1 if it keeps its producer's timestamps."""
 
 
 AppendOutcome = AppendedBatch | MainstemError
 
 
 def appended_batches(given: Sequence[CheckedBatch], appended: Appended) -> list[AppendOutcome]:
-    """Return what became of batches: of the first ones, if not all were appended."""
+    """Return the outcomes of batches; only of the first ones, if not all were appended."""
     durable = appended.durable
     return [
         AppendedBatch(offset, durable, each.header.count, start)

@@ -1,13 +1,13 @@
-"""What happens when producers outrun consumers: the gate in front of a topic with ``max_backlog``.
+"""Overload policies: the gate that limits the backlog of a topic with ``max_backlog``.
 
 The backlog of a partition is the distance from its slowest live cursor to its end, or from its
-start if there is no live cursor. The first event that a queue has not settled is a cursor
-like those of groups. A cursor is live while its group has members, or has committed in
-the last day, or had nothing left to commit in the last day: a reader that waits at the tail of a
-quiet topic is not silent. Events are let in if the backlog stays within the limit, and also if it
-is zero, or else a batch larger than the limit could never pass.
+start if there is no live cursor. A queue's first unsettled event counts as a cursor, too. A cursor
+is live while its group has members, has committed in the last day, or had nothing left to commit in
+the last day: a consumer that waits at the tail of a quiet topic is live. Events are admitted if the
+backlog stays within the limit; also if it is zero, or a batch larger than the limit could never be
+appended.
 
-Counters begin at zero with the process. What a reader missed is counted against its cursor.
+Counters start at zero with the process. Missed events are counted per group.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ from mainstem.log.durable import Commit
 from mainstem.log.port import Bounds, Log, PartitionId
 
 LIVE_MS = 86_400_000
-"""How long a cursor may be silent and still count."""
+"""How long a cursor without commits counts as live."""
 NO_COUNTERS = {"dropped": 0, "refused": 0, "held": 0, "held_ms": 0}
 """Events dropped, events refused, requests held, and for how long altogether."""
 _STEPS = 64
@@ -29,7 +29,7 @@ _STEPS = 64
 
 
 class HeldPublish(NamedTuple):
-    """A producer that is held: it waits for ``room`` until a time, and then asks once more."""
+    """A held publish: wait for ``room`` until ``until_ms``, then retry once more."""
 
     room: Commit
     since_ms: int
@@ -67,7 +67,7 @@ class Gate:
         *,
         last: bool = False,
     ) -> HeldPublish | None:
-        """Let events in (None), hold their producer, or refuse them with Overloaded."""
+        """Admit events (None), hold their producer (HeldPublish), or raise Overloaded."""
         if self.topic.settings.overload is Overload.DROP_OLDEST:
             return None
         full = next((at for at in counts if not self._has_room(at, counts[at], now_ms)), None)
@@ -82,23 +82,23 @@ class Gate:
         raise self._overloaded(full, held is not None)
 
     def has_room(self, counts: Mapping[int, int], now_ms: int) -> bool:
-        """Tell whether events would be let in now; nothing is counted."""
+        """Tell whether events would be admitted now; counts nothing."""
         if self.topic.settings.overload is Overload.DROP_OLDEST:
             return True
         return all(self._has_room(at, count, now_ms) for at, count in counts.items())
 
     def let_go(self, held: HeldPublish | None, now_ms: int) -> None:
-        """Count for how long a producer was held, as it is held no longer."""
+        """Stop holding a producer, and count how long it was held."""
         if held is not None:
             self._waiting.discard(held.room)
             self.counters["held_ms"] += max(0, now_ms - held.since_ms)
 
     def forget(self, held: HeldPublish) -> None:
-        """Let go of a producer that is held no longer, or elsewhere."""
+        """Stop holding a producer, without counting: another gate may hold it."""
         self._waiting.discard(held.room)
 
     def shed(self, partitions: Iterable[int], now_ms: int) -> None:
-        """Drop the oldest events of partitions that have just grown, if they are over the limit."""
+        """Drop the oldest events of partitions over the limit, after an append."""
         if self.topic.settings.overload is not Overload.DROP_OLDEST:
             return
         limit = self.topic.settings.max_backlog or 0
@@ -107,19 +107,19 @@ class Gate:
             bounds = self._log.bounds(partition)
             slowest = self._slowest(partition, bounds, now_ms)
             if bounds.end - slowest > limit + limit // _STEPS:
-                # What readers cannot see yet cannot be dropped yet.
+                # Events that are not visible yet cannot be dropped yet.
                 start = min(bounds.end - limit, bounds.tail)
                 if start > bounds.start:
                     self._drop(partition, bounds.start, start, slowest)
 
     def make_room(self) -> list[Callable[[], None]]:
-        """Return how to let those who are held try again: a cursor moved, or the topic changed."""
+        """Return the callbacks that let held producers retry, as a cursor or the topic changed."""
         waiting, self._waiting = self._waiting, set()
         return [room.settle for room in waiting]
 
     def queue_at(self, name: str, partition: PartitionId, cursor: Cursor | None) -> None:
-        """Take note of the first event that a queue has not settled; None if it is gone."""
-        # No group can be called like this, so that both can be looked at together.
+        """Set a queue's first unsettled event; None if the queue was deleted."""
+        # No group can have this name, so both kinds share a dict.
         reader = f"\0{name}"
         if cursor is None:
             self._queues.get(partition, {}).pop(reader, None)
@@ -127,7 +127,7 @@ class Gate:
             self._queues.setdefault(partition, {})[reader] = cursor
 
     def missed(self, group: str, partition: PartitionId, start: int) -> int:
-        """Return how many events were deleted before the group had committed them."""
+        """Return how many events were deleted before the group committed them."""
         counted = self._missed.get(partition, {}).get(group, 0)
         cursor = self._cursors.at(group, partition)
         if cursor is None:
@@ -135,7 +135,7 @@ class Gate:
         return counted + max(0, start - max(cursor.offset, self._counted_to.get(partition, 0)))
 
     def backlog(self, number: int, now_ms: int) -> int:
-        """Return how far the slowest live cursor is behind the end of a partition."""
+        """Return the distance from the slowest live cursor to the end of a partition."""
         partition = self.topic.partitions[number]
         bounds = self._log.bounds(partition)
         return bounds.end - self._slowest(partition, bounds, now_ms)
