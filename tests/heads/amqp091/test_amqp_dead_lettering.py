@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstem.broker.door import Cause
 from mainstem.heads.amqp091 import fields
 from mainstem.heads.amqp091.adapter.dead_lettering import (
     DeadLetter,
-    Reason,
     dead_letter,
     without_cycles,
 )
@@ -17,7 +17,7 @@ from mainstem.heads.amqp091.properties import Properties, decode_properties, enc
 
 NOW_MS = 1_700_000_000_999
 NO_PROPERTIES = Properties()
-EXPIRED, REJECTED = Reason.EXPIRED, Reason.REJECTED
+EXPIRED, REJECTED = Cause.EXPIRED, Cause.REJECTED
 
 
 def queue(name: str = "q", exchange: str | None = "dlx", key: str | None = None) -> Queue:
@@ -32,7 +32,7 @@ def queue(name: str = "q", exchange: str | None = "dlx", key: str | None = None)
 def died(
     source: Queue,
     properties: Properties = NO_PROPERTIES,
-    reason: Reason = EXPIRED,
+    reason: Cause = EXPIRED,
     now_ms: int = NOW_MS,
 ) -> DeadLetter:
     letter = dead_letter(source, "e", "key", properties, reason, now_ms)
@@ -149,8 +149,8 @@ def test_the_count_is_a_long_also_after_it_was_stored() -> None:
     assert deaths(letter) == [("q", "expired", 2)]
 
 
-@pytest.mark.parametrize("reason", [EXPIRED, Reason.MAXLEN, Reason.DELIVERY_LIMIT])
-def test_what_goes_round_by_itself_is_dropped(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", [EXPIRED, Cause.LENGTH, Cause.DELIVERIES])
+def test_what_goes_round_by_itself_is_dropped(reason: Cause) -> None:
     letter = died(queue("a"), reason=EXPIRED)
     letter = died(queue("b"), letter.properties, reason)
 

@@ -6,9 +6,9 @@ Called by the broker with its queues locked: it looks at the topology and calls 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainstem.broker.door import Cause, DeadEvent, RoutedEvent
+from mainstem.broker.door import DeadEvent, RoutedEvent
 from mainstem.core.event import Event
-from mainstem.heads.amqp091.adapter.dead_lettering import Reason, dead_letter, without_cycles
+from mainstem.heads.amqp091.adapter.dead_lettering import dead_letter, without_cycles
 from mainstem.heads.amqp091.adapter.messages import content_of, headers_of
 from mainstem.heads.amqp091.codec import route_of
 from mainstem.heads.amqp091.fields import read_short_string
@@ -16,13 +16,6 @@ from mainstem.heads.amqp091.properties import decode_properties, encode_properti
 
 if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.service import Service
-
-_REASONS = {
-    Cause.REJECTED: Reason.REJECTED,
-    Cause.DELIVERIES: Reason.DELIVERY_LIMIT,
-    Cause.EXPIRED: Reason.EXPIRED,
-    Cause.LENGTH: Reason.MAXLEN,
-}
 
 
 class DeadLetterRouter:
@@ -40,7 +33,7 @@ class DeadLetterRouter:
         content, raw = content_of(dead.event, queue.name)
         exchange, at = read_short_string(content, 0, len(content))
         key, _ = read_short_string(content, at, len(content))
-        reason, vhost = _REASONS[dead.cause], queue.record.vhost
+        reason, vhost = dead.cause, queue.record.vhost
         letter = dead_letter(
             queue.record, exchange, key, decode_properties(raw), reason, service.context.now_ms()
         )

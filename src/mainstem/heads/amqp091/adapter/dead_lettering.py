@@ -8,25 +8,16 @@ client having rejected it on the way, is dropped there.
 """
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 
 import msgspec
 
+from mainstem.broker.door import Cause
 from mainstem.heads.amqp091 import fields
 from mainstem.heads.amqp091.adapter.declared import Queue
 from mainstem.heads.amqp091.adapter.routing import CC, Names
 from mainstem.heads.amqp091.properties import Properties
 
 DEATHS = "x-death"
-
-
-class Reason(StrEnum):
-    """Why a queue gives a message up."""
-
-    EXPIRED = "expired"
-    REJECTED = "rejected"
-    MAXLEN = "maxlen"
-    DELIVERY_LIMIT = "delivery_limit"
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -44,7 +35,7 @@ def dead_letter(
     exchange: str,
     routing_key: str,
     properties: Properties,
-    reason: Reason,
+    reason: Cause,
     now_ms: int,
 ) -> DeadLetter | None:
     """Return what a message becomes that a queue gives up, None if nothing.
@@ -77,9 +68,9 @@ def dead_letter(
     return DeadLetter(target, keys, changed)
 
 
-def without_cycles(queues: Names, letter: DeadLetter, reason: Reason) -> Names:
+def without_cycles(queues: Names, letter: DeadLetter, reason: Cause) -> Names:
     """Return the queues that a dead letter may go to: none that it has gone through by itself."""
-    if reason is Reason.REJECTED:
+    if reason is Cause.REJECTED:
         return queues
     deaths = _deaths(letter.properties.headers or {})
     return tuple(name for name in queues if not _is_cycle(name, deaths))
@@ -88,7 +79,7 @@ def without_cycles(queues: Names, letter: DeadLetter, reason: Reason) -> Names:
 def _is_cycle(queue: str, deaths: Sequence[fields.Table]) -> bool:
     """Tell whether a message has died in a queue, and was not rejected since."""
     for death in deaths:
-        if death.get("reason") == Reason.REJECTED:
+        if death.get("reason") == Cause.REJECTED:
             return False
         if death.get("queue") == queue:
             return True
@@ -97,7 +88,7 @@ def _is_cycle(queue: str, deaths: Sequence[fields.Table]) -> bool:
 
 def _new_death(
     queue: str,
-    reason: Reason,
+    reason: Cause,
     exchange: str,
     keys: Names,
     expiration: str | None,
@@ -131,7 +122,7 @@ def _deaths(headers: fields.Table) -> list[fields.Table]:
     ]
 
 
-def _died(deaths: Sequence[fields.Table], queue: str, reason: Reason) -> fields.Table | None:
+def _died(deaths: Sequence[fields.Table], queue: str, reason: Cause) -> fields.Table | None:
     for death in deaths:
         if death.get("queue") == queue and death.get("reason") == reason:
             return death
