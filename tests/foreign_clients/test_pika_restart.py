@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel  # type: ignore[import-untyped]
 from pika.exceptions import (  # type: ignore[import-untyped]
@@ -18,6 +19,8 @@ from tests.foreign_clients.pika_client import (
     waiting,
 )
 from tests.in_process_server import server
+
+from mainstem.core.topic_settings import Durability
 
 SENT = 200
 
@@ -73,6 +76,31 @@ def test_what_is_durable_is_there_after_a_restart(tmp_path: Path) -> None:
         topics = {each.name for each in running.node.broker.topics()}
 
     assert topics == {"bills", "urgent"}
+
+
+@pytest.mark.parametrize(
+    ("default", "durable"),
+    [
+        (Durability.FSYNC, Durability.FSYNC),
+        (Durability.DISK, Durability.DISK),
+        (Durability.MEMORY, Durability.DISK),
+    ],
+)
+def test_durable_queues_are_as_durable_as_new_topics_and_survive_a_restart(
+    tmp_path: Path, default: Durability, durable: Durability
+) -> None:
+    config = msgspec.structs.replace(CONFIG, durability=default)
+    with server(tmp_path, config=config) as running, channel_of(running) as channel:
+        channel.confirm_delivery()
+        channel.queue_declare("kept", durable=True)
+        channel.queue_declare("passing")
+        channel.basic_publish("", "kept", b"1", PERSISTENT)
+        found = {each.name: each.settings.durability for each in running.node.broker.topics()}
+    with server(tmp_path, config=config) as running, channel_of(running) as channel:
+        left = drained(channel, "kept")
+
+    assert found == {"kept": durable, "passing": Durability.DISK}
+    assert left == [b"1"]
 
 
 def test_kill_9_loses_nothing_that_was_confirmed(tmp_path: Path) -> None:

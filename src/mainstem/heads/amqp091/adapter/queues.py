@@ -251,7 +251,10 @@ class DeclaredQueues:
     def _topic_settings(self, record: Queue) -> TopicSettings:
         durability = record.settings.durability
         if durability is None:
-            durability = Durability.FSYNC if record.durable else Durability.DISK
+            default = self._service.context.defaults.durability
+            # What a durable queue has must be there after a restart.
+            keeps = record.durable and default is not Durability.MEMORY
+            durability = default if keeps else Durability.DISK
         return TopicSettings(
             partitions=record.priorities,
             durability=durability,
