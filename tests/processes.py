@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import signal
 import subprocess
 import threading
 import time
@@ -58,7 +59,7 @@ def output_of(
 
 
 class OnTerminal:
-    """A program on a terminal of its own, which can be closed."""
+    """A program on a terminal of its own, which can be closed; in the end it is killed."""
 
     def __init__(self, command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
         self.pid, self._terminal = pty.fork()
@@ -70,9 +71,19 @@ class OnTerminal:
                 os._exit(127)
 
         self.shown = b""
+        self._ended = False
         self._closing = threading.Event()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
+
+    def __enter__(self) -> "OnTerminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        if not self._ended:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
 
     def _read(self) -> None:
         """Keep what is written; a terminal that nobody reads would stop who writes."""
@@ -100,6 +111,7 @@ class OnTerminal:
         while time.monotonic() < until:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
+                self._ended = True
                 return os.waitstatus_to_exitcode(status)
             time.sleep(0.05)
         raise AssertionError(f"process {self.pid} does not end")

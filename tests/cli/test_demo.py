@@ -9,15 +9,24 @@ import socket
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.processes import MARK, PATIENCE_S, OnTerminal, wait_until, wait_until_none_is_left
+from tests.processes import (
+    MARK,
+    PATIENCE_S,
+    OnTerminal,
+    marked,
+    wait_until,
+    wait_until_none_is_left,
+)
 
 from mainstem.cli.demo.events import TOPICS, sample_events
 from mainstem.cli.demo.live import introduction, rows_for
-from mainstem.pipelines.state.table_state import table_statuses
+from mainstem.pipelines.state.table_state import TableStatus, table_statuses
 
 NOW = datetime(2026, 11, 15, 8, tzinfo=UTC)
 
@@ -67,9 +76,11 @@ class Place:
         mine = {"TMPDIR": str(self.scratch), "JDK_JAVA_OPTIONS": java, MARK: self.mark}
         self.environment = os.environ | mine
 
-    def start(self) -> "subprocess.Popen[bytes]":
+    @contextmanager
+    def started(self) -> Iterator["subprocess.Popen[bytes]"]:
+        """Run it; in the end it is killed."""
         with (self.directory / "run.log").open("wb") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 self.command,
                 cwd=self.directory,
                 env=self.environment,
@@ -77,14 +88,27 @@ class Place:
                 stderr=log,
                 start_new_session=True,
             )
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def wait_for_rows(self) -> None:
         """Wait until all tables of the newest run have rows."""
         wait_until(lambda: self._events() > 0, "no rows", patience_s=300)
 
-    def _events(self) -> int:
+    def statuses(self) -> dict[str, TableStatus]:
+        """Return how the tables of all runs stand that are there still, by their paths."""
         states = self.scratch.glob("mainstem-sample-*/mainstem-pipelines")
-        found = [status for state in states for _, _, status in table_statuses(state)]
+        return {
+            f"{state}/{name}": status
+            for state in states
+            for _, name, status in table_statuses(state)
+        }
+
+    def _events(self) -> int:
+        found = self.statuses().values()
         return min((each.events for each in found), default=0) if len(found) == 3 else 0
 
     def assert_nothing_is_left(self) -> None:
@@ -104,19 +128,22 @@ def test_run_works_again_after_its_terminal_was_closed_and_ends_by_a_signal_to_i
     tmp_path: Path,
 ) -> None:
     place = Place(tmp_path)
-    it = OnTerminal(place.command, tmp_path, place.environment)
-    place.wait_for_rows()
-    wait_until(lambda: re.search(rb"views: .* [1-9][\d,]* in the table", it.shown), "no tables")
-    screen = it.shown.rpartition(b"\x1b[2J")[2].decode()
-    it.close()
+    with OnTerminal(place.command, tmp_path, place.environment) as it:
+        place.wait_for_rows()
+        wait_until(lambda: re.search(rb"views: .* [1-9][\d,]* in the table", it.shown), it.told)
+        screen = it.shown.rpartition(b"\x1b[2J")[2].decode()
+        it.close()
 
-    assert f"mainstem serves {tmp_path / 'data'} at 127.0.0.1:{place.port}" in screen
-    assert f"kcat -C -b 127.0.0.1:{place.port} -t sample." in screen
-    assert it.wait() == 0
+        assert f"mainstem serves {tmp_path / 'data'} at 127.0.0.1:{place.port}" in screen
+        assert f"kcat -C -b 127.0.0.1:{place.port} -t sample." in screen
+        assert it.wait() == 0
     place.assert_nothing_is_left()
 
-    with place.start() as process:
+    with place.started() as process:
         place.wait_for_rows()
+        # It stops the others in order: a signal to its group reaches it alone.
+        group = [each for each in marked(place.mark) if os.getpgid(each) == process.pid]
+        assert group == [process.pid]
         os.killpg(process.pid, signal.SIGTERM)
 
         assert process.wait(PATIENCE_S) == 0, place.told()
@@ -132,9 +159,13 @@ def test_run_works_again_after_its_terminal_was_closed_and_ends_by_a_signal_to_i
 @pytest.mark.timeout(1800)
 def test_run_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    with place.start() as process:
+    with place.started() as process:
         place.wait_for_rows()
 
         process.kill()
 
     place.assert_nothing_is_left()
+    # The pipeline could finish its batches: the server ended after it.
+    found = place.statuses()
+    assert len(found) == 3
+    assert {name: each.failure for name, each in found.items() if each.failure} == {}

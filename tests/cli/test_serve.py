@@ -273,11 +273,11 @@ def test_every_signal_to_its_group_stops_it_in_order(
 
 
 def test_a_closed_terminal_stops_it_in_order(tmp_path: Path) -> None:
-    it = OnTerminal(SERVE, tmp_path, os.environ)
-    wait_until(lambda: b"  stop " in it.shown, "it does not serve")
-    it.close()
+    with OnTerminal(SERVE, tmp_path, os.environ) as it:
+        wait_until(lambda: b"  stop " in it.shown, it.told)
+        it.close()
 
-    assert it.wait() == 0
+        assert it.wait() == 0
 
     # What it holds is free: the log was closed.
     with mainstem.open(tmp_path / "data") as stem:
@@ -286,16 +286,16 @@ def test_a_closed_terminal_stops_it_in_order(tmp_path: Path) -> None:
 
 def test_with_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
     environment = os.environ | {MARK: str(tmp_path)}
-    it = OnTerminal(["/usr/bin/nohup", *SERVE], tmp_path, environment)
     log = tmp_path / "nohup.out"
-    wait_until(lambda: log.exists() and "  stop " in log.read_text(), "it does not serve")
-    it.close()
+    with OnTerminal(["/usr/bin/nohup", *SERVE], tmp_path, environment) as it:
+        wait_until(lambda: log.exists() and "  stop " in log.read_text(), it.told)
+        it.close()
 
-    address = place(next(line for line in log.read_text().splitlines() if "admin" in line))
-    assert get(address, "/readyz").status == 200
-    assert signal.SIGHUP in ignored_by(it.pid)
-    os.kill(it.pid, signal.SIGTERM)
-    assert it.wait() == 0
+        address = place(next(line for line in log.read_text().splitlines() if "admin" in line))
+        assert get(address, "/readyz").status == 200
+        assert signal.SIGHUP in ignored_by(it.pid)
+        os.kill(it.pid, signal.SIGTERM)
+        assert it.wait() == 0
 
 
 def ignored_by(pid: int) -> set[int]:

@@ -1,7 +1,6 @@
 """What a terminal shows of a run that takes its time; ``test_kill.py`` shows what a pipe gets."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -52,8 +51,7 @@ def publish(address: str) -> None:
 def test_a_terminal_shows_that_spark_starts_and_how_long_a_batch_takes(tmp_path: Path) -> None:
     with serving(None) as address:
         publish(address)
-        it = OnTerminal(COMMAND, tmp_path, os.environ | {"MAINSTEM_AT": address})
-        try:
+        with OnTerminal(COMMAND, tmp_path, os.environ | {"MAINSTEM_AT": address}) as it:
             wait_until((tmp_path / "writing").exists, "no batch begins")
             shown = it.told()
             assert "mainstem: starting Spark\r\n" in shown, shown
@@ -63,11 +61,6 @@ def test_a_terminal_shows_that_spark_starts_and_how_long_a_batch_takes(tmp_path:
             (tmp_path / "go").touch()
 
             assert it.wait() == 0, it.told()
-        except BaseException:
-            os.kill(it.pid, signal.SIGKILL)
-            raise
-        finally:
-            it.close()
         assert "1 events in" in it.told()
 
 

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -48,13 +50,14 @@ class World:
                 stem.publish("numbers", {"n": self._published})
                 self._published += 1
 
-    def start(self) -> "subprocess.Popen[bytes]":
+    @contextmanager
+    def started(self) -> Iterator["subprocess.Popen[bytes]"]:
+        """Run it; in the end it is killed."""
         self.publish()
         for each in ("writing", "go"):
             (self._directory / each).unlink(missing_ok=True)
-        log = (self._directory / "run.log").open("wb")
-        with log:
-            return subprocess.Popen(
+        with (self._directory / "run.log").open("wb") as log:
+            process = subprocess.Popen(
                 COMMAND,
                 cwd=self._directory,
                 env=self.environment,
@@ -63,6 +66,11 @@ class World:
                 stderr=log,
                 start_new_session=True,
             )
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def wait_for_batch(self) -> None:
         wait_until((self._directory / "writing").exists, self.told)
@@ -87,7 +95,7 @@ def test_signals_to_the_group_let_the_batch_finish_and_leave_nobody(tmp_path: Pa
     with serving(None) as address:
         world = World(address, tmp_path)
         for number in SIGNALS:
-            with world.start() as process:
+            with world.started() as process:
                 world.wait_for_batch()
                 os.killpg(process.pid, number)
                 wait_until(lambda: "stopping after this batch" in world.told(), world.told)
@@ -104,12 +112,12 @@ def test_a_terminal_that_is_closed_lets_the_batch_finish_and_leaves_nobody(tmp_p
     with serving(None) as address:
         world = World(address, tmp_path)
         world.publish()
-        it = OnTerminal(COMMAND, tmp_path, world.environment)
-        world.wait_for_batch()
-        it.close()
-        world.let_batch_go()
+        with OnTerminal(COMMAND, tmp_path, world.environment) as it:
+            world.wait_for_batch()
+            it.close()
+            world.let_batch_go()
 
-        assert it.wait() == 0
+            assert it.wait() == 0
 
         wait_until_none_is_left(world.mark)
         assert world.is_whole()
@@ -118,14 +126,14 @@ def test_a_terminal_that_is_closed_lets_the_batch_finish_and_leaves_nobody(tmp_p
 def test_a_run_that_is_killed_leaves_neither_java_nor_python_behind(tmp_path: Path) -> None:
     with serving(None) as address:
         world = World(address, tmp_path)
-        with world.start() as process:
+        with world.started() as process:
             world.wait_for_batch()
             assert len(marked(world.mark)) >= 3
 
             process.kill()
 
         wait_until_none_is_left(world.mark)
-        with world.start() as process:
+        with world.started() as process:
             world.let_batch_go()
             wait_until(world.is_whole, world.told)
             os.killpg(process.pid, signal.SIGTERM)
