@@ -8,7 +8,7 @@ import sys
 
 def main() -> None:
     """Run the command line as a program: end by signal where a shell expects that."""
-    # Modules are no garbage: looking for some while they are loaded only takes time.
+    # Garbage collection while modules are imported would only cost time.
     gc.disable()
     # A pipe's reader or a Ctrl-C ends us with the log closed first, then by the signal itself, so
     # that shells see what they see from any other tool.
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _fill_closed_streams() -> None:
-    # Started with `>&-`, a segment would become descriptor 1, and what is printed would go there.
+    # With stdout closed (`>&-`), a segment could get descriptor 1, and output would go there.
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)

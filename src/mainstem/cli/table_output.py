@@ -27,7 +27,7 @@ def format_option(command: Decorated) -> Decorated:
 
 
 def chosen(form: Format | None) -> Format:
-    """Return the format asked for, else what suits where the output goes."""
+    """Return the given format; by default a table on a terminal, JSON in a pipe."""
     return form or ("table" if sys.stdout.isatty() else "jsonl")
 
 

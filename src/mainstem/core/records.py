@@ -1,9 +1,9 @@
 """Events as record batches, and record batches as events.
 
-``build`` and ``build_one`` pack events; ``events`` and ``keys`` read what is stored;
-``check_records`` is the deep check of what producers send; ``packed`` changes a batch's
-compression; ``retain`` is what compaction does to it. The layout of a record, and the reading of
-hostile bytes, is in ``walk``.
+``build`` and ``build_one`` build batches; ``events`` and ``keys`` read stored ones;
+``check_records`` is the deep check of a producer's batch; ``packed`` changes the compression of a
+batch; ``retain`` removes events for compaction. ``record_parser`` parses records of untrusted
+bytes.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -157,7 +157,7 @@ def read_ids(view: memoryview, at: int, count: int) -> tuple[bytes, ...]:
 
 
 def packers(before: str, code: str) -> list[Callable[..., bytes]]:
-    """Return for each small count what packs so many elements, and what stands before them."""
+    """Return for each small count a packer of that many elements with their prefix."""
     return [Struct(f">{before}{code * count}").pack for count in range(SMALL_COUNT)]
 
 

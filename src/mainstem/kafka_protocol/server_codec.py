@@ -1,11 +1,10 @@
 """A server's side of the protocol: bytes to requests, responses to bytes.
 
-A frame is four bytes of length and what they count. Encoding gives both, decoding takes what is
-counted: cutting the stream into frames is the session's work, because that is where the limit on
-their size is known.
+A frame is a length of four bytes and that many bytes. Encoding returns both, decoding takes the
+latter: the session splits the stream into frames, as it knows the limit of their size.
 
-Which messages there are is said in ``messages``, one class each; how they are written is generated
-from those classes when a version is first spoken (``decoders``, ``encoders``).
+``messages`` defines the messages, one class each; their codecs are generated from these classes
+when a version is first used (``decoders``, ``encoders``).
 """
 
 from struct import Struct

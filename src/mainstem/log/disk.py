@@ -280,7 +280,7 @@ class DiskLog:
     def cut(
         self, partition: PartitionId, *, start: int | None = None, end: int | None = None
     ) -> Bounds:
-        """Delete what is before ``start``, and what is at ``end`` or after (a new epoch begins)."""
+        """Delete the events before ``start``, and those from ``end`` on (a new epoch begins)."""
         if end is not None:
             self._cut_end(partition, end)
         with self._lock:

@@ -118,7 +118,7 @@ class MemoryPartition:
         return self.watches.all()
 
     def cut(self, *, start: int | None = None, end: int | None = None) -> Bounds:
-        """Delete what is before ``start``, and what is at ``end`` or after (a new epoch begins)."""
+        """Delete the events before ``start``, and those from ``end`` on (a new epoch begins)."""
         highest = self.tail if end is None else min(self.tail, end)
         if end is not None and not self.start <= end <= self.end:
             raise OffsetOutOfRange(self.place, end, self.start, self.tail)
@@ -342,7 +342,7 @@ class MemoryLog:
     def cut(
         self, partition: PartitionId, *, start: int | None = None, end: int | None = None
     ) -> Bounds:
-        """Delete what is before ``start``, and what is at ``end`` or after (a new epoch begins)."""
+        """Delete the events before ``start``, and those from ``end`` on (a new epoch begins)."""
         with self._lock:
             found = self._partition(partition)
             before = found.size_bytes

@@ -1,10 +1,10 @@
-"""How the log on disk works."""
+"""Options of the log on disk."""
 
 import msgspec
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How the log on disk works; the defaults suit one machine with an SSD."""
+    """Options of the log on disk; the defaults suit one machine with an SSD."""
 
     max_open_files: int = 4096
     """Segments kept open at most; others are reopened when needed."""
@@ -13,7 +13,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     wal_step_bytes: int = 1024 * 1024
     """Space that the write-ahead log allocates at a time."""
     checkpoint_wal_bytes: int = 32 * 1024 * 1024
-    """A checkpoint is made when the write-ahead log reaches this size,"""
+    """The size of the write-ahead log at which a checkpoint is made."""
     checkpoint_bytes: int = 512 * 1024 * 1024
     """or when this much was appended,"""
     checkpoint_batches: int = 200_000

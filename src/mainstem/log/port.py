@@ -159,4 +159,4 @@ class Log(Protocol):
     def cut(
         self, partition: PartitionId, *, start: int | None = None, end: int | None = None
     ) -> Bounds:
-        """Delete what is before ``start``, and what is at ``end`` or after (a new epoch begins)."""
+        """Delete the events before ``start``, and those from ``end`` on (a new epoch begins)."""

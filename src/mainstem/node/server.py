@@ -43,7 +43,7 @@ class Running(msgspec.Struct, frozen=True):
 
     node: Node
     addresses: dict[str, Address]
-    """Where each head listens that is on, by its name."""
+    """The address of each enabled head, by name."""
     started_ms: int
     """How long it took to get ready."""
     catch_up: Callable[[], None]

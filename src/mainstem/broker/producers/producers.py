@@ -57,7 +57,7 @@ class ProducerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     snapshot_events: int = 100_000
     """A partition gets a new snapshot after this many batches, bytes or events."""
     snapshot_ms: int = 60_000
-    """The longest time from a producer's batch to a snapshot; well below any retention time."""
+    """The longest time from a producer's batch to a snapshot, so that retention comes later."""
 
 
 DEFAULTS = ProducerLimits()

@@ -33,7 +33,7 @@ SYNCS = 20
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """One check and its result."""
 
     check: str
     state: Literal["ok", "warn", "fail", "none"]

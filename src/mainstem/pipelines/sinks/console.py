@@ -25,7 +25,7 @@ class ConsoleSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Return where the rows are, for people."""
+        """Return the table's location for display."""
         return "console"
 
     def check(self, columns: "StructType") -> None:

@@ -26,7 +26,7 @@ class DeltaSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Return where the rows are, for people."""
+        """Return the table's location for display."""
         return f"Delta table {self.path}"
 
     def check(self, columns: "StructType") -> None:

@@ -51,7 +51,7 @@ class ParquetSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Return where the rows are, for people."""
+        """Return the table's location for display."""
         return f"Parquet directory {self.path}"
 
     def check(self, columns: "StructType") -> None:

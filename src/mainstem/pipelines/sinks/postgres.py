@@ -42,7 +42,7 @@ class PostgresSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Return where the rows are, for people, without the password."""
+        """Return the table's location for display, without the password."""
         return f"PostgreSQL table {self.table}"
 
     def check(self, columns: "StructType") -> None:

@@ -39,7 +39,7 @@ class SqliteSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Return where the rows are, for people."""
+        """Return the table's location for display."""
         return f"SQLite table {self.table} in {self.path}"
 
     def check(self, columns: "StructType") -> None:

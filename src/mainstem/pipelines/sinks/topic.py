@@ -28,7 +28,7 @@ class TopicSink(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Return where the rows are, for people."""
+        """Return the table's location for display."""
         return f"topic {self.topic}"
 
     def check(self, columns: "StructType") -> None:

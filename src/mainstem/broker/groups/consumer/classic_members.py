@@ -2,9 +2,9 @@
 
 How this works: a classic member is assigned partitions and reconciled like every other member
 (``reconciliation``); only the requests differ. It learns of changes by RebalanceInProgress in the
-answer to its heartbeat. Its JoinGroup says what it owns, and returns its epoch as the generation;
-its SyncGroup returns what it is to own. Each is answered at once: there is no leader, and no member
-waits for another.
+answer to its heartbeat. Its JoinGroup reports the partitions it owns, and returns its epoch as the
+generation; its SyncGroup returns its assignment. Both are answered at once: there is no leader, and
+no member waits for another.
 
 The metadata and assignments of classic members are bytes of a format that the broker does not
 know; the Kafka head supplies the codec (``ConsumerProtocol``).

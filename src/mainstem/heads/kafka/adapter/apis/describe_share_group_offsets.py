@@ -57,7 +57,7 @@ def _position(
     service: Service, topic: str, number: int, found: QueueState | None
 ) -> messages.DescribedShareOffset:
     if found is None or number not in range(len(found.windows)):
-        # Nor has it begun with what is not there.
+        # The group has no offset there, or the partition does not exist.
         return messages.DescribedShareOffset(number, _NOT_BEGUN)
     window = found.windows[number]
     try:

@@ -8,7 +8,7 @@ from mainstem.kafka_protocol.messages import membership as messages
 
 _GROUPS, _TRANSACTIONS = 0, 1
 _NOBODY = (-1, "", -1)
-"""Node, host and port."""
+"""Node id, host and port of an unknown coordinator."""
 
 
 @serves(messages.FIND_COORDINATOR, 0, 6)

@@ -52,7 +52,7 @@ def _fetched_of_one(
 
 
 def _not_fetched(request: messages.OffsetFetchRequest, code: Code) -> messages.OffsetFetchResponse:
-    """Refuse in a version for one group: version 1 can say so of partitions only."""
+    """Return a refusal for one group; version 1 has error codes per partition only."""
     topics = [
         messages.FetchedOffsetsTopic(
             each.topic_id,
