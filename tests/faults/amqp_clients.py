@@ -24,6 +24,7 @@ PATIENCE_S = 60
 AT_ONCE = 20
 """How many messages wait for their confirms, and how many are acknowledged together."""
 QUEUE = "total"
+PERSISTENT = BasicProperties(delivery_mode=2)
 
 
 def _parameters(port: int) -> pika.ConnectionParameters:
@@ -53,11 +54,12 @@ class _Thread:
 
 
 class Publisher:
-    """Publishes numbers with confirms, several at once."""
+    """Publishes numbers with confirms, several at once, to the queue or to an exchange."""
 
-    def __init__(self, port: int, queue: TotalQueue, numbers: range) -> None:
+    def __init__(self, port: int, queue: TotalQueue, numbers: range, *, exchange: str = "") -> None:
         self._port = port
         self._queue = queue
+        self._exchange = exchange
         self._numbers = iter(numbers)
         self._waiting: dict[int, int] = {}
         """Numbers that are not confirmed, by their tags."""
@@ -92,7 +94,7 @@ class Publisher:
             self._queue.note("attempted", number)
             self._last_tag += 1
             self._waiting[self._last_tag] = number
-            channel.basic_publish("", QUEUE, b"%d" % number, BasicProperties(delivery_mode=2))
+            channel.basic_publish(self._exchange, QUEUE, b"%d" % number, PERSISTENT)
         if not self._waiting:
             self._is_done = True
             channel.connection.close()
@@ -111,13 +113,17 @@ class Publisher:
 class Consumer:
     """Takes messages, and acknowledges several at once, in a transaction or not.
 
-    ``lives``: what it took on each of its connections, in order.
+    ``moves_to``: a queue to which each transaction publishes what it acknowledges. ``lives``: what
+    it took on each of its connections, in order.
     """
 
-    def __init__(self, port: int, queue: TotalQueue, *, commits: bool = False) -> None:
+    def __init__(
+        self, port: int, queue: TotalQueue, *, commits: bool = False, moves_to: str = ""
+    ) -> None:
         self._port = port
         self._queue = queue
         self._commits = commits
+        self._moves_to = moves_to
         self._stop = threading.Event()
         self._held: list[tuple[int, int]] = []
         """Tags and numbers that are not acknowledged."""
@@ -179,6 +185,9 @@ class Consumer:
         held, self._held = self._held, []
         deed = "doubt"
         try:
+            if self._moves_to:
+                for _, number in held:
+                    channel.basic_publish("", self._moves_to, b"%d" % number, PERSISTENT)
             channel.basic_ack(held[-1][0], multiple=True)
             if self._commits:
                 channel.tx_commit()
@@ -186,3 +195,33 @@ class Consumer:
         finally:
             for _, number in held:
                 self._queue.note(deed, number)
+
+
+def drained(port: int, queue: str) -> list[int]:
+    """Take all that a queue has."""
+    connection = pika.BlockingConnection(_parameters(port))
+    channel = connection.channel()
+    found: list[int] = []
+    while (body := channel.basic_get(queue, auto_ack=True)[2]) is not None:
+        found.append(int(body))
+    connection.close()
+    return found
+
+
+def waiting(port: int, queue: str) -> int:
+    """Return how many messages a queue has for whoever comes."""
+    connection = pika.BlockingConnection(_parameters(port))
+    count = int(connection.channel().queue_declare(queue, passive=True).method.message_count)
+    connection.close()
+    return count
+
+
+def declare(port: int, *queues: str, exchange: str = "") -> None:
+    """Declare queues, bound to an exchange if one is named."""
+    connection = pika.BlockingConnection(_parameters(port))
+    channel = connection.channel()
+    for queue in queues:
+        channel.queue_declare(queue, durable=True)
+        if exchange:
+            channel.queue_bind(queue, exchange)
+    connection.close()

@@ -67,6 +67,11 @@ class TotalQueue:
                     raise ValueError(deed)
             self._changed.notify_all()
 
+    def wait_until_acknowledged(self, count: int, timeout_s: float) -> bool:
+        """Wait until so many events are acknowledged to their producers."""
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self.acknowledged) >= count, timeout_s)
+
     def wait_until_done(self, count: int, timeout_s: float) -> bool:
         """Wait until so many events are done."""
         with self._changed:

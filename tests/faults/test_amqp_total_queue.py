@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 from tests.checker.proxy import Proxy
-from tests.faults.amqp_clients import PATIENCE_S, Consumer, Publisher
-from tests.faults.killable_server import Mortal
+from tests.faults.amqp_clients import (
+    PATIENCE_S,
+    QUEUE,
+    Consumer,
+    Publisher,
+    declare,
+    drained,
+    waiting,
+)
+from tests.faults.killable_server import Mortal, until
 from tests.faults.queue_checker import NOTHING_WRONG, TotalQueue, Verdict
 from tests.faults.queue_flaws import FORGETS_ACKS, LOSES_SOME
 from tests.long_runs import LONG
@@ -108,6 +116,48 @@ def test_kills_and_cut_connections_lose_and_repeat_nothing_that_was_committed(
             assert queue.wait_until_drained(PATIENCE_S)
 
     assert queue.verdict().wrong == NOTHING_WRONG
+
+
+@pytest.mark.timeout(0 if LONG else 240)
+def test_a_message_is_in_all_its_queues_or_in_none_of_them(tmp_path: Path) -> None:
+    rng, queue = random.Random(13), TotalQueue()
+    with Mortal(tmp_path, amqp=True) as server:
+        port = server.amqp[1]
+        declare(port, "left", "right", exchange="amq.fanout")
+        publisher = Publisher(port, queue, range(EVENTS), exchange="amq.fanout")
+        for _ in range(FAULTS):
+            enough = len(queue.acknowledged) + rng.randint(1, EVENTS // FAULTS // 2)
+            assert queue.wait_until_acknowledged(enough, PATIENCE_S), "nothing is taken any more"
+            server.kill()
+            server.start()
+        publisher.finish()
+        left, right = drained(port, "left"), drained(port, "right")
+
+    assert left == right
+    assert ascending(left)
+    assert queue.acknowledged <= set(left) <= queue.attempted
+
+
+@pytest.mark.timeout(0 if LONG else 240)
+def test_what_transactions_move_from_queue_to_queue_is_moved_once(tmp_path: Path) -> None:
+    rng, queue = random.Random(17), TotalQueue()
+    with Mortal(tmp_path, amqp=True) as server, Proxy() as network:
+        network.target = server.amqp[1]
+        Publisher(server.amqp[1], queue, range(EVENTS)).finish()
+        declare(server.amqp[1], "moved")
+        with Consumer(network.port, queue, commits=True, moves_to="moved"):
+            for number in range(FAULTS):
+                enough = len(queue.done) + rng.randint(1, EVENTS // FAULTS // 2)
+                assert queue.wait_until_done(enough, PATIENCE_S), "nothing is done any more"
+                if number % 2:
+                    network.heal()
+                else:
+                    server.kill()
+                    server.start()
+            until(lambda: waiting(server.amqp[1], "moved") >= EVENTS)
+        moved, left = drained(server.amqp[1], "moved"), drained(server.amqp[1], QUEUE)
+
+    assert (sorted(moved), left) == (list(range(EVENTS)), [])
 
 
 # It would be noticed
