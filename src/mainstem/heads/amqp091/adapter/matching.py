@@ -5,7 +5,7 @@ bindings that match the same messages, and returns the buckets of a message.
 
 Topic bindings are a trie of words. A routing key is matched by walking all places of the trie that
 its words so far may have led to, each at most once per word: words times places of the trie at
-most, whatever the wildcards.
+most, whatever the wildcards. That may still be much, so there is a limit (``MAX_PLACES``).
 
 Headers bindings are found by the headers that a message has, not by looking at all of them: one for
 ``any`` stands under each of its headers, one for ``all`` under a single one, the rarest.
@@ -19,6 +19,8 @@ from mainstem.heads.amqp091.adapter.declared import Binding, DestinationKind, Ex
 from mainstem.heads.amqp091.adapter.equivalence import comparable, refused, type_name
 
 X_MATCH = "x-match"
+MAX_PLACES = 50_000
+"""Places that a routing key may lead to on its way; it takes hundreds of ``#`` to get there."""
 _MATCH_VALUES = frozenset({"all", "any", "all-with-x", "any-with-x"})
 
 
@@ -211,8 +213,12 @@ class TopicMatcher:
     def _walk(self, key: str) -> Iterable[_Place]:
         here: dict[_Place, None] = {}
         _enter(here, self._root)
+        left = MAX_PLACES
         for word in _words(key):
             there: dict[_Place, None] = {}
+            left -= len(here)
+            if left < 0:
+                raise refused(f"too many bindings with wildcards match routing key '{key}'")
             for place in here:
                 if place.is_any_words:
                     _enter(there, place)

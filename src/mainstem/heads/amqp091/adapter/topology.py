@@ -51,7 +51,7 @@ from mainstem.heads.amqp091.adapter.refusals import (
 )
 from mainstem.heads.amqp091.adapter.routing import Names
 from mainstem.heads.amqp091.adapter.virtual_host import VirtualHost
-from mainstem.heads.amqp091.errors import ReplyCode
+from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 
 
 class DecidedQueue(NamedTuple):
@@ -329,11 +329,15 @@ class Topology:
     def route_dead_letter(
         self, vhost: str, exchange: str, keys: Iterable[str], headers: fields.Table
     ) -> Names:
-        """Return the queues of a dead letter, none if there is no such exchange."""
+        """Return the queues of a dead letter, none if there is no such exchange, or route."""
         state = self._vhost(vhost)
         if exchange not in state.exchanges:
             return ()
-        return state.router.route_keys(exchange, tuple(keys), headers)
+        try:
+            return state.router.route_keys(exchange, tuple(keys), headers)
+        except AmqpError:
+            # Its routing key matches too many wildcards, and there is nobody to be told.
+            return ()
 
     # Decided, written down, applied.
 
