@@ -6,7 +6,6 @@ once: ``take_run`` then reads a message in one step, without keeping anything.
 """
 
 from functools import lru_cache
-from io import BytesIO
 from struct import Struct
 
 import msgspec
@@ -20,6 +19,8 @@ _CONTENT = Struct(">BHIHHQ")
 TAG = Struct(">QB")
 _BEFORE_PROPERTIES = 19
 """Bytes of a content header frame."""
+_PART_BYTES = 128 * 1024
+"""A part of a body, as most clients cut them."""
 _SETTLE_BYTES = 21
 """Of BasicAck, BasicNack and BasicReject; no message is shorter."""
 
@@ -49,7 +50,7 @@ Said = Publish | BasicAck | BasicNack | BasicReject
 class Channel:
     """One channel, and the message that is coming on it."""
 
-    __slots__ = ("_body", "_left", "_properties", "_target", "busy", "closing")
+    __slots__ = ("_came", "_left", "_parts", "_properties", "_target", "busy", "closing")
 
     def __init__(self) -> None:
         self.closing = False
@@ -61,13 +62,14 @@ class Channel:
     def _begin(self) -> None:
         self._target: Target | None = None
         self._properties: bytes | None = None
-        self._body = BytesIO()
+        self._parts: list[bytes] = []
+        self._came = 0
         self._left = 0
 
     @property
     def held(self) -> int:
-        """Bytes that are kept of a message that is coming."""
-        return self._body.tell() + len(self._properties or b"")
+        """Bytes that are kept of a message that is coming, with room for its next part."""
+        return self._came + len(self._properties or b"") + min(self._left, _PART_BYTES)
 
     def close(self) -> None:
         """Keep nothing, and wait for CloseOk."""
@@ -121,11 +123,11 @@ class Channel:
             detail = "content body frame exceeds remaining content size"
             raise AmqpError(ReplyCode.FRAME_ERROR, detail, *BasicPublish.ids)
         self._left -= len(part)
-        if not self._left and not self._body.tell():
-            return bytes(part)
-        self._body.write(part)
-        # Which makes no copy.
-        return b"" if self._left else self._body.getvalue()
+        self._came += len(part)
+        self._parts.append(bytes(part))
+        if self._left:
+            return b""
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
 def take_run(  # noqa: C901 - calls are what costs most here

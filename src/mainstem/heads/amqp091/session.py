@@ -280,6 +280,16 @@ class Session:
         found = self._channels.get(channel)
         return found is not None and not found.closing
 
+    def end(self) -> None:
+        """Take nothing more, and keep nothing: the connection has ended."""
+        self.phase = Phase.CLOSED
+        self._forget_channels()
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes that are kept of messages that are coming, on all channels."""
+        return self._unfinished
+
     def has(self, capability: str) -> bool:
         """Return whether a client says that it knows something beyond the specification."""
         return capability in self._capabilities

@@ -38,7 +38,15 @@ class AmqpSettings(HeadSettings, frozen=True, kw_only=True, forbid_unknown_field
             description="Bytes of messages that one connection may have begun on its channels "
             "together; more closes it.",
         ),
-    ] = 64 * 1024 * 1024
+    ] = 32 * 1024 * 1024
+    max_transaction_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="Bytes of messages that the open transactions of one connection may hold "
+            "together, unless it is one message; more closes the channel.",
+        ),
+    ] = 16 * 1024 * 1024
     handshake_ms: Annotated[
         int,
         Meta(ge=10, description="Milliseconds that a client may take to open its connection."),

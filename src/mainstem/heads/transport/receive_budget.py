@@ -24,8 +24,10 @@ class Holder(Protocol):
 class ReceiveBudget:
     """The limit for all incomplete frames together."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, beside: "ReceiveBudget | None" = None) -> None:
+        """``beside``: another budget; while that is tight, so is this one."""
         self._max_bytes = max_bytes
+        self._beside = beside
         self._held: dict[Holder, int] = {}
         self._waiting: dict[Holder, None] = {}
         self._total = 0
@@ -35,7 +37,8 @@ class ReceiveBudget:
     @property
     def is_tight(self) -> bool:
         """Whether connections should read little at a time."""
-        return self._total >= self._max_bytes
+        is_used_up = self._total >= self._max_bytes
+        return is_used_up or (self._beside is not None and self._beside.is_tight)
 
     def hold(self, holder: Holder, size: int, *, must: bool = False) -> bool:
         """Reserve ``size`` bytes in total for a connection; if False, ``room_again`` follows.

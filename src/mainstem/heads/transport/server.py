@@ -108,10 +108,14 @@ def serve(
     max_connections: int,
     samples: Callable[[], Iterable[tuple[Metric, Sample]]] = no_samples,
     tls: ssl.SSLContext | None = None,
+    beside: ReceiveBudget | None = None,
 ) -> Server:
-    """Serve connections, up to a limit; with TLS the conversation begins after the handshake."""
+    """Serve connections, up to a limit; with TLS the conversation begins after the handshake.
+
+    ``beside``: the head's own budget; while that is tight, little is read at a time.
+    """
     scratch = memoryview(bytearray(READ_BYTES))
-    budget = ReceiveBudget(UNFINISHED_BYTES)
+    budget = ReceiveBudget(UNFINISHED_BYTES, beside)
     connections: set[Connection] = set()
     traffic = Traffic()
 

@@ -35,6 +35,8 @@ class Transaction:
 
     def __init__(self) -> None:
         self.routed: list[Routed] = []
+        self.size = 0
+        """Bytes of its messages."""
         self.settled: list[tuple[Unacked, Outcome]] = []
 
 
@@ -63,6 +65,9 @@ class AmqpChannel:
             return
         self.is_open = False
         self._service.counts.channels -= 1
+        if self._transaction is not None:
+            self._connection.in_transactions -= self._transaction.size
+            self._transaction = None
         self._service.replies.forget(self)
         for tag in list(self._consumers):
             self._end_consumer(tag)
@@ -77,7 +82,19 @@ class AmqpChannel:
             return
         routed = self._connection.publisher.route(self, 0, message)
         if routed is not None:
-            self._transaction.routed.append(routed)
+            self._keep(self._transaction, routed)
+
+    def _keep(self, transaction: Transaction, routed: Routed) -> None:
+        """Keep a message for a transaction, unless all of the connection would be too large."""
+        connection, most = self._connection, self._service.settings.max_transaction_bytes
+        size = routed.size
+        is_alone = not connection.in_transactions and len(routed.places) == 1
+        if connection.in_transactions + size > most and not is_alone:
+            detail = f"transactions of more than {most} bytes (amqp.max_transaction_bytes)"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, detail)
+        transaction.routed.append(routed)
+        transaction.size += size
+        connection.in_transactions += size
 
     def settle(self, said: methods.BasicAck | methods.BasicNack | methods.BasicReject) -> None:
         """Settle deliveries, or keep that for the transaction."""
@@ -359,6 +376,7 @@ class AmqpChannel:
                 ReplyCode.PRECONDITION_FAILED, "channel is not transactional", *method.ids
             )
         ended, self._transaction = self._transaction, Transaction()
+        self._connection.in_transactions -= ended.size
         if method is Bare.TX_ROLLBACK:
             # What was settled is not: it is still out, and may be settled again.
             self._deliveries.put_back([each for each, _ in ended.settled])

@@ -1,6 +1,7 @@
 """One AMQP connection: requests carried out on the broker, on its channels, and answered."""
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -11,14 +12,19 @@ from mainstem.heads.amqp091.adapter.channel import AmqpChannel
 from mainstem.heads.amqp091.adapter.failures import refusal
 from mainstem.heads.amqp091.adapter.publisher import Publisher
 from mainstem.heads.amqp091.adapter.service import Service
+from mainstem.heads.amqp091.adapter.unfinished import Unfinished
 from mainstem.heads.amqp091.codec import method_frame
 from mainstem.heads.amqp091.errors import AmqpError, ReplyCode
 from mainstem.heads.amqp091.messages import Publish
 from mainstem.heads.amqp091.methods import Bare, BasicPublish, Ids, Method
-from mainstem.heads.amqp091.session import Login, ProtocolHeader, Request, Session
+from mainstem.heads.amqp091.session import RUN_BYTES, Login, ProtocolHeader, Request, Session
 from mainstem.heads.conversation import Answer, Later, Outbox, Piece
 
 _logger = logging.getLogger("mainstem.heads.amqp091")
+
+MIN_RUN_BYTES = 4 * 1024
+QUICK_S = 0.05
+"""What a run may take for the next one to be longer; other connections wait that long."""
 
 
 class AmqpConversation:
@@ -34,10 +40,15 @@ class AmqpConversation:
         """What waits for room in a topic."""
         self.publisher = Publisher(self)
         self._channels: dict[int, AmqpChannel] = {}
+        self.in_transactions = 0
+        """Bytes of messages in open transactions of all channels."""
         self._user = ""
         self._blocked = 0
+        self._run_bytes = MIN_RUN_BYTES
+        """What is taken at once; more if the client's messages are routed quickly."""
         self._held: Later | None = None
         """What further requests wait for."""
+        self._unfinished = Unfinished(service.unfinished, outbox)
         self._is_closed = False
         self._act_as(service.context.auth.peer(outbox.peer, tls=outbox.is_tls))
         service.connections.add(self)
@@ -56,14 +67,16 @@ class AmqpConversation:
                 self._carry_out(*received)
         except AmqpError as error:
             self.refuse(error, self.session.channel)
+        waits = self._unfinished.keep(self.session.unfinished)
         held, self._held = self._held, None
-        return self.publisher.flush() or held or ()
+        return self.publisher.flush() or held or waits or ()
 
     def handle_run(self, view: memoryview) -> tuple[Answer | Later, int] | None:
         """Carry out messages and acknowledgements that came together."""
-        received, size = self.session.receive_run(view)
+        received, size = self.session.receive_run(view[: self._run_bytes])
         if not size:
             return None
+        began = time.monotonic()
         for number, said in received:
             channel = self._channels.get(number)
             if channel is None:
@@ -79,18 +92,26 @@ class AmqpConversation:
                 self.refuse(error.about(*ids), number)
                 if error.is_hard:
                     break
-        return self.publisher.flush() or (), size
+        waits = self.publisher.flush()
+        is_quick = time.monotonic() - began < QUICK_S
+        self._run_bytes = RUN_BYTES if is_quick else MIN_RUN_BYTES
+        return waits or (), size
 
     def deadline(self) -> int | None:
         """Return when a heartbeat is due, or the client has been silent for too long."""
-        self.session.heard_ms = self.outbox.heard_ms
+        self.session.heard_ms = self._heard_ms(self.service.clock_ms())
         return self.session.deadline()
 
     def tick(self, now_ms: int) -> Answer:
         """Do what is due."""
-        self.session.heard_ms = self.outbox.heard_ms
+        self.session.heard_ms = self._heard_ms(now_ms)
         beat = self.session.tick(now_ms)
         return (beat,) if beat else ()
+
+    def _heard_ms(self, now_ms: int) -> int:
+        """Return when the client was last heard: now, while nothing is read from it."""
+        is_read = not self.waiting and not self._unfinished.waits
+        return self.outbox.heard_ms if is_read else now_ms
 
     def drain(self) -> Answer:
         """Say that the server stops."""
@@ -106,6 +127,9 @@ class AmqpConversation:
     def close(self) -> None:
         """Give back what the client has not settled, and delete what was its own."""
         self._is_closed = True
+        # At once, as this is garbage in circles, which is collected now and then.
+        self.session.end()
+        self._unfinished.release()
         self.stop_waiting()
         self._close_channels()
         self.service.connections.discard(self)

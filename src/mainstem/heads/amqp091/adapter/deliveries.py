@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.queues import DeclaredQueue
 
 
+MAX_UNREAD_REPLIES = 16 * 1024 * 1024
+"""Bytes of replies that may wait for a client; there is no queue that would keep them."""
+
+
 class Consumer:
     """A consumer of one channel."""
 
@@ -58,6 +62,8 @@ class Deliveries:
         """What the consumers of the channel may be sent together."""
         self._last_tag = 0
         self._unacked: dict[int, Unacked] = {}
+        self._unread_replies = 0
+        """Bytes of replies that came since the client stopped reading."""
         self.used: dict[DeclaredQueue, None] = {}
         """Queues of which something was delivered with acknowledgements."""
 
@@ -92,8 +98,16 @@ class Deliveries:
         connection.send(frames)
 
     def send_reply(self, tag: bytes, message: Publish) -> None:
-        """Send an answer that came by no queue."""
+        """Send an answer that came by no queue; who does not read them is disconnected."""
         self._last_tag += 1
+        outbox = self._connection.outbox
+        if outbox.is_full:
+            if not self._unread_replies:
+                outbox.when_room(self._has_read)
+            self._unread_replies += len(message.body) + len(message.properties)
+            if self._unread_replies > MAX_UNREAD_REPLIES:
+                outbox.close(f"does not read its replies: {self._unread_replies} bytes wait")
+                return
         self._connection.send(
             codec.deliver_frames(
                 self._channel,
@@ -106,6 +120,9 @@ class Deliveries:
                 self._connection.session.frame_max,
             )
         )
+
+    def _has_read(self) -> None:
+        self._unread_replies = 0
 
     def get(self, queue: "DeclaredQueue", *, no_ack: bool) -> list[Piece] | None:
         """Take one message; None if there is none."""

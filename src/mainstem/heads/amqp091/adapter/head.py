@@ -21,5 +21,10 @@ async def start(context: HeadContext, settings: AmqpSettings, listener: "socket.
     def converse(outbox: Outbox) -> AmqpConversation:
         return AmqpConversation(service, outbox)
 
-    most = settings.max_connections
-    return serve(listener, converse, max_connections=most, samples=service.counts.samples)
+    return serve(
+        listener,
+        converse,
+        max_connections=settings.max_connections,
+        samples=service.counts.samples,
+        beside=service.unfinished,
+    )

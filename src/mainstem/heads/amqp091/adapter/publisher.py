@@ -2,7 +2,8 @@
 
 How this works: messages that were read together are routed one by one, and appended together, for
 whatever channel and queue. So one append, and one wait for its sync, serves many. A message is in
-all queues that it is routed to, or in none. What must be seen after it on the same connection
+all queues that it is routed to, or in none, unless it is too large for so many: then it is appended
+to some after others, and confirmed with the last. What must be seen after it on the same connection
 (BasicGet, the number of messages in a queue) waits until everything published before is durable.
 """
 
@@ -48,6 +49,12 @@ _FINAL = frozenset(
 )
 """What would be refused again, and is an error of the channel."""
 _EXPIRY_DIGITS = 15
+_PLACE_BYTES = 1000
+"""What a message costs beside its body, in each of its queues."""
+PORTION_BYTES = 2 * 1024 * 1024
+"""What is appended at once; other connections have their turn before the next portion."""
+MAX_TOGETHER_BYTES = 8 * 1024 * 1024
+"""What a message may take in all its queues together for all or none of them to get it."""
 REPLY_PREFIX = f"{REPLY_TO}."
 
 
@@ -63,6 +70,11 @@ class Routed(NamedTuple):
     waits: bool
     """Whether it is confirmed only once it is durable."""
 
+    @property
+    def size(self) -> int:
+        """About how many bytes are appended."""
+        return len(self.places) * (len(self.event.value or b"") + _PLACE_BYTES)
+
 
 class Publisher:
     """Appends what one connection publishes."""
@@ -70,6 +82,10 @@ class Publisher:
     def __init__(self, connection: "AmqpConversation") -> None:
         self._connection = connection
         self._pending: list[Routed] = []
+        self._pending_bytes = 0
+        self._later: Later | None = None
+        """Settled once all that is pending is appended; None if it is appended at once."""
+        self._is_blocked = False
         self.last: Durable = AT_ONCE
         """Once this is durable, everything appended before is."""
 
@@ -81,6 +97,7 @@ class Publisher:
         routed = self.route(channel, number, message)
         if routed is not None:
             self._pending.append(routed)
+            self._pending_bytes += routed.size
 
     def route(self, channel: "AmqpChannel", number: int, message: Publish) -> Routed | None:
         """Return a message with where it goes, None if it goes nowhere: it is dealt with then."""
@@ -173,39 +190,87 @@ class Publisher:
     # Appending
 
     def flush(self) -> Later | None:
-        """Append what was published so far; a Later if a full topic holds its producers."""
-        pending, self._pending = self._pending, []
-        return self._append(pending, None, None) if pending else None
+        """Append what was published so far; a Later if not all of it could be appended yet."""
+        if self._later is None and self._pending:
+            self._append(self._portion(), None)
+        return self._later
+
+    def _portion(self, most: int = PORTION_BYTES) -> list[Routed]:
+        """Take out messages that are appended together, not many at once."""
+        pending = self._pending
+        if self._pending_bytes <= most:
+            self._pending, self._pending_bytes = [], 0
+            return pending
+        size, count = pending[0].size, 1
+        if size > MAX_TOGETHER_BYTES and len(pending[0].places) > 1:
+            return [self._first_places()]
+        while count < len(pending) and size + pending[count].size <= most:
+            size += pending[count].size
+            count += 1
+        self._pending_bytes -= size
+        self._pending = pending[count:]
+        return pending[:count]
+
+    def _first_places(self) -> Routed:
+        """Take out a message for some of its many queues; it is confirmed with the last one."""
+        first = self._pending[0]
+        count = max(1, len(first.places) * MAX_TOGETHER_BYTES // first.size)
+        taken = first._replace(number=0, places=first.places[:count])
+        self._pending[0] = first._replace(places=first.places[count:])
+        self._pending_bytes -= taken.size
+        return taken
 
     def _append(
-        self,
-        pending: Sequence[Routed],
-        held: HeldPublish | None,
-        later: Later | None,
-        *,
-        singly: bool = False,
-    ) -> Later | None:
+        self, part: Sequence[Routed], held: HeldPublish | None, *, singly: bool = False
+    ) -> None:
         """Append messages together, or ``singly`` if one of them was refused."""
-        while pending:
-            part = pending[:1] if singly else pending
+        while part:
+            now = part[:1] if singly else part
             try:
-                found = self._publish(part, held)
+                found = self._publish(now, held)
             except MainstemError as error:
-                if len(part) > 1:
+                if len(now) > 1:
                     # The others are not to blame.
                     singly, held = True, None
                     continue
-                self._refuse(part[0], error)
+                self._refuse(now[0], error)
             else:
                 if isinstance(found, HeldPublish):
-                    return self._wait_for_room(pending, found, later, singly=singly)
-                self._confirm(part, found)
+                    self._wait_for_room(part, found, singly=singly)
+                    return
+                self._confirm(now, found)
             held = None
-            pending = pending[len(part) :]
-        if later is not None:
+            part = part[len(now) :]
+        if self._pending:
+            self._hold()
+            self._append_more()
+        elif self._later is not None:
+            self._end_wait()
+
+    def _append_more(self) -> None:
+        """Append the next portion once the one before is written, so that memory holds only one."""
+        context = self._connection.service.context
+        if self.last.done:
+            context.after(0, self._go_on)
+        else:
+            self.last.then(lambda _: context.on_loop(self._go_on))
+
+    def _go_on(self) -> None:
+        self._append(self._portion(), None)
+
+    def _hold(self) -> None:
+        """Take nothing more from the client: it would overtake what is pending."""
+        if self._later is None:
+            self._later = Later()
+            self._later.hold()
+
+    def _end_wait(self) -> None:
+        if self._is_blocked:
+            self._is_blocked = False
             self._connection.unblock()
+        later, self._later = self._later, None
+        if later is not None:
             later.settle(())
-        return None
 
     def _publish(
         self, pending: Sequence[Routed], held: HeldPublish | None
@@ -231,25 +296,16 @@ class Publisher:
         if not durable.done:
             self._connection.service.queues.appended((each.topic for each in entries), durable)
 
-    def _wait_for_room(
-        self,
-        pending: Sequence[Routed],
-        held: HeldPublish,
-        later: Later | None,
-        *,
-        singly: bool,
-    ) -> Later:
-        waits = later or Later()
-        if later is None:
-            # What comes behind would overtake it.
-            waits.hold()
+    def _wait_for_room(self, part: Sequence[Routed], held: HeldPublish, *, singly: bool) -> None:
+        self._hold()
+        if not self._is_blocked:
+            self._is_blocked = True
             self._connection.block("a queue is full")
 
         def again(held: HeldPublish) -> None:
-            self._append(pending, held, waits, singly=singly)
+            self._append(part, held, singly=singly)
 
         self._connection.service.context.when_room(self._connection.waiting, held, again)
-        return waits
 
     def _refuse(self, routed: Routed, error: MainstemError) -> None:
         """Say that a message was not taken: by a nack if that was asked for, and may help."""

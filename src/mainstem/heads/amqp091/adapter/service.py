@@ -5,6 +5,7 @@ from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING
 
 import mainstem
+from mainstem.heads.amqp091.adapter import unfinished
 from mainstem.heads.amqp091.adapter.dead_letter_router import DeadLetterRouter
 from mainstem.heads.amqp091.adapter.queues import DeclaredQueues
 from mainstem.heads.amqp091.adapter.replies import Replies
@@ -13,6 +14,7 @@ from mainstem.heads.amqp091.fields import Table
 from mainstem.heads.amqp091.metrics import Counts
 from mainstem.heads.amqp091.settings import AmqpSettings
 from mainstem.heads.context import HeadContext
+from mainstem.heads.transport.receive_budget import ReceiveBudget
 
 if TYPE_CHECKING:
     from mainstem.heads.amqp091.adapter.conversation import AmqpConversation
@@ -51,6 +53,8 @@ class Service:
         self.counts = Counts()
         self.connections: set[AmqpConversation] = set()
         self.replies = Replies()
+        self.unfinished = ReceiveBudget(unfinished.MAX_BYTES)
+        """What all connections may keep of messages that are not whole yet."""
         self.definitions = context.broker.definitions.open("amqp")
         self.topology = Topology(self.definitions, token_bytes)
         self.queues = DeclaredQueues(self)
